@@ -1,0 +1,167 @@
+"""Files that appear under their name only when they are complete.
+
+A file is written under a name of its own beside the final one, synced, and renamed into place: at
+any moment the final name holds the old file or the new one. Its writer holds a lock on the partial
+file, which the system drops when the process dies, so that a leftover can be told from work in
+progress and removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import pathlib
+import shutil
+import uuid
+from types import TracebackType
+from typing import Any
+
+from yogadl.errors import InvalidArgumentError, StorageFullError
+
+_SUFFIX = ".partial"
+_CHECK_EVERY = 64 << 20
+_RESERVE = 1 << 30
+
+_log = logging.getLogger(__name__)
+
+
+def remove_leftovers(path: pathlib.Path) -> int:
+    """Removes the partial files of ``path`` whose writers are gone; returns how many.
+
+    Safe to call while others write, from any process on this machine.
+    """
+    removed = 0
+    for leftover in path.parent.glob(f"{path.name}.*{_SUFFIX}"):
+        try:
+            descriptor = os.open(leftover, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            leftover.unlink()
+            removed += 1
+            _log.info("Removed %s, left by a writer that was killed.", leftover)
+        except BlockingIOError:
+            _log.debug("%s is being written.", leftover)
+        except FileNotFoundError:
+            _log.debug("%s was published or removed meanwhile.", leftover)
+        finally:
+            os.close(descriptor)
+    return removed
+
+
+def check_room(path: pathlib.Path, needed: int) -> None:
+    """Checks that ``needed`` bytes can be written beside ``path`` with a reserve left.
+
+    Raises:
+        StorageFullError: they can not.
+    """
+    usage = shutil.disk_usage(path.parent)
+    # Others need the disk too: leave a fiftieth of it, at most 1 GiB.
+    reserve = min(_RESERVE, usage.total // 50)
+    if usage.free < needed + reserve:
+        raise StorageFullError(
+            f"{path.parent} has {usage.free:,} bytes free, which is too little for {needed:,} more "
+            f"and the {reserve:,} that yogadl leaves to others. Free some space, use another "
+            "storage directory, or make the data set smaller (is it infinite?)"
+        )
+
+
+class PartialFile:
+    """A file being written that will replace ``path`` when it is committed.
+
+    A context manager: leaving it without :meth:`commit` removes the partial file. Not thread-safe.
+
+    Attributes:
+        size: bytes appended so far.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        if not path.parent.is_dir():
+            raise InvalidArgumentError(f"the directory {path.parent} does not exist; create it")
+        self._path = path
+        self.size = 0
+        self._next_check = 0
+        self.path, self._descriptor = self._create()
+
+    def _create(self) -> tuple[pathlib.Path, int]:
+        while True:
+            path = self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}{_SUFFIX}")
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(path, flags, 0o666)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return path, descriptor
+            # Between open and flock somebody took it for a leftover.
+            os.close(descriptor)
+
+    def append(self, data: Any) -> None:
+        """Writes a buffer at the end.
+
+        Raises:
+            StorageFullError: the disk is full, or nearly so.
+        """
+        view = memoryview(data).cast("B")
+        if self.size + len(view) > self._next_check:
+            check_room(self._path, len(view))
+            self._next_check = self.size + len(view) + _CHECK_EVERY
+        self._write(view, self.size)
+        self.size += len(view)
+
+    def overwrite(self, data: bytes, offset: int) -> None:
+        """Writes over bytes that were appended before."""
+        self._write(memoryview(data), offset)
+
+    def _write(self, view: memoryview, offset: int) -> None:
+        try:
+            while view:
+                written = os.pwrite(self._descriptor, view, offset)
+                view = view[written:]
+                offset += written
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageFullError(
+                    f"no space left on the disk of {self._path.parent} after {offset:,} bytes; "
+                    "free some, or use another storage directory"
+                ) from error
+            raise
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def commit(self) -> None:
+        """Makes the file durable and gives it its final name, replacing what has it.
+
+        Raises:
+            StorageFullError: the disk is full.
+        """
+        os.fsync(self._descriptor)
+        os.replace(self.path, self._path)
+        self._close()
+        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> PartialFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._descriptor >= 0:
+            with contextlib.suppress(FileNotFoundError):
+                self.path.unlink()
+            self._close()

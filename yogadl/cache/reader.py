@@ -1,0 +1,271 @@
+"""Opening a cache file and reading its records by position."""
+
+from __future__ import annotations
+
+import abc
+import datetime
+import json
+import os
+import pathlib
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from yogadl import spec as specs
+from yogadl.cache.columns import Column, ColumnReader
+from yogadl.cache.mapping import map_file
+from yogadl.errors import (
+    CacheNotFoundError,
+    ChecksumError,
+    ClosedError,
+    ForeignFileError,
+    YogadlError,
+)
+from yogadl.format import header as headers
+from yogadl.format import index as indexes
+from yogadl.format.codec import RecordCodec
+from yogadl.format.layout import INLINE_LIMIT, LEAD
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What a cache file says of itself.
+
+    Attributes:
+        record_count: number of records.
+        format_version: 1, or 0 for a file written by yogadl 0.1.4.
+        library_version: the release that wrote the file.
+        created: creation time in UTC, ``None`` where it is not recorded.
+        metadata: what the user gave with it.
+        file_size: bytes.
+        identity: differs between any two files that were ever written under one path.
+    """
+
+    record_count: int
+    format_version: int
+    library_version: str
+    created: datetime.datetime | None
+    metadata: dict[str, Any]
+    file_size: int
+    identity: str
+
+
+class RecordReader(abc.ABC):
+    """Random access to the records of an open cache file.
+
+    All methods may be called from many threads, and in children after a fork.
+    """
+
+    path: pathlib.Path
+    spec: specs.Structure
+    info: CacheInfo
+
+    def __len__(self) -> int:
+        return self.info.record_count
+
+    @abc.abstractmethod
+    def read_columns(self, positions: Array) -> list[Column]:
+        """One column per leaf of the spec for some records; see ``cache.columns.Column``.
+
+        Args:
+            positions: int64 ``[n]``, each in ``[0, len(self))``; the caller has checked them.
+        """
+
+    @abc.abstractmethod
+    def read_record(self, position: int) -> Any:
+        """One record, a nest as of the spec, its arrays fresh and writable."""
+
+    @property
+    @abc.abstractmethod
+    def record_bytes(self) -> int:
+        """Bytes of a record, estimated where they differ; for choosing how many to read at once."""
+
+    @abc.abstractmethod
+    def verify(self) -> None:
+        """Reads the whole file and checks everything that can be checked.
+
+        Raises:
+            CacheFormatError: something is not as it was written.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Lets go of the file. Reading afterwards raises ``ClosedError``. May be called twice."""
+
+    def __enter__(self) -> RecordReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class CacheFile(RecordReader):
+    """A cache file of format version 1, mapped into memory."""
+
+    def __init__(self, path: pathlib.Path, buffer: Array) -> None:
+        self.path = path
+        page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
+        self.header = header = headers.unpack(page, len(buffer), str(path))
+        self.spec = self._load_spec(buffer)
+        metadata = self._load_json(buffer, header.metadata, "metadata")
+        self.info = CacheInfo(
+            record_count=header.record_count,
+            format_version=headers.FORMAT_VERSION,
+            library_version=header.library_version,
+            created=datetime.datetime.fromtimestamp(header.created_ns / 1e9, datetime.timezone.utc),
+            metadata=metadata,
+            file_size=header.file_size,
+            identity=header.digest.hex(),
+        )
+        self.codec = RecordCodec(self.spec)
+        if (self.codec.layout.value_size or 0) != header.value_size:
+            raise ChecksumError(f"{path} has a header that contradicts its element spec; rebuild it")
+        self._columns = ColumnReader(self.codec)
+        self._index: indexes.Index | None = self._load_index(buffer)
+        self._buffer: Array | None = buffer
+
+    def _section(self, buffer: Array, place: headers.Section, what: str) -> bytes:
+        data = buffer[place.offset : place.offset + place.length].tobytes()
+        if xxhash.xxh3_64_intdigest(data) != place.checksum:
+            raise ChecksumError(f"{self.path} has a damaged {what}; rebuild it")
+        return data
+
+    def _load_json(self, buffer: Array, place: headers.Section, what: str) -> dict[str, Any]:
+        try:
+            value = json.loads(self._section(buffer, place, what))
+        except (ValueError, RecursionError) as error:
+            raise ChecksumError(f"{self.path}: its {what} is no JSON; rebuild it") from error
+        if not isinstance(value, dict):
+            raise ChecksumError(f"{self.path}: its {what} is no JSON object; rebuild it")
+        return value
+
+    def _load_spec(self, buffer: Array) -> specs.Structure:
+        node = self._load_json(buffer, self.header.spec, "element spec")
+        try:
+            return specs.from_json(node)
+        except YogadlError as error:
+            raise ChecksumError(f"{self.path}: {error}; rebuild it") from error
+
+    def _load_index(self, buffer: Array) -> indexes.Index:
+        header = self.header
+        sums = np.frombuffer(self._section(buffer, header.index_checksums, "index"), "<u8")
+        count = header.record_count
+        segments = max(-(-count // indexes.SEGMENT), 1)
+        slots = count + (segments - 1) * indexes.gap(indexes.SEGMENT)
+        if (
+            len(sums) != -(-count // indexes.BLOCK)
+            or slots * indexes.ENTRY.itemsize > header.index.length
+        ):
+            raise ChecksumError(f"{self.path} has an index of the wrong size; rebuild it")
+        end = header.index.offset + slots * indexes.ENTRY.itemsize
+        return indexes.Index(
+            buffer[header.index.offset : end].view(indexes.ENTRY),
+            count,
+            sums,
+            limit=header.file_size,
+            value_size=header.value_size,
+            name=str(self.path),
+        )
+
+    @property
+    def buffer(self) -> Array:
+        """The whole file, uint8. Must not be written to."""
+        if self._buffer is None:
+            raise ClosedError(f"the reader of {self.path} is closed; open it again")
+        return self._buffer
+
+    @property
+    def record_bytes(self) -> int:
+        return max(self.header.file_size // max(self.header.record_count, 1), 1)
+
+    def lookup(self, positions: Array) -> Array:
+        """Index entries of some records; see :meth:`yogadl.format.index.Index.lookup`."""
+        if self._index is None:
+            raise ClosedError(f"the reader of {self.path} is closed; open it again")
+        return self._index.lookup(positions)
+
+    def read_columns(self, positions: Array) -> list[Column]:
+        return self._columns.read(self.buffer, self.lookup(positions))
+
+    def read_record(self, position: int) -> Any:
+        return self.codec.decode(self.read_content(position))
+
+    def read_value(self, position: int) -> memoryview:
+        """The LMDB value of a record, without a copy."""
+        offset, length, _ = self.lookup(np.array([position])).tolist()[0]
+        return memoryview(self.buffer)[offset : offset + length]
+
+    def read_content(self, position: int) -> memoryview:
+        value = self.read_value(position)
+        return value[LEAD:] if len(value) > INLINE_LIMIT else value
+
+    def check_records(self, positions: Array) -> None:
+        """Compares some records with their checksums.
+
+        Raises:
+            ChecksumError: one differs.
+        """
+        view = memoryview(self.buffer)
+        for position, (offset, length, checksum) in zip(
+            positions.tolist(), self.lookup(positions).tolist(), strict=True
+        ):
+            if xxhash.xxh3_64_intdigest(view[offset : offset + length]) & 0xFFFFFFFF != checksum:
+                raise ChecksumError(
+                    f"{self.path}: record {position} is not what was written; rebuild the cache"
+                )
+
+    def verify(self) -> None:
+        step = 1 << 16
+        for start in range(0, len(self), step):
+            self.check_records(np.arange(start, min(start + step, len(self))))
+        digest = xxhash.xxh3_128()
+        for at in range(headers.BODY_OFFSET, len(self.buffer), 16 << 20):
+            digest.update(self.buffer[at : at + (16 << 20)])
+        digest.update(self.buffer[: headers.HEADER_OFFSET])
+        page = self.buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
+        digest.update(headers.clear_digest(page))
+        if digest.digest() != self.header.digest:
+            raise ChecksumError(
+                f"{self.path} is not what was written, though every record is; rebuild it"
+            )
+
+    def close(self) -> None:
+        self._buffer = None
+        self._index = None
+
+
+def open_cache(path: pathlib.Path) -> RecordReader:
+    """Opens a cache file, of this release or of 0.1.4.
+
+    Raises:
+        CacheNotFoundError: there is no such file.
+        CacheFormatError: it cannot be read; see its subclasses.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise CacheNotFoundError(f"there is no cache at {path}; build it first") from error
+    except IsADirectoryError as error:
+        raise ForeignFileError(f"{path} is a directory, not a cache file") from error
+    try:
+        buffer = map_file(descriptor, os.fstat(descriptor).st_size)
+    except OSError as error:
+        raise ForeignFileError(f"{path} cannot be mapped: {error}; is it a regular file?") from error
+    finally:
+        os.close(descriptor)
+    page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
+    if headers.is_header(page):
+        return CacheFile(path, buffer)
+    from yogadl.cache.legacy_reader import LegacyCacheFile
+
+    return LegacyCacheFile(path, buffer)

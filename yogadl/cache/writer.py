@@ -1,0 +1,404 @@
+"""Writing a cache file of format version 1."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import pathlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from yogadl import spec as specs
+from yogadl._version import __version__
+from yogadl.cache.partial import PartialFile, check_room
+from yogadl.cache.progress import Progress
+from yogadl.errors import InvalidArgumentError, SpecMismatchError
+from yogadl.format import header as headers
+from yogadl.format import index as indexes
+from yogadl.format.codec import RecordCodec
+from yogadl.format.layout import ALIGNMENT, INLINE_LIMIT, LEAD, WIDE_ALIGNMENT, lead_of
+from yogadl.format.pages import (
+    PAGE_HEADER,
+    PAGE_SIZE,
+    LeafPacker,
+    big_payload,
+    leaf_node,
+    leaf_nodes,
+    meta_pages,
+    overflow_header,
+    overflow_pages,
+    write_branches,
+)
+
+Array = np.ndarray[Any, Any]
+
+KEY_DIGITS = 8
+_MAX_VALUE = 2**32 - 1
+_BLOCK_BYTES = 4 << 20
+_LOW_HALF = 0xFFFFFFFF
+
+
+def record_key(position: int, digits: int = KEY_DIGITS) -> bytes:
+    """The LMDB key of a record: its position in decimal, zero-padded to eight digits."""
+    return b"%0*d" % (digits, position)
+
+
+def record_keys(positions: Array, width: int) -> Array:
+    """The keys of positions that all have ``width`` digits or fewer, uint8 ``[n, width]``."""
+    powers = 10 ** np.arange(width - 1, -1, -1, dtype="<i8")
+    return (positions[:, None] // powers % 10 + ord("0")).astype("u1")
+
+
+def check_metadata(metadata: Mapping[str, Any] | None) -> bytes:
+    """A user's metadata as JSON.
+
+    Raises:
+        InvalidArgumentError: it is not a mapping of strings to JSON values.
+    """
+    try:
+        if metadata is not None and not all(isinstance(key, str) for key in metadata):
+            raise TypeError("its keys must be strings")
+        return json.dumps(dict(metadata or {}), allow_nan=False, sort_keys=True).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"metadata must be a dict that JSON can hold, and {metadata!r:.200} is not: {error}"
+        ) from error
+
+
+class CacheWriter:
+    """Writes one cache file, which appears at ``path`` when :meth:`commit` returns.
+
+    A context manager: leaving it without ``commit`` leaves nothing behind. Not thread-safe; any
+    number of writers, in any processes, may write to one path: the last to commit wins.
+
+    Args:
+        path: of the cache file; its directory must exist.
+        spec: the element spec.
+        metadata: anything JSON can hold, for the user.
+        total: number of records if known, for the progress bar and an early check of free space.
+    """
+
+    def __init__(
+        self,
+        path: pathlib.Path,
+        spec: specs.Structure,
+        metadata: Mapping[str, Any] | None = None,
+        total: int | None = None,
+        *,
+        key_digits: int = KEY_DIGITS,
+        segment: int = indexes.SEGMENT,
+    ) -> None:
+        self._metadata = check_metadata(metadata)
+        self._codec = RecordCodec(spec)
+        self._spec = spec
+        self._key_digits = key_digits
+        self._segment = segment
+        value_size = self._codec.layout.value_size
+        if value_size is not None and value_size > _MAX_VALUE:
+            raise InvalidArgumentError(
+                f"records of {value_size:,} bytes are above the format's limit of {_MAX_VALUE:,}"
+            )
+        if total is not None and value_size is not None:
+            check_room(path, total * value_size)
+        self._file = PartialFile(path)
+        self._progress = Progress(f"Writing {path}", total)
+        self._digest = xxhash.xxh3_128()
+        self._packer = LeafPacker(self._write, self._next_page)
+        self._file.append(bytes(headers.BODY_OFFSET))
+        self._count = 0
+        self._overflow_pages = 1
+        # Per block of records: offsets of values outside the leaves (0 if inside), lengths, sums.
+        self._entries: list[Array] = []
+        self._queue: list[tuple[int, int, int]] = []
+        self._buffer = np.empty((0, 0), "u1")
+
+    # Appending
+
+    def append(self, record: Any) -> None:
+        """Appends one record, a nest as of the spec.
+
+        Raises:
+            SpecMismatchError, UnsupportedTypeError: the record does not fit the spec.
+            StorageFullError: the disk is full, or nearly so.
+        """
+        try:
+            content = self._codec.encode(record)
+        except (SpecMismatchError, TypeError) as error:
+            raise type(error)(f"record {self._count}: {error}") from error
+        value = bytes(lead_of(len(content))) + content
+        if len(value) > _MAX_VALUE:
+            raise InvalidArgumentError(
+                f"record {self._count} has {len(value):,} bytes; the limit is {_MAX_VALUE:,}"
+            )
+        offset = 0
+        if len(content) > INLINE_LIMIT:
+            page = self._write_overflow(value)
+            offset = page * PAGE_SIZE + PAGE_HEADER
+            payload = big_payload(page)
+        else:
+            payload = value
+        key = record_key(self._count, self._key_digits)
+        self._packer.add(leaf_node(key, len(value), payload, offset > 0))
+        self._queue.append((offset, len(value), xxhash.xxh3_64_intdigest(value) & _LOW_HALF))
+        self._count += 1
+        if len(self._queue) == indexes.BLOCK:
+            self._flush_queue()
+        self._progress.update(1, self._file.size)
+
+    def append_columns(self, columns: Sequence[Any], count: int) -> None:
+        """Appends ``count`` records of fixed size, given as one array per component.
+
+        Args:
+            columns: arrays of shape ``[count, *component shape]``, in the order of
+                :func:`yogadl.format.layout.components_of`.
+            count: number of records.
+
+        Raises:
+            SpecMismatchError: a column does not fit the spec.
+            StorageFullError: the disk is full, or nearly so.
+        """
+        content_size = self._codec.layout.content_size
+        assert content_size is not None
+        self._flush_queue()
+        step = max(1, _BLOCK_BYTES // content_size)
+        for start in range(0, count, step):
+            part = [column[start : start + step] for column in columns]
+            size = min(step, count - start)
+            # Keys change length at powers of ten, and nodes of one block must not.
+            limit = 10 ** max(self._key_digits, len(str(self._count)))
+            if self._count < limit < self._count + size:
+                head = limit - self._count
+                self._append_block([column[:head] for column in part], head)
+                part, size = [column[head:] for column in part], size - head
+            self._append_block(part, size)
+
+    def _append_block(self, columns: Sequence[Any], count: int) -> None:
+        content_size = self._codec.layout.content_size
+        assert content_size is not None
+        if content_size > INLINE_LIMIT:
+            offsets, payloads, values = self._write_overflows(columns, count, content_size)
+        else:
+            values = np.zeros((count, content_size), "u1")
+            self._codec.encode_columns(columns, values)
+            offsets, payloads = np.zeros(count, "<u8"), values
+        width = max(self._key_digits, len(str(self._count)))
+        keys = record_keys(self._count + np.arange(count), width)
+        size = values.shape[1]
+        self._packer.add_many(leaf_nodes(keys, size, payloads, content_size > INLINE_LIMIT))
+        entries = np.empty(count, indexes.ENTRY)
+        entries["offset"] = offsets
+        entries["length"] = size
+        digest = xxhash.xxh3_64_intdigest
+        entries["checksum"] = [digest(value) & _LOW_HALF for value in values]
+        self._entries.append(entries)
+        self._count += count
+        self._progress.update(count, self._file.size)
+
+    def _write_overflows(
+        self, columns: Sequence[Any], count: int, content_size: int
+    ) -> tuple[Array, Array, Array]:
+        """Writes values on pages of their own; returns offsets, leaf payloads and the values."""
+        size = LEAD + content_size
+        pages = overflow_pages(size)
+        if self._buffer.shape != (count, pages * PAGE_SIZE):
+            self._buffer = np.zeros((count, pages * PAGE_SIZE), "u1")
+        first = self._next_page()
+        numbers = first + pages * np.arange(count, dtype="<u8")
+        header = np.frombuffer(overflow_header(0, size), "u1")
+        self._buffer[:, :PAGE_HEADER] = header
+        self._buffer[:, :8] = numbers.view("u1").reshape(count, 8)
+        values = self._buffer[:, PAGE_HEADER : PAGE_HEADER + size]
+        self._codec.encode_columns(columns, values[:, LEAD:])
+        self._write(self._buffer)
+        self._overflow_pages += pages * count
+        return numbers * PAGE_SIZE + PAGE_HEADER, numbers.view("u1").reshape(count, 8), values
+
+    def _write_overflow(self, value: Any) -> int:
+        """Writes one value on pages of its own and returns the first page's number."""
+        page, size = self._next_page(), len(value)
+        pages = overflow_pages(size)
+        padding = bytes(pages * PAGE_SIZE - PAGE_HEADER - size)
+        self._write(b"".join((overflow_header(page, size), value, padding)))
+        self._overflow_pages += pages
+        return page
+
+    def _flush_queue(self) -> None:
+        if self._queue:
+            self._entries.append(np.array(self._queue, indexes.ENTRY))
+            self._queue = []
+
+    def _next_page(self) -> int:
+        return self._file.size // PAGE_SIZE
+
+    def _write(self, data: Any) -> None:
+        self._file.append(data)
+        self._digest.update(data)
+
+    # Finishing
+
+    def commit(self) -> int:
+        """Writes index and tree, syncs, and renames the file into place.
+
+        Returns:
+            The number of records.
+
+        Raises:
+            StorageFullError: the disk is full, or nearly so.
+        """
+        self._flush_queue()
+        self._packer.flush()
+        entries = self._finished_entries()
+        if self._count > 10**self._key_digits:
+            entries = self._rewrite_leaves(entries)
+        sections, nodes = self._write_sections(entries)
+        for node in nodes:
+            self._packer.add(node)
+        self._packer.flush()
+        leaves = self._packer.leaves
+        root, depth, branches = write_branches(leaves, self._write, self._next_page)
+        metas = meta_pages(
+            root,
+            depth,
+            branches,
+            len(leaves),
+            self._overflow_pages,
+            self._count + len(nodes),
+            self._next_page(),
+        )
+        self._write_front(metas, sections, entries)
+        self._file.commit()
+        self._progress.close(done=True)
+        return self._count
+
+    def _finished_entries(self) -> Array:
+        entries = np.concatenate([np.empty(0, indexes.ENTRY), *self._entries])
+        self._entries = []
+        inside = entries["offset"] == 0
+        entries["offset"][inside] = self._packer.positions()[inside]
+        return entries
+
+    def _rewrite_leaves(self, entries: Array) -> Array:
+        """Lays down the leaves once more, in key order.
+
+        Keys of more digits sort between those of fewer, so the leaves written on the way, in the
+        order of positions, are no B+tree. They stay in the file, reached by nothing.
+        """
+        self._packer = LeafPacker(self._write, self._next_page)
+        order: list[Array] = []
+        size = self._file.size
+        with mmap.mmap(self._file.fileno(), size, prot=mmap.PROT_READ) as written:
+            for positions in key_order(self._count, self._key_digits):
+                order.append(positions)
+                for position, entry in zip(
+                    positions.tolist(), entries[positions].tolist(), strict=True
+                ):
+                    self._packer.add(self._leaf_node_of(written, position, entry))
+        self._packer.flush()
+        sorted_positions = np.concatenate(order)
+        inside = entries["length"][sorted_positions] <= INLINE_LIMIT
+        moved = sorted_positions[inside]
+        entries["offset"][moved] = self._packer.positions()[inside]
+        return entries
+
+    def _leaf_node_of(self, written: mmap.mmap, position: int, entry: tuple[int, ...]) -> bytes:
+        offset, length, _ = entry
+        key = record_key(position, self._key_digits)
+        if length > INLINE_LIMIT:
+            return leaf_node(key, length, big_payload(offset // PAGE_SIZE), True)
+        return leaf_node(key, length, written[offset : offset + length], False)
+
+    def _write_sections(self, entries: Array) -> tuple[dict[str, headers.Section], list[bytes]]:
+        """Writes index, spec and metadata; returns their places and leaf nodes, sorted by key."""
+        sums = indexes.block_checksums(entries).tobytes()
+        spec = json.dumps(specs.to_json(self._spec)).encode()
+        sections = {}
+        nodes = []
+        for name, data in (("checksums", sums), ("metadata", self._metadata), ("spec", spec)):
+            sections[name], node = self._write_section(b"__%s__" % name.encode(), data)
+            nodes.append(node)
+        first = 0
+        for start in range(0, max(len(entries), 1), self._segment):
+            segment = entries[start : start + self._segment]
+            key = b"__index__%08d" % (start // self._segment)
+            section, node = self._write_section(key, segment.tobytes())
+            first = first or section.offset
+            nodes.append(node)
+        sections["index"] = headers.Section(first, self._file.size - first, 0)
+        size = headers.PAYLOAD
+        nodes.append(leaf_node(b"__yogadl__", size, big_payload(headers.HEADER_PAGE), True))
+        return sections, sorted(nodes, key=lambda node: node[8:])
+
+    def _write_section(self, key: bytes, data: bytes) -> tuple[headers.Section, bytes]:
+        page = self._write_overflow(data)
+        place = headers.Section(
+            page * PAGE_SIZE + PAGE_HEADER, len(data), xxhash.xxh3_64_intdigest(data)
+        )
+        return place, leaf_node(key, len(data), big_payload(page), True)
+
+    def _write_front(
+        self, metas: bytes, sections: dict[str, headers.Section], entries: Array
+    ) -> None:
+        """Writes the meta pages and the header, which only now are known."""
+        header = headers.Header(
+            record_count=self._count,
+            alignment=self._alignment(entries),
+            value_size=self._codec.layout.value_size or 0,
+            file_size=self._file.size,
+            created_ns=time.time_ns(),
+            spec=sections["spec"],
+            metadata=sections["metadata"],
+            index=sections["index"],
+            index_checksums=sections["checksums"],
+            library_version=__version__,
+            digest=bytes(16),
+        )
+        self._digest.update(metas)
+        self._digest.update(headers.clear_digest(header.pack()))
+        finished = headers.Header(**{**vars(header), "digest": self._digest.digest()})
+        self._file.overwrite(metas + finished.pack(), 0)
+
+    def _alignment(self, entries: Array) -> int:
+        """What every content's offset is a multiple of."""
+        if (entries["length"] > INLINE_LIMIT).all():
+            return WIDE_ALIGNMENT
+        return ALIGNMENT if self._key_digits == 8 and self._count <= 10**8 else 1
+
+    def __enter__(self) -> CacheWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.close(done=False)
+        self._file.__exit__(kind, error, trace)
+
+
+def key_order(count: int, digits: int) -> Iterator[Array]:
+    """The positions ``0 … count-1`` in the order of their keys, in parts.
+
+    Keys of ``digits`` digits and more are compared as byte strings: by their first three digits,
+    one part each, then within the part.
+    """
+    lead = min(3, digits)
+    widest = max(digits, len(str(count - 1)))
+    for prefix in range(10**lead):
+        runs = []
+        for width in range(digits, widest + 1):
+            scale = 10 ** (width - lead)
+            start = prefix * scale
+            if width > digits:
+                start = max(start, 10 ** (width - 1))
+            positions = np.arange(start, min((prefix + 1) * scale, count))
+            runs.append((positions, positions * 10 ** (widest - width), width))
+        joined = np.concatenate([positions for positions, _, _ in runs])
+        scaled = np.concatenate([keys for _, keys, _ in runs])
+        widths = np.concatenate([np.full(len(keys), width) for _, keys, width in runs])
+        yield joined[np.lexsort((widths, scaled))]

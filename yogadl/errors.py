@@ -1,0 +1,101 @@
+"""Every error that yogadl raises on purpose.
+
+Each class also derives from the built-in exception a caller would expect, so ``except ValueError``
+and ``except FileNotFoundError`` work without knowing this module::
+
+    YogadlError
+    ├── InvalidArgumentError (ValueError)       an argument outside what its docstring allows
+    │   └── InfiniteDatasetError                a data set that never ends was submitted
+    ├── UnsupportedTypeError (TypeError)        a type, dtype or component that cannot be stored
+    ├── SpecMismatchError (ValueError)          a record that does not fit the element spec
+    ├── CacheNotFoundError (FileNotFoundError)  nothing is stored under this id and version
+    ├── CacheReplacedError (RuntimeError)       a pickled reference meets a different cache
+    ├── ClosedError (ValueError)                a reader that was closed is used
+    ├── StorageFullError (OSError)              the disk has too little room; ``errno`` is ENOSPC
+    ├── MissingExtraError (ImportError)         an optional dependency is not installed
+    └── CacheFormatError (ValueError)           a file that cannot be read as a cache
+        ├── ForeignFileError                    it is not a yogadl cache at all
+        ├── TruncatedCacheError                 it is shorter or longer than it says
+        ├── UnsupportedFormatError              it was written by a newer yogadl
+        ├── UnsafePickleError                   a 0.1.4 cache holds more than plain data
+        └── ChecksumError                       its bytes are not those that were written
+
+All of them can be pickled, so they cross process boundaries.
+"""
+
+from __future__ import annotations
+
+import errno
+
+
+class YogadlError(Exception):
+    """Base of all errors of this library."""
+
+
+class InvalidArgumentError(YogadlError, ValueError):
+    """An argument is outside the range or form its docstring allows."""
+
+
+class InfiniteDatasetError(InvalidArgumentError):
+    """A data set that never ends was submitted."""
+
+
+class UnsupportedTypeError(YogadlError, TypeError):
+    """A type, dtype or component cannot be stored or read."""
+
+
+class SpecMismatchError(YogadlError, ValueError):
+    """A record does not have the structure, dtypes or shapes of the element spec."""
+
+
+class CacheNotFoundError(YogadlError, FileNotFoundError):
+    """Nothing is stored under this id and version, or at this path."""
+
+
+class CacheReplacedError(YogadlError, RuntimeError):
+    """The file behind a pickled reference is not the one it was pickled with."""
+
+
+class ClosedError(YogadlError, ValueError):
+    """Something that was closed is used again."""
+
+
+class StorageFullError(YogadlError, OSError):
+    """The file system has too little room left; ``errno`` is ``ENOSPC``."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(errno.ENOSPC, message)
+
+    def __str__(self) -> str:
+        return str(self.args[-1])
+
+    def __reduce__(self) -> tuple[type[StorageFullError], tuple[str]]:
+        return (type(self), (str(self),))
+
+
+class MissingExtraError(YogadlError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+
+class CacheFormatError(YogadlError, ValueError):
+    """A file cannot be read as a cache; the base of the reasons below."""
+
+
+class ForeignFileError(CacheFormatError):
+    """The file is not a yogadl cache."""
+
+
+class TruncatedCacheError(CacheFormatError):
+    """The file does not have the size it was written with."""
+
+
+class UnsupportedFormatError(CacheFormatError):
+    """The file has a format version that this release does not know."""
+
+
+class UnsafePickleError(CacheFormatError):
+    """A cache written by yogadl 0.1.4 holds a pickle of more than plain data."""
+
+
+class ChecksumError(CacheFormatError):
+    """The bytes of a file are not those that were written."""

@@ -1,0 +1,359 @@
+"""Records to bytes and back, as ``layout`` places them. Native byte order is little-endian.
+
+Values come from callers and are checked against the spec; bytes come from files and are never
+trusted: every size is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from yogadl import spec as specs
+from yogadl.errors import ChecksumError, SpecMismatchError, UnsupportedTypeError
+from yogadl.format import dtypes
+from yogadl.format.layout import (
+    Component,
+    FixedArray,
+    Kind,
+    STRING_BYTE,
+    RecordLayout,
+    align,
+    components_of,
+    leaf_components,
+)
+
+Array = np.ndarray[Any, Any]
+
+
+def split_record(spec: specs.Structure, record: Any) -> list[Any]:
+    """The component values of a record, unchecked but for the nesting.
+
+    Raises:
+        SpecMismatchError: the record is nested otherwise, or a leaf is of another class.
+    """
+    values: list[Any] = []
+    for leaf, value in zip(specs.leaves(spec), specs.flatten(spec, record), strict=True):
+        values.extend(_split_leaf(leaf, value))
+    return values
+
+
+def _split_leaf(leaf: specs.Leaf, value: Any) -> list[Any]:
+    if isinstance(leaf, specs.TensorSpec):
+        if value is None:
+            raise SpecMismatchError(f"a component of {leaf} is None; use OptionalSpec for that")
+        return [value]
+    if isinstance(leaf, specs.RaggedSpec):
+        if not isinstance(value, specs.Ragged) or len(value.nested_row_splits) != leaf.ragged_rank:
+            raise SpecMismatchError(
+                f"a component of {leaf} must be a yogadl.spec.Ragged with {leaf.ragged_rank} "
+                f"row splits, not {type(value).__name__}"
+            )
+        _check_splits(value)
+        return [value.flat_values, *value.nested_row_splits]
+    if isinstance(leaf, specs.SparseSpec):
+        if not isinstance(value, specs.Sparse):
+            raise SpecMismatchError(
+                f"a component of {leaf} must be a yogadl.spec.Sparse, not {type(value).__name__}"
+            )
+        if len(value.indices) != len(value.values):
+            raise SpecMismatchError(
+                f"a Sparse has {len(value.indices)} indices for {len(value.values)} values"
+            )
+        return list(value)
+    if isinstance(leaf, specs.OptionalSpec):
+        if value is None:
+            return [False, *[_nothing(part) for part in components_of(leaf.value)]]
+        return [True, *split_record(leaf.value, value)]
+    if value is not None:
+        raise SpecMismatchError(f"a component of NoneSpec must be None, not {value!r:.100}")
+    return []
+
+
+def _check_splits(value: specs.Ragged) -> None:
+    """Row splits start at 0, never fall, and end where the next level begins to repeat."""
+    lengths = [len(splits) - 1 for splits in value.nested_row_splits[1:]]
+    for splits, end in zip(
+        value.nested_row_splits, [*lengths, len(value.flat_values)], strict=True
+    ):
+        steps = np.diff(splits)
+        if len(splits) == 0 or splits[0] != 0 or splits[-1] != end or (steps < 0).any():
+            raise SpecMismatchError(
+                f"row splits {np.asarray(splits)!r:.200} of a Ragged must rise from 0 to {end}"
+            )
+
+
+def _nothing(spec: specs.TensorSpec) -> Any:
+    """What stands for a component of an absent optional value: zeros, as few as can be."""
+    if spec.shape == () and spec.is_string:
+        return b""
+    shape = (0,) if spec.shape is None else tuple(dim or 0 for dim in spec.shape)
+    if spec.is_string:
+        return np.full(shape, b"", dtype=object)
+    return np.zeros(shape, dtypes.to_numpy(spec.dtype))
+
+
+def join_record(spec: specs.Structure, components: Sequence[Any]) -> Any:
+    """The inverse of :func:`split_record`."""
+    values: list[Any] = []
+    position = 0
+    for leaf in specs.leaves(spec):
+        count = len(leaf_components(leaf))
+        values.append(join_leaf(leaf, components[position : position + count]))
+        position += count
+    return specs.unflatten(spec, values)
+
+
+def join_leaf(leaf: specs.Leaf, components: Sequence[Any]) -> Any:
+    """The value of one leaf from the values of its components."""
+    if isinstance(leaf, specs.TensorSpec):
+        return components[0]
+    if isinstance(leaf, specs.RaggedSpec):
+        return specs.Ragged(components[0], tuple(components[1:]))
+    if isinstance(leaf, specs.SparseSpec):
+        return specs.Sparse(*components)
+    if isinstance(leaf, specs.OptionalSpec):
+        return join_record(leaf.value, components[1:]) if components[0] else None
+    return None
+
+
+def as_component(spec: specs.TensorSpec, value: Any) -> Array | bytes:
+    """A caller's value as the array (or, for a scalar string, the bytes) of a component.
+
+    Raises:
+        SpecMismatchError: dtype or shape do not fit. Only Python numbers and lists are converted
+            to the spec's dtype; an array must have it.
+        UnsupportedTypeError: an object array with something else than strings in it.
+    """
+    if spec.is_string:
+        return _as_strings(spec, value)
+    dtype = dtypes.to_numpy(spec.dtype)
+    if isinstance(value, bool | int | float | complex | list):
+        try:
+            array = np.asarray(value, dtype)
+        except (OverflowError, ValueError, TypeError) as error:
+            raise SpecMismatchError(f"{value!r:.100} does not fit {spec}: {error}") from error
+    else:
+        array = np.asarray(value)
+        if array.dtype != dtype:
+            raise SpecMismatchError(f"an array of {array.dtype} does not fit {spec}")
+    _check_shape(spec, array.shape)
+    # The file is little-endian whatever the array was.
+    return np.asarray(array, dtype)
+
+
+def _check_shape(spec: specs.TensorSpec, shape: tuple[int, ...]) -> None:
+    if spec.shape is None:
+        return
+    if len(shape) != len(spec.shape) or any(
+        want is not None and want != got for want, got in zip(spec.shape, shape, strict=True)
+    ):
+        raise SpecMismatchError(f"an array of shape {shape} does not fit {spec}")
+
+
+def _as_strings(spec: specs.TensorSpec, value: Any) -> Array | bytes:
+    if spec.shape == () and isinstance(value, bytes):
+        return value
+    if isinstance(value, str | bytes | np.bytes_ | np.str_):
+        array = np.empty((), dtype=object)
+        array[()] = value
+    else:
+        array = np.asarray(value)
+        if array.dtype.kind not in "OSU":
+            raise SpecMismatchError(f"an array of {array.dtype} does not fit {spec}")
+    _check_shape(spec, array.shape)
+    strings = np.empty(array.shape, dtype=object)
+    flat = strings.reshape(-1)
+    for position, item in enumerate(array.reshape(-1).tolist()):
+        flat[position] = _as_bytes(item)
+    return bytes(strings[()]) if spec.shape == () else strings
+
+
+def _as_bytes(item: Any) -> bytes:
+    if isinstance(item, str):
+        return item.encode()
+    if isinstance(item, bytes):
+        return item
+    raise UnsupportedTypeError(
+        f"an object array may hold only str and bytes, not {type(item).__name__}"
+    )
+
+
+class RecordCodec:
+    """Encodes and decodes the records of one spec. Immutable; may be shared by threads."""
+
+    def __init__(self, spec: specs.Structure) -> None:
+        self.spec = spec
+        self.layout = RecordLayout(spec)
+
+    def encode(self, record: Any) -> bytes:
+        """The content of a record.
+
+        Raises:
+            SpecMismatchError, UnsupportedTypeError: the record does not fit the spec.
+        """
+        sizes = np.zeros(self.layout.size_slots, "<i8")
+        fixed: list[tuple[int, bytes]] = []
+        variable: list[bytes] = []
+        values = split_record(self.spec, record)
+        for component, value in zip(self.layout.components, values, strict=True):
+            arrays = _stored_arrays(component, as_component(component.spec, value))
+            for place, data in zip(component.arrays, arrays, strict=True):
+                if isinstance(place, FixedArray):
+                    fixed.append((place.offset, data))
+                else:
+                    sizes[place.slot] = len(data)
+                    variable.append(data)
+        return self._join(sizes, fixed, variable)
+
+    def _join(
+        self, sizes: Array, fixed: list[tuple[int, bytes]], variable: list[bytes]
+    ) -> bytes:
+        head = bytearray(self.layout.content_size or align(self.layout.fixed_end))
+        head[: sizes.nbytes] = sizes.tobytes()
+        for offset, data in fixed:
+            head[offset : offset + len(data)] = data
+        parts: list[bytes | bytearray] = [head]
+        for data in variable:
+            parts.append(data)
+            parts.append(bytes(-len(data) % 8))
+        return b"".join(parts)
+
+    def encode_columns(self, columns: Sequence[Any], out: Array) -> None:
+        """Encodes many records of fixed size at once.
+
+        Args:
+            columns: per component the values of ``n`` records, shape ``[n, *component shape]``.
+            out: zeroed uint8 array ``[n, content_size]``; may be a view with any row stride.
+
+        Raises:
+            SpecMismatchError: dtype or shape do not fit the spec.
+        """
+        assert self.layout.content_size is not None
+        for component, column in zip(self.layout.components, columns, strict=True):
+            (place,) = component.arrays
+            assert isinstance(place, FixedArray)
+            array = np.asarray(column)
+            if array.dtype != place.dtype:
+                raise SpecMismatchError(f"an array of {array.dtype} does not fit {component.spec}")
+            _check_shape(component.spec, array.shape[1:])
+            if place.nbytes:
+                flat = np.ascontiguousarray(array, place.dtype).reshape(len(array), -1)
+                out[:, place.offset : place.offset + place.nbytes] = flat.view("u1")
+
+    def decode(self, content: bytes | memoryview) -> Any:
+        """The record of a content.
+
+        Raises:
+            ChecksumError: the content is not one of this spec.
+        """
+        return join_record(self.spec, self.decode_components(content))
+
+    def decode_components(self, content: bytes | memoryview) -> list[Any]:
+        """The component values of a content: fresh writable arrays, or ``bytes``.
+
+        Raises:
+            ChecksumError: the content is not one of this spec.
+        """
+        layout = self.layout
+        try:
+            spans = self._variable_spans(content)
+            return [
+                _load_component(component, content, spans) for component in layout.components
+            ]
+        except (ValueError, OverflowError) as error:
+            raise ChecksumError(
+                f"a record of {len(content)} bytes does not fit the element spec: {error}"
+            ) from error
+
+    def _variable_spans(self, content: bytes | memoryview) -> list[tuple[int, int]]:
+        """Start and size of every variable array, checked against the content."""
+        position = align(self.layout.fixed_end)
+        spans: list[tuple[int, int]] = []
+        for size in np.frombuffer(content, "<i8", self.layout.size_slots).tolist():
+            if size < 0 or position + size > len(content):
+                raise ValueError(f"an array of {size} bytes at byte {position}")
+            spans.append((position, size))
+            position += align(size)
+        return spans
+
+
+def _stored_arrays(component: Component, value: Array | bytes) -> list[bytes]:
+    """The bytes of the arrays a component is stored in."""
+    if isinstance(value, bytes):
+        return [value]
+    arrays: list[bytes] = []
+    if component.kind in (Kind.SHAPED, Kind.SHAPED_STRINGS):
+        arrays.append(np.asarray(value.shape, "<i8").tobytes())
+    if component.spec.is_string:
+        strings: list[bytes] = value.reshape(-1).tolist()
+        arrays.append(np.asarray([len(string) for string in strings], "<i8").tobytes())
+        arrays.append(b"".join(strings))
+    else:
+        arrays.append(value.tobytes())
+    return arrays
+
+
+def _load_component(
+    component: Component, content: bytes | memoryview, spans: list[tuple[int, int]]
+) -> Any:
+    raw = [_load_array(place, content, spans) for place in component.arrays]
+    kind = component.kind
+    if kind is Kind.STRING:
+        return raw[0]
+    if kind is Kind.FIXED:
+        # Indexing with () makes a NumPy scalar of a 0-d array, as TensorFlow's iterators do.
+        return raw[0][()] if component.spec.shape == () else raw[0]
+    if kind is Kind.FLAT:
+        assert component.spec.shape is not None
+        return raw[0].reshape([-1 if dim is None else dim for dim in component.spec.shape])
+    if kind is Kind.FIXED_STRINGS:
+        return _load_strings(raw[0], raw[0].shape, raw[1])
+    shape = tuple(raw[0].tolist())
+    _check_stored_shape(component.spec, shape)
+    if kind is Kind.SHAPED:
+        array = raw[1].reshape(shape)
+        return array[()] if shape == () else array
+    return _load_strings(raw[1], shape, raw[2])
+
+
+def _load_array(
+    place: Any, content: bytes | memoryview, spans: list[tuple[int, int]]
+) -> Any:
+    if isinstance(place, FixedArray):
+        count = math.prod(place.shape)
+        array = np.frombuffer(content, place.dtype, count, place.offset) if count else np.empty(0, place.dtype)
+        return array.reshape(place.shape).copy()
+    start, size = spans[place.slot]
+    if place.dtype == STRING_BYTE:
+        return bytes(content[start : start + size])
+    if size % place.dtype.itemsize:
+        raise ValueError(f"{size} bytes are no whole number of {place.dtype}")
+    if size == 0:
+        return np.empty(0, place.dtype)
+    return np.frombuffer(content, place.dtype, size // place.dtype.itemsize, start).copy()
+
+
+def _load_strings(lengths: Array, shape: tuple[int, ...], joined: bytes) -> Any:
+    ends = np.cumsum(lengths.reshape(-1)).tolist()
+    if (lengths < 0).any() or (ends[-1] if ends else 0) != len(joined):
+        raise ValueError("the lengths of its strings do not add up")
+    strings = np.empty(len(ends), dtype=object)
+    start = 0
+    for position, end in enumerate(ends):
+        strings[position] = joined[start:end]
+        start = end
+    array = strings.reshape(shape)
+    return array[()] if shape == () else array
+
+
+def _check_stored_shape(spec: specs.TensorSpec, shape: tuple[int, ...]) -> None:
+    if min(shape, default=0) < 0:
+        raise ValueError(f"shape {shape}")
+    try:
+        _check_shape(spec, shape)
+    except SpecMismatchError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,148 @@
+"""The header page: what a cache file says of itself, at a fixed place.
+
+It is page 2 of the file (bytes 8192 to 12287), the value of the key ``__yogadl__``. With it a reader
+finds everything else by offset, without walking the B+tree.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import astuple, dataclass
+
+import xxhash
+
+from yogadl.errors import (
+    ChecksumError,
+    ForeignFileError,
+    TruncatedCacheError,
+    UnsupportedFormatError,
+)
+from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE, overflow_header
+
+FORMAT_VERSION = 1
+MAGIC = b"\x89YOGADL\n"
+
+HEADER_PAGE = 2
+HEADER_OFFSET = HEADER_PAGE * PAGE_SIZE
+BODY_OFFSET = HEADER_OFFSET + PAGE_SIZE
+"""Where records may begin; the bytes before it are the meta pages and the header."""
+
+PAYLOAD = PAGE_SIZE - PAGE_HEADER
+
+_FIELDS = struct.Struct("<8sIIQQQQQ12Q32s16s")
+_CHECKSUM = struct.Struct("<Q")
+_VERSIONED = struct.Struct("<8sI")
+_DIGEST_SIZE = 16
+
+
+@dataclass(frozen=True)
+class Section:
+    """A run of bytes of the file: offset, length, XXH3-64 (0 for the index, which has its own)."""
+
+    offset: int
+    length: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """The fields of the header page, in their order on disk. Offsets and sizes are in bytes.
+
+    Attributes:
+        record_count: records in the file.
+        alignment: every content starts on a multiple of this.
+        value_size: length of every record's value, or 0 where lengths differ.
+        file_size: size of the whole file.
+        created_ns: creation time, nanoseconds since 1970-01-01 UTC.
+        spec, metadata: JSON documents.
+        index: the table of records; ``index_checksums``: one XXH3-64 per block of it.
+        library_version: the yogadl release that wrote the file.
+        digest: XXH3-128 of the file; its digest and checksum fields count as zero, and the
+            bytes before ``BODY_OFFSET`` come after the others.
+    """
+
+    record_count: int
+    alignment: int
+    value_size: int
+    file_size: int
+    created_ns: int
+    spec: Section
+    metadata: Section
+    index: Section
+    index_checksums: Section
+    library_version: str
+    digest: bytes
+
+    def pack(self) -> bytes:
+        """The whole page."""
+        sections = (self.spec, self.metadata, self.index, self.index_checksums)
+        fields = _FIELDS.pack(
+            MAGIC,
+            FORMAT_VERSION,
+            PAGE_SIZE,
+            self.record_count,
+            self.alignment,
+            self.value_size,
+            self.file_size,
+            self.created_ns,
+            *[number for section in sections for number in astuple(section)],
+            self.library_version.encode()[:32],
+            self.digest,
+        )
+        payload = fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
+        return overflow_header(HEADER_PAGE, PAYLOAD) + payload.ljust(PAYLOAD, b"\0")
+
+
+def clear_digest(page: bytes) -> bytes:
+    """A header page as the digest covers it: digest and header checksum are zero."""
+    start = PAGE_HEADER + _FIELDS.size - _DIGEST_SIZE
+    size = _DIGEST_SIZE + _CHECKSUM.size
+    return page[:start] + bytes(size) + page[start + size :]
+
+
+def is_header(page: bytes) -> bool:
+    return page[PAGE_HEADER : PAGE_HEADER + len(MAGIC)] == MAGIC
+
+
+def unpack(page: bytes, file_size: int, name: str) -> Header:
+    """The header of a file.
+
+    Args:
+        page: the bytes at ``HEADER_OFFSET``, at most one page of them.
+        file_size: what the file really has, in bytes.
+        name: what to call the file in errors.
+
+    Raises:
+        ForeignFileError, UnsupportedFormatError, ChecksumError, TruncatedCacheError
+    """
+    if not is_header(page):
+        raise ForeignFileError(f"{name} is not a yogadl cache: it has no yogadl header")
+    if len(page) < PAGE_HEADER + _FIELDS.size + _CHECKSUM.size:
+        raise TruncatedCacheError(f"{name} ends inside its header, at byte {file_size}; rebuild it")
+    version = _VERSIONED.unpack_from(page, PAGE_HEADER)[1]
+    if version > FORMAT_VERSION:
+        raise UnsupportedFormatError(
+            f"{name} has cache format {version}; this yogadl reads up to {FORMAT_VERSION}. "
+            "Upgrade yogadl, or build the cache again with this one"
+        )
+    end = PAGE_HEADER + _FIELDS.size
+    if xxhash.xxh3_64_intdigest(page[PAGE_HEADER:end]) != _CHECKSUM.unpack_from(page, end)[0]:
+        raise ChecksumError(f"{name} has a damaged header; rebuild it")
+    fields = _FIELDS.unpack_from(page, PAGE_HEADER)
+    header = Header(
+        *fields[3:8],
+        *[Section(*fields[8 + 3 * number : 11 + 3 * number]) for number in range(4)],
+        library_version=fields[20].rstrip(b"\0").decode("ascii", "replace"),
+        digest=fields[21],
+    )
+    if header.file_size != file_size:
+        raise TruncatedCacheError(
+            f"{name} has {file_size} bytes and should have {header.file_size}; it was cut off or "
+            "added to. Rebuild it"
+        )
+    for section in (header.spec, header.metadata, header.index, header.index_checksums):
+        if section.offset < BODY_OFFSET or section.offset + section.length > file_size:
+            raise ChecksumError(f"{name} has a header that points outside the file; rebuild it")
+    if fields[2] != PAGE_SIZE or header.alignment not in (1, 8, 64):
+        raise ChecksumError(f"{name} has a header with impossible values; rebuild it")
+    return header

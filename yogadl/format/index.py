@@ -1,0 +1,134 @@
+"""The index: offset, length and checksum of every record, 16 bytes each.
+
+The entries lie in segments, because LMDB holds no value over 4 GiB: ``SEGMENT`` entries, then the
+page header of the next segment's value, and so on. A segment is a whole number of pages, so
+together they are one array with a gap of ``GAP`` entries after every segment.
+
+Entries are checked in blocks when first used: opening must not depend on the number of records.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from yogadl.errors import ChecksumError
+from yogadl.format.header import BODY_OFFSET
+from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
+
+Array = np.ndarray[Any, Any]
+
+ENTRY = np.dtype([("offset", "<u8"), ("length", "<u4"), ("checksum", "<u4")])
+"""File offset and length of the value, and the low half of its XXH3-64."""
+
+BLOCK = 4096
+"""Entries under one checksum."""
+
+SEGMENT = 2**27 - BLOCK
+"""Entries in one LMDB value: 2 GiB, less one block."""
+
+
+def gap(segment: int) -> int:
+    """Entries that fit between the end of a full segment and the start of the next."""
+    used = PAGE_HEADER + segment * ENTRY.itemsize
+    return (-used % PAGE_SIZE + PAGE_HEADER) // ENTRY.itemsize
+
+
+def block_checksums(entries: Array) -> Array:
+    """One XXH3-64 for every ``BLOCK`` entries, uint64."""
+    raw = memoryview(np.ascontiguousarray(entries)).cast("B")
+    step = BLOCK * ENTRY.itemsize
+    sums = [xxhash.xxh3_64_intdigest(raw[at : at + step]) for at in range(0, len(raw), step)]
+    return np.asarray(sums, "<u8")
+
+
+class Index:
+    """The entries of an open file, checked as they are used. Safe for threads.
+
+    Args:
+        slots: entries and gaps as they lie in the file.
+        count: number of records.
+        checksums: one per block, as of :func:`block_checksums`.
+        limit: file size; no record may reach beyond it.
+        value_size: what every length must be, or 0.
+        segment: entries per segment.
+        name: what to call the file in errors.
+    """
+
+    def __init__(
+        self,
+        slots: Array,
+        count: int,
+        checksums: Array,
+        *,
+        limit: int,
+        value_size: int,
+        name: str,
+        segment: int = SEGMENT,
+    ) -> None:
+        self._slots = slots
+        self._count = count
+        self._checksums = checksums
+        self._limit = limit
+        self._value_size = value_size
+        self._name = name
+        self._segment = segment
+        self._gap = gap(segment)
+        self._checked = np.zeros(len(checksums), bool)
+        self._all_checked = len(checksums) == 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def lookup(self, positions: Array) -> Array:
+        """The entries of some records.
+
+        Args:
+            positions: int64 ``[n]``, each in ``[0, len(self))``; not checked here.
+
+        Returns:
+            ``ENTRY`` records ``[n]``; the caller may trust that they lie inside the file.
+
+        Raises:
+            ChecksumError: a block that is needed is damaged.
+        """
+        if not self._all_checked:
+            self._check(positions // BLOCK)
+        if self._count > self._segment:
+            positions = positions + positions // self._segment * self._gap
+        return self._slots[positions]
+
+    def _check(self, blocks: Array) -> None:
+        missing = blocks[~self._checked[blocks]]
+        if len(missing) == 0:
+            return
+        for block in np.unique(missing).tolist():
+            self._check_block(block)
+        with self._lock:
+            self._all_checked = bool(self._checked.all())
+
+    def _check_block(self, block: int) -> None:
+        first = block * BLOCK
+        start = first + first // self._segment * self._gap
+        entries = self._slots[start : start + min(BLOCK, self._count - first)]
+        if xxhash.xxh3_64_intdigest(entries) != int(self._checksums[block]):
+            raise ChecksumError(
+                f"{self._name} has a damaged index at records {first} to "
+                f"{first + len(entries) - 1}; rebuild it"
+            )
+        ends = entries["offset"] + entries["length"]
+        if (
+            (entries["offset"] < BODY_OFFSET).any()
+            or (entries["offset"] > self._limit).any()
+            or (ends > self._limit).any()
+            or (self._value_size and (entries["length"] != self._value_size).any())
+        ):
+            raise ChecksumError(
+                f"{self._name} has an index that points outside the file at records {first} to "
+                f"{first + len(entries) - 1}; rebuild it"
+            )
+        self._checked[block] = True

@@ -1,0 +1,400 @@
+"""Element specs: the structure, dtypes and shapes of the records of a data set.
+
+A spec is a nest of ``dict``, ``tuple`` and named tuples whose leaves are the classes below; the
+records of the data set are the same nest with values for leaves:
+
+==================  ==============================================================
+leaf                value
+==================  ==============================================================
+``TensorSpec``      a NumPy array or scalar; ``bytes`` for a scalar string, an
+                    object array of ``bytes`` for an array of strings
+``RaggedSpec``      :class:`Ragged`
+``SparseSpec``      :class:`Sparse`
+``NoneSpec``        ``None``
+``OptionalSpec``    a value of the inner spec, or ``None``
+==================  ==============================================================
+
+Specs are immutable and hashable but for dicts, compare by value, and can be pickled.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
+from yogadl.format import dtypes
+
+Shape: TypeAlias = "tuple[int | None, ...] | None"
+"""Dimensions, ``None`` where one is unknown; ``None`` instead of a tuple for unknown rank."""
+
+Structure: TypeAlias = Any
+"""A nest of dict, tuple and named tuple; recursive types do not survive all type checkers."""
+
+
+class Ragged(NamedTuple):
+    """A ragged array: rows of differing lengths over one flat array.
+
+    ``flat_values`` has shape ``[n, ...]``; ``nested_row_splits`` are 1-D int64 or int32 arrays,
+    outermost first, each starting at 0 and ending at the length of the next (of ``flat_values``
+    for the last).
+    """
+
+    flat_values: np.ndarray[Any, Any]
+    nested_row_splits: tuple[np.ndarray[Any, Any], ...]
+
+
+class Sparse(NamedTuple):
+    """A sparse array in coordinate form.
+
+    ``indices`` is int64 of shape ``[n, rank]``, ``values`` has shape ``[n]``, ``dense_shape`` is
+    int64 of shape ``[rank]``.
+    """
+
+    indices: np.ndarray[Any, Any]
+    values: np.ndarray[Any, Any]
+    dense_shape: np.ndarray[Any, Any]
+
+
+def _checked_shape(shape: Any) -> Shape:
+    if shape is None:
+        return None
+    dims = tuple(None if dim is None else int(dim) for dim in shape)
+    if any(dim is not None and dim < 0 for dim in dims):
+        raise InvalidArgumentError(f"shape {shape!r} has a negative dimension; unknown is None")
+    return dims
+
+
+def _checked_dtype(dtype: Any) -> str:
+    """A dtype name from a name or anything NumPy takes for a dtype."""
+    if isinstance(dtype, str) and dtype in dtypes.NAMES:
+        return dtype
+    return dtypes.from_numpy(np.dtype(dtype))
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A dense array of ``dtype`` (a name or a NumPy dtype) and ``shape``.
+
+    ``shape`` may have unknown dimensions (``None``) or unknown rank (``shape=None``).
+    """
+
+    dtype: str
+    shape: Shape = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _checked_dtype(self.dtype))
+        object.__setattr__(self, "shape", _checked_shape(self.shape))
+
+    @property
+    def is_string(self) -> bool:
+        return self.dtype == dtypes.STRING
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape where every dimension is known, else ``None``."""
+        if self.shape is None or any(dim is None for dim in self.shape):
+            return None
+        return tuple(dim for dim in self.shape if dim is not None)
+
+
+@dataclass(frozen=True)
+class RaggedSpec:
+    """A ragged array; ``shape`` is that of the whole, ``ragged_rank`` its number of row splits."""
+
+    dtype: str
+    shape: Shape
+    ragged_rank: int
+    row_splits_dtype: str = "int64"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _checked_dtype(self.dtype))
+        object.__setattr__(self, "shape", _checked_shape(self.shape))
+        if self.ragged_rank < 1 or (self.shape is not None and self.ragged_rank >= len(self.shape)):
+            raise InvalidArgumentError(
+                f"ragged_rank {self.ragged_rank} does not fit shape {self.shape}; it counts the "
+                "row splits, at least 1 and below the rank"
+            )
+        if self.row_splits_dtype not in ("int32", "int64"):
+            raise InvalidArgumentError(
+                f"row_splits_dtype must be int32 or int64, not {self.row_splits_dtype!r}"
+            )
+
+    @property
+    def components(self) -> tuple[TensorSpec, ...]:
+        """The dense arrays a value is stored as: the flat values, then the row splits."""
+        inner = None if self.shape is None else (None, *self.shape[self.ragged_rank + 1 :])
+        splits = TensorSpec(self.row_splits_dtype, (None,))
+        return (TensorSpec(self.dtype, inner), *[splits] * self.ragged_rank)
+
+
+@dataclass(frozen=True)
+class SparseSpec:
+    """A sparse array in coordinate form."""
+
+    dtype: str
+    shape: Shape
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _checked_dtype(self.dtype))
+        object.__setattr__(self, "shape", _checked_shape(self.shape))
+
+    @property
+    def components(self) -> tuple[TensorSpec, ...]:
+        """The dense arrays a value is stored as: indices, values, dense shape."""
+        rank = None if self.shape is None else len(self.shape)
+        return (
+            TensorSpec("int64", (None, rank)),
+            TensorSpec(self.dtype, (None,)),
+            TensorSpec("int64", (rank,)),
+        )
+
+
+@dataclass(frozen=True)
+class NoneSpec:
+    """A component that is always ``None``."""
+
+
+@dataclass(frozen=True)
+class OptionalSpec:
+    """A value of the spec ``value``, or ``None`` where a record has none."""
+
+    value: Structure
+
+
+Leaf: TypeAlias = TensorSpec | RaggedSpec | SparseSpec | NoneSpec | OptionalSpec
+LEAVES = (TensorSpec, RaggedSpec, SparseSpec, NoneSpec, OptionalSpec)
+
+
+def is_namedtuple(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")
+
+
+@functools.lru_cache(maxsize=256)
+def namedtuple_class(name: str, fields: tuple[str, ...]) -> type[Any]:
+    """The named tuple class that records with these fields are read as, one per name and fields.
+
+    Raises:
+        InvalidArgumentError: a name that is no identifier.
+    """
+    try:
+        return collections.namedtuple(name, fields)  # type: ignore[misc] # made at run time
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"not a named tuple: {name!r} with fields {fields!r}: {error}"
+        ) from error
+
+
+def _rebuild(structure: Structure, children: Sequence[Any]) -> Any:
+    """The container ``structure`` with other children."""
+    if isinstance(structure, dict):
+        return dict(zip(structure, children, strict=True))
+    if is_namedtuple(structure):
+        return type(structure)(*children)
+    return tuple(children)
+
+
+def _children(structure: Structure) -> list[Any]:
+    return list(structure.values()) if isinstance(structure, dict) else list(structure)
+
+
+def map_leaves(function: Callable[[Leaf], Any], spec: Structure) -> Any:
+    """The nest of ``spec`` with ``function`` of each leaf."""
+    if isinstance(spec, LEAVES):
+        return function(spec)
+    return _rebuild(spec, [map_leaves(function, child) for child in _children(spec)])
+
+
+def leaves(spec: Structure) -> Iterator[Leaf]:
+    """The leaves of a spec, depth first, dicts in their own order."""
+    if isinstance(spec, LEAVES):
+        yield spec
+    else:
+        for child in _children(spec):
+            yield from leaves(child)
+
+
+def flatten(spec: Structure, value: Any) -> list[Any]:
+    """The leaf values of a record, in the order of :func:`leaves`.
+
+    Raises:
+        SpecMismatchError: the record is nested otherwise than the spec.
+    """
+    flat: list[Any] = []
+    _flatten_into(flat, spec, value, "record")
+    return flat
+
+
+def _flatten_into(flat: list[Any], spec: Structure, value: Any, where: str) -> None:
+    if isinstance(spec, LEAVES):
+        flat.append(value)
+        return
+    if isinstance(spec, dict):
+        if not isinstance(value, dict) or value.keys() != spec.keys():
+            got = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
+            raise SpecMismatchError(f"{where} must be a dict of {sorted(map(str, spec))}, not {got}")
+        for key, child in spec.items():
+            _flatten_into(flat, child, value[key], f"{where}[{key!r}]")
+        return
+    if not isinstance(value, tuple) or len(value) != len(spec):
+        got = f"{len(value)}" if isinstance(value, tuple) else type(value).__name__
+        raise SpecMismatchError(f"{where} must be a tuple of {len(spec)}, not {got}")
+    for position, child in enumerate(spec):
+        _flatten_into(flat, child, value[position], f"{where}[{position}]")
+
+
+def unflatten(spec: Structure, flat: Sequence[Any]) -> Any:
+    """The inverse of :func:`flatten`."""
+    values = iter(flat)
+    return map_leaves(lambda _leaf: next(values), spec)
+
+
+def normalize(spec: Any) -> Structure:
+    """A spec as users may write it, checked and in standard form: lists become tuples.
+
+    Raises:
+        UnsupportedTypeError: something in it is neither a container nor a leaf of this module.
+    """
+    if isinstance(spec, OptionalSpec):
+        return OptionalSpec(normalize(spec.value))
+    if isinstance(spec, LEAVES):
+        return spec
+    if isinstance(spec, dict):
+        for key in spec:
+            if isinstance(key, bool) or not isinstance(key, str | int):
+                raise UnsupportedTypeError(f"dict key {key!r} in a spec must be a str or an int")
+        return {key: normalize(child) for key, child in spec.items()}
+    if is_namedtuple(spec):
+        cls = namedtuple_class(type(spec).__name__, tuple(spec._fields))
+        return cls(*[normalize(child) for child in spec])
+    if isinstance(spec, tuple | list):
+        return tuple(normalize(child) for child in spec)
+    raise UnsupportedTypeError(
+        f"a spec is a nest of dict, tuple and yogadl.spec leaves; it cannot hold a "
+        f"{type(spec).__module__}.{type(spec).__qualname__}"
+    )
+
+
+def infer(value: Any) -> Structure:
+    """The spec of a record, every shape static.
+
+    Raises:
+        UnsupportedTypeError: a value that is no array, scalar, string or container of these.
+    """
+    if value is None:
+        return NoneSpec()
+    if isinstance(value, Ragged):
+        flat = np.asarray(value.flat_values)
+        splits = [np.asarray(part) for part in value.nested_row_splits]
+        shape = (len(splits[0]) - 1, *[None] * len(splits), *flat.shape[1:])
+        return RaggedSpec(
+            dtypes.from_numpy(flat.dtype), shape, len(splits), dtypes.from_numpy(splits[0].dtype)
+        )
+    if isinstance(value, Sparse):
+        shape = tuple(int(dim) for dim in value.dense_shape)
+        return SparseSpec(dtypes.from_numpy(np.asarray(value.values).dtype), shape)
+    if isinstance(value, dict):
+        return normalize({key: infer(child) for key, child in value.items()})
+    if is_namedtuple(value):
+        return normalize(type(value)(*[infer(child) for child in value]))
+    if isinstance(value, tuple):
+        return tuple(infer(child) for child in value)
+    if isinstance(value, str | bytes):
+        return TensorSpec(dtypes.STRING, ())
+    if isinstance(value, np.ndarray | np.generic | bool | int | float | complex | list):
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise UnsupportedTypeError(
+                f"a list in a record must make one array, and this does not: {error}; "
+                "use a tuple for several components"
+            ) from error
+        return TensorSpec(dtypes.from_numpy(array.dtype), array.shape)
+    raise UnsupportedTypeError(
+        f"a record cannot hold a {type(value).__module__}.{type(value).__qualname__}; it can hold "
+        "NumPy arrays and scalars, numbers, bools, str, bytes, None, and dicts and tuples of these"
+    )
+
+
+_CONTAINER_KINDS = ("dict", "tuple", "namedtuple")
+
+
+def to_json(spec: Structure) -> Any:
+    """A spec as plain JSON values; the format is in docs/format.md."""
+    if isinstance(spec, TensorSpec):
+        return {"kind": "tensor", "dtype": spec.dtype, "shape": _shape_json(spec.shape)}
+    if isinstance(spec, RaggedSpec):
+        return {
+            "kind": "ragged",
+            "dtype": spec.dtype,
+            "shape": _shape_json(spec.shape),
+            "ragged_rank": spec.ragged_rank,
+            "row_splits_dtype": spec.row_splits_dtype,
+        }
+    if isinstance(spec, SparseSpec):
+        return {"kind": "sparse", "dtype": spec.dtype, "shape": _shape_json(spec.shape)}
+    if isinstance(spec, NoneSpec):
+        return {"kind": "none"}
+    if isinstance(spec, OptionalSpec):
+        return {"kind": "optional", "value": to_json(spec.value)}
+    if isinstance(spec, dict):
+        return {"kind": "dict", "items": [[key, to_json(child)] for key, child in spec.items()]}
+    items = [to_json(child) for child in spec]
+    if is_namedtuple(spec):
+        name = type(spec).__name__
+        return {"kind": "namedtuple", "name": name, "fields": list(spec._fields), "items": items}
+    return {"kind": "tuple", "items": items}
+
+
+def _shape_json(shape: Shape) -> list[int | None] | None:
+    return None if shape is None else list(shape)
+
+
+def from_json(node: Any) -> Structure:
+    """The inverse of :func:`to_json`, strict about everything it is given.
+
+    Raises:
+        InvalidArgumentError, UnsupportedTypeError: ``node`` is not what :func:`to_json` returns.
+    """
+    try:
+        return _from_json(node)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"not an element spec: {error!r}") from error
+
+
+def _from_json(node: Any) -> Structure:
+    kind = node["kind"]
+    if kind == "tensor":
+        return TensorSpec(node["dtype"], _json_shape(node["shape"]))
+    if kind == "ragged":
+        rank, splits = node["ragged_rank"], node["row_splits_dtype"]
+        if not isinstance(rank, int):
+            raise ValueError(f"ragged_rank {rank!r}")
+        return RaggedSpec(node["dtype"], _json_shape(node["shape"]), rank, splits)
+    if kind == "sparse":
+        return SparseSpec(node["dtype"], _json_shape(node["shape"]))
+    if kind == "none":
+        return NoneSpec()
+    if kind == "optional":
+        return OptionalSpec(_from_json(node["value"]))
+    if kind == "dict":
+        return normalize({key: _from_json(child) for key, child in node["items"]})
+    items = [_from_json(child) for child in node["items"]]
+    if kind == "tuple":
+        return tuple(items)
+    if kind == "namedtuple":
+        return namedtuple_class(node["name"], tuple(node["fields"]))(*items)
+    raise ValueError(f"unknown kind {kind!r}")
+
+
+def _json_shape(shape: Any) -> Shape:
+    if shape is None:
+        return None
+    if not all(dim is None or (isinstance(dim, int) and dim >= 0) for dim in shape):
+        raise ValueError(f"shape {shape!r}")
+    return tuple(shape)
