@@ -9,6 +9,7 @@ and ``except FileNotFoundError`` work without knowing this module::
     ├── UnsupportedTypeError (TypeError)        a type, dtype or component that cannot be stored
     ├── SpecMismatchError (ValueError)          a record that does not fit the element spec
     ├── CacheNotFoundError (FileNotFoundError)  nothing is stored under this id and version
+    ├── RecordIndexError (IndexError)           a position that the data set does not have
     ├── CacheReplacedError (RuntimeError)       a pickled reference meets a different cache
     ├── ClosedError (ValueError)                a reader that was closed is used
     ├── StorageFullError (OSError)              the disk has too little room; ``errno`` is ENOSPC
@@ -50,6 +51,10 @@ class SpecMismatchError(YogadlError, ValueError):
 
 class CacheNotFoundError(YogadlError, FileNotFoundError):
     """Nothing is stored under this id and version, or at this path."""
+
+
+class RecordIndexError(YogadlError, IndexError):
+    """A position that the data set does not have."""
 
 
 class CacheReplacedError(YogadlError, RuntimeError):

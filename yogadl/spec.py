@@ -183,7 +183,7 @@ def namedtuple_class(name: str, fields: tuple[str, ...]) -> type[Any]:
         InvalidArgumentError: a name that is no identifier.
     """
     try:
-        return collections.namedtuple(name, fields)  # type: ignore[misc] # made at run time
+        return collections.namedtuple(name, fields)
     except ValueError as error:
         raise InvalidArgumentError(
             f"not a named tuple: {name!r} with fields {fields!r}: {error}"
@@ -237,7 +237,9 @@ def _flatten_into(flat: list[Any], spec: Structure, value: Any, where: str) -> N
     if isinstance(spec, dict):
         if not isinstance(value, dict) or value.keys() != spec.keys():
             got = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
-            raise SpecMismatchError(f"{where} must be a dict of {sorted(map(str, spec))}, not {got}")
+            raise SpecMismatchError(
+                f"{where} must be a dict of {sorted(map(str, spec))}, not {got}"
+            )
         for key, child in spec.items():
             _flatten_into(flat, child, value[key], f"{where}[{key!r}]")
         return

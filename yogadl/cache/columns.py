@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import spec as specs
+from yogadl.format import dtypes
 from yogadl.format.codec import RecordCodec, join_leaf
 from yogadl.format.layout import (
-    FixedArray,
     INLINE_LIMIT,
     LEAD,
     WIDE_ALIGNMENT,
+    FixedArray,
     leaf_components,
 )
-from yogadl import spec as specs
 
 Array = np.ndarray[Any, Any]
 Column = Any
@@ -34,7 +35,8 @@ def gather(buffer: Array, offsets: Array, size: int) -> Array:
     """
     items = max(len(buffer) - size + 1, 0)
     window = np.ndarray((items,), f"V{size}", buffer, strides=(1,))
-    return window[offsets].view("u1").reshape(len(offsets), size)
+    found: Array = window[offsets]
+    return found.view("u1").reshape(len(offsets), size)
 
 
 class ColumnReader:
@@ -128,7 +130,5 @@ def stack(spec: specs.TensorSpec, values: Sequence[Any]) -> Column:
             column[position] = value
         return column
     if not values:
-        from yogadl.format import dtypes
-
         return np.empty((0, *spec.static_shape), dtypes.to_numpy(spec.dtype))
     return np.stack(values)

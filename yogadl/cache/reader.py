@@ -129,7 +129,9 @@ class CacheFile(RecordReader):
         )
         self.codec = RecordCodec(self.spec)
         if (self.codec.layout.value_size or 0) != header.value_size:
-            raise ChecksumError(f"{path} has a header that contradicts its element spec; rebuild it")
+            raise ChecksumError(
+                f"{path} has a header that contradicts its element spec; rebuild it"
+            )
         self._columns = ColumnReader(self.codec)
         self._index: indexes.Index | None = self._load_index(buffer)
         self._buffer: Array | None = buffer
@@ -260,7 +262,9 @@ def open_cache(path: pathlib.Path) -> RecordReader:
     try:
         buffer = map_file(descriptor, os.fstat(descriptor).st_size)
     except OSError as error:
-        raise ForeignFileError(f"{path} cannot be mapped: {error}; is it a regular file?") from error
+        raise ForeignFileError(
+            f"{path} cannot be mapped: {error}; is it a regular file?"
+        ) from error
     finally:
         os.close(descriptor)
     page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()

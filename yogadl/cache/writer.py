@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+import lmdb
 import numpy as np
 import xxhash
 
@@ -17,7 +18,7 @@ from yogadl import spec as specs
 from yogadl._version import __version__
 from yogadl.cache.partial import PartialFile, check_room
 from yogadl.cache.progress import Progress
-from yogadl.errors import InvalidArgumentError, SpecMismatchError
+from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format import header as headers
 from yogadl.format import index as indexes
 from yogadl.format.codec import RecordCodec
@@ -51,7 +52,8 @@ def record_key(position: int, digits: int = KEY_DIGITS) -> bytes:
 def record_keys(positions: Array, width: int) -> Array:
     """The keys of positions that all have ``width`` digits or fewer, uint8 ``[n, width]``."""
     powers = 10 ** np.arange(width - 1, -1, -1, dtype="<i8")
-    return (positions[:, None] // powers % 10 + ord("0")).astype("u1")
+    digits: Array = positions[:, None] // powers % 10 + ord("0")
+    return digits.astype("u1")
 
 
 def check_metadata(metadata: Mapping[str, Any] | None) -> bytes:
@@ -116,6 +118,9 @@ class CacheWriter:
         self._entries: list[Array] = []
         self._queue: list[tuple[int, int, int]] = []
         self._buffer = np.empty((0, 0), "u1")
+        # Records of fixed size wait here to be written as columns.
+        self._rows: list[list[Any]] = []
+        self._rows_limit = max(1, min(1024, _BLOCK_BYTES // (value_size or _BLOCK_BYTES)))
 
     # Appending
 
@@ -127,21 +132,34 @@ class CacheWriter:
             StorageFullError: the disk is full, or nearly so.
         """
         try:
-            content = self._codec.encode(record)
-        except (SpecMismatchError, TypeError) as error:
-            raise type(error)(f"record {self._count}: {error}") from error
+            components = self._codec.components(record)
+        except (SpecMismatchError, UnsupportedTypeError) as error:
+            raise type(error)(f"record {self._count + len(self._rows)}: {error}") from error
+        if self._codec.layout.content_size is None:
+            self._append_variable(self._codec.encode_components(components))
+            return
+        self._rows.append(components)
+        if len(self._rows) >= self._rows_limit:
+            self._flush_rows()
+
+    def _flush_rows(self) -> None:
+        if self._rows:
+            rows, self._rows = self._rows, []
+            columns = [np.stack(values) for values in zip(*rows, strict=True)]
+            self._append_columns(columns, len(rows))
+
+    def _append_variable(self, content: bytes) -> None:
         value = bytes(lead_of(len(content))) + content
         if len(value) > _MAX_VALUE:
             raise InvalidArgumentError(
                 f"record {self._count} has {len(value):,} bytes; the limit is {_MAX_VALUE:,}"
             )
         offset = 0
+        payload = value
         if len(content) > INLINE_LIMIT:
             page = self._write_overflow(value)
             offset = page * PAGE_SIZE + PAGE_HEADER
             payload = big_payload(page)
-        else:
-            payload = value
         key = record_key(self._count, self._key_digits)
         self._packer.add(leaf_node(key, len(value), payload, offset > 0))
         self._queue.append((offset, len(value), xxhash.xxh3_64_intdigest(value) & _LOW_HALF))
@@ -162,9 +180,12 @@ class CacheWriter:
             SpecMismatchError: a column does not fit the spec.
             StorageFullError: the disk is full, or nearly so.
         """
+        self._flush_rows()
+        self._append_columns(columns, count)
+
+    def _append_columns(self, columns: Sequence[Any], count: int) -> None:
         content_size = self._codec.layout.content_size
         assert content_size is not None
-        self._flush_queue()
         step = max(1, _BLOCK_BYTES // content_size)
         for start in range(0, count, step):
             part = [column[start : start + step] for column in columns]
@@ -250,6 +271,7 @@ class CacheWriter:
         Raises:
             StorageFullError: the disk is full, or nearly so.
         """
+        self._flush_rows()
         self._flush_queue()
         self._packer.flush()
         entries = self._finished_entries()
@@ -271,6 +293,7 @@ class CacheWriter:
             self._next_page(),
         )
         self._write_front(metas, sections, entries)
+        self._check_with_lmdb(self._count + len(nodes))
         self._file.commit()
         self._progress.close(done=True)
         return self._count
@@ -361,6 +384,16 @@ class CacheWriter:
         self._digest.update(headers.clear_digest(header.pack()))
         finished = headers.Header(**{**vars(header), "digest": self._digest.digest()})
         self._file.overwrite(metas + finished.pack(), 0)
+
+    def _check_with_lmdb(self, entries: int) -> None:
+        """Lets LMDB itself, whose format this is, open the file before anybody gets to see it."""
+        path = str(self._file.path)
+        opened = lmdb.open(path, subdir=False, readonly=True, lock=False)
+        with opened as environment, environment.begin() as transaction:
+            found = transaction.stat()["entries"]
+            header = transaction.get(b"__yogadl__")
+        if found != entries or header is None:
+            raise AssertionError(f"wrote a tree of {entries} entries in which LMDB finds {found}")
 
     def _alignment(self, entries: Array) -> int:
         """What every content's offset is a multiple of."""

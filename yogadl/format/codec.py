@@ -16,10 +16,10 @@ from yogadl import spec as specs
 from yogadl.errors import ChecksumError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format import dtypes
 from yogadl.format.layout import (
+    STRING_BYTE,
     Component,
     FixedArray,
     Kind,
-    STRING_BYTE,
     RecordLayout,
     align,
     components_of,
@@ -37,11 +37,12 @@ def split_record(spec: specs.Structure, record: Any) -> list[Any]:
     """
     values: list[Any] = []
     for leaf, value in zip(specs.leaves(spec), specs.flatten(spec, record), strict=True):
-        values.extend(_split_leaf(leaf, value))
+        values.extend(split_leaf(leaf, value))
     return values
 
 
-def _split_leaf(leaf: specs.Leaf, value: Any) -> list[Any]:
+def split_leaf(leaf: specs.Leaf, value: Any) -> list[Any]:
+    """The component values of one leaf, unchecked but for its class."""
     if isinstance(leaf, specs.TensorSpec):
         if value is None:
             raise SpecMismatchError(f"a component of {leaf} is None; use OptionalSpec for that")
@@ -189,19 +190,33 @@ class RecordCodec:
         self.spec = spec
         self.layout = RecordLayout(spec)
 
+    def components(self, record: Any) -> list[Array | bytes]:
+        """The component values of a record, checked: arrays, ``bytes`` for scalar strings.
+
+        Raises:
+            SpecMismatchError, UnsupportedTypeError: the record does not fit the spec.
+        """
+        values = split_record(self.spec, record)
+        return [
+            as_component(component.spec, value)
+            for component, value in zip(self.layout.components, values, strict=True)
+        ]
+
     def encode(self, record: Any) -> bytes:
         """The content of a record.
 
         Raises:
             SpecMismatchError, UnsupportedTypeError: the record does not fit the spec.
         """
+        return self.encode_components(self.components(record))
+
+    def encode_components(self, values: Sequence[Array | bytes]) -> bytes:
+        """The content of a record whose components were checked."""
         sizes = np.zeros(self.layout.size_slots, "<i8")
         fixed: list[tuple[int, bytes]] = []
         variable: list[bytes] = []
-        values = split_record(self.spec, record)
         for component, value in zip(self.layout.components, values, strict=True):
-            arrays = _stored_arrays(component, as_component(component.spec, value))
-            for place, data in zip(component.arrays, arrays, strict=True):
+            for place, data in zip(component.arrays, _stored_arrays(component, value), strict=True):
                 if isinstance(place, FixedArray):
                     fixed.append((place.offset, data))
                 else:
@@ -209,9 +224,7 @@ class RecordCodec:
                     variable.append(data)
         return self._join(sizes, fixed, variable)
 
-    def _join(
-        self, sizes: Array, fixed: list[tuple[int, bytes]], variable: list[bytes]
-    ) -> bytes:
+    def _join(self, sizes: Array, fixed: list[tuple[int, bytes]], variable: list[bytes]) -> bytes:
         head = bytearray(self.layout.content_size or align(self.layout.fixed_end))
         head[: sizes.nbytes] = sizes.tobytes()
         for offset, data in fixed:
@@ -261,9 +274,7 @@ class RecordCodec:
         layout = self.layout
         try:
             spans = self._variable_spans(content)
-            return [
-                _load_component(component, content, spans) for component in layout.components
-            ]
+            return [_load_component(component, content, spans) for component in layout.components]
         except (ValueError, OverflowError) as error:
             raise ChecksumError(
                 f"a record of {len(content)} bytes does not fit the element spec: {error}"
@@ -320,12 +331,14 @@ def _load_component(
     return _load_strings(raw[1], shape, raw[2])
 
 
-def _load_array(
-    place: Any, content: bytes | memoryview, spans: list[tuple[int, int]]
-) -> Any:
+def _load_array(place: Any, content: bytes | memoryview, spans: list[tuple[int, int]]) -> Any:
     if isinstance(place, FixedArray):
         count = math.prod(place.shape)
-        array = np.frombuffer(content, place.dtype, count, place.offset) if count else np.empty(0, place.dtype)
+        array = (
+            np.frombuffer(content, place.dtype, count, place.offset)
+            if count
+            else np.empty(0, place.dtype)
+        )
         return array.reshape(place.shape).copy()
     start, size = spans[place.slot]
     if place.dtype == STRING_BYTE:

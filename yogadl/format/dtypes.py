@@ -26,19 +26,19 @@ _ML_DTYPES = (
     + ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int2", "int4", "uint2", "uint4")
 )  # fmt: skip
 
-# TensorFlow's quantized integers are one-field structures in NumPy.
+# TensorFlow's quantized integers are plain ones in NumPy.
 _QUANTIZED = {
-    "qint8": "i1",
-    "quint8": "u1",
-    "qint16": "<i2",
-    "quint16": "<u2",
-    "qint32": "<i4",
+    "qint8": "int8",
+    "quint8": "uint8",
+    "qint16": "int16",
+    "quint16": "uint16",
+    "qint32": "int32",
 }
 
 NAMES = frozenset((*_NUMPY, *_ML_DTYPES, *_QUANTIZED, STRING))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def to_numpy(name: str) -> np.dtype[Any]:
     """The NumPy dtype of a dtype name; strings are ``object`` (arrays of ``bytes``).
 
@@ -51,7 +51,7 @@ def to_numpy(name: str) -> np.dtype[Any]:
     if name in _NUMPY:
         return np.dtype(name)
     if name in _QUANTIZED:
-        return np.dtype([(name, _QUANTIZED[name])])
+        return np.dtype(_QUANTIZED[name])
     if name not in _ML_DTYPES:
         raise UnsupportedTypeError(f"unknown dtype {name!r}; a cache can hold {sorted(NAMES)}")
     try:
@@ -61,11 +61,12 @@ def to_numpy(name: str) -> np.dtype[Any]:
             f"dtype {name} needs the package ml_dtypes: pip install 'yogadl[ml-dtypes]'"
         ) from error
     try:
-        return np.dtype(getattr(ml_dtypes, name))
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     except AttributeError as error:
         raise UnsupportedTypeError(
             f"dtype {name} needs a newer ml_dtypes than {ml_dtypes.__version__}"
         ) from error
+    return found
 
 
 def from_numpy(dtype: np.dtype[Any]) -> str:
@@ -79,10 +80,8 @@ def from_numpy(dtype: np.dtype[Any]) -> str:
     """
     if dtype.kind in "OSU":
         return STRING
-    if dtype.names is not None and len(dtype.names) == 1 and dtype.names[0] in _QUANTIZED:
-        return dtype.names[0]
     if dtype.name in NAMES:
-        return dtype.name
+        return str(dtype.name)
     hint = "; convert it to int64 first" if dtype.kind in "mM" else ""
     raise UnsupportedTypeError(
         f"a cache cannot hold NumPy dtype {dtype.name!r}{hint}; it can hold {sorted(NAMES)}"

@@ -1,7 +1,7 @@
 """The header page: what a cache file says of itself, at a fixed place.
 
-It is page 2 of the file (bytes 8192 to 12287), the value of the key ``__yogadl__``. With it a reader
-finds everything else by offset, without walking the B+tree.
+It is page 2 of the file (bytes 8192 to 12287), the value of the key ``__yogadl__``. With it a
+reader finds everything else by offset, without walking the B+tree.
 """
 
 from __future__ import annotations
@@ -129,12 +129,10 @@ def unpack(page: bytes, file_size: int, name: str) -> Header:
     if xxhash.xxh3_64_intdigest(page[PAGE_HEADER:end]) != _CHECKSUM.unpack_from(page, end)[0]:
         raise ChecksumError(f"{name} has a damaged header; rebuild it")
     fields = _FIELDS.unpack_from(page, PAGE_HEADER)
-    header = Header(
-        *fields[3:8],
-        *[Section(*fields[8 + 3 * number : 11 + 3 * number]) for number in range(4)],
-        library_version=fields[20].rstrip(b"\0").decode("ascii", "replace"),
-        digest=fields[21],
-    )
+    numbers, places = fields[3:8], fields[8:20]
+    spec, metadata, index, sums = [Section(*places[at : at + 3]) for at in range(0, 12, 3)]
+    version_name = fields[20].rstrip(b"\0").decode("ascii", "replace")
+    header = Header(*numbers, spec, metadata, index, sums, version_name, fields[21])
     if header.file_size != file_size:
         raise TruncatedCacheError(
             f"{name} has {file_size} bytes and should have {header.file_size}; it was cut off or "

@@ -9,7 +9,6 @@ Entries are checked in blocks when first used: opening must not depend on the nu
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -79,7 +78,6 @@ class Index:
         self._gap = gap(segment)
         self._checked = np.zeros(len(checksums), bool)
         self._all_checked = len(checksums) == 0
-        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return self._count
@@ -108,8 +106,7 @@ class Index:
             return
         for block in np.unique(missing).tolist():
             self._check_block(block)
-        with self._lock:
-            self._all_checked = bool(self._checked.all())
+        self._all_checked = bool(self._checked.all())
 
     def _check_block(self, block: int) -> None:
         first = block * BLOCK

@@ -119,9 +119,7 @@ class LeafPacker:
         next_page: the number of the page that ``write`` will write next.
     """
 
-    def __init__(
-        self, write: Callable[[Any], None], next_page: Callable[[], int]
-    ) -> None:
+    def __init__(self, write: Callable[[Any], None], next_page: Callable[[], int]) -> None:
         self._write = write
         self._next_page = next_page
         self._open: list[bytes] = []

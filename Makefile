@@ -1,0 +1,39 @@
+# make quickstart   set up, then run the walkthrough and train on handwritten digits
+# make test         set up, then run the tests
+# All set-up happens in .venv; PYTHON chooses the interpreter it is made from.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: quickstart test lint docs bench clean
+
+quickstart: $(VENV)/.examples
+	$(BIN)/python examples/walkthrough.py
+	$(BIN)/python examples/mnist.py
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/local_storage.py
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,43 @@
+"""The Yoga Data Layer: true shuffling, sharding and mid-epoch starts for any data loader.
+
+    import yogadl
+    import yogadl.storage
+    import yogadl.tensorflow
+
+    storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations("/data/yogadl"))
+
+    @storage.cacheable("mnist", "1.0")
+    def make_records():
+        ...  # return a tf.data.Dataset, or an iterable of records
+
+    stream = make_records().stream(shuffle=True, shuffle_seed=23)
+    dataset = yogadl.tensorflow.make_tf_dataset(stream, batch_size=32)
+
+Importing this package imports neither TensorFlow nor any cloud SDK.
+"""
+
+from yogadl._version import __version__
+from yogadl.cache.lmdb_access import LmdbAccess, serialize_generator_to_lmdb
+from yogadl.core import DataRef, Storage, Stream, Submittable
+from yogadl.keys import (
+    GeneratorFromKeys,
+    non_sequential_shard,
+    sequential_shard,
+    shard_keys,
+    shuffle_keys,
+)
+
+__all__ = [
+    "DataRef",
+    "GeneratorFromKeys",
+    "LmdbAccess",
+    "Storage",
+    "Stream",
+    "Submittable",
+    "__version__",
+    "non_sequential_shard",
+    "sequential_shard",
+    "serialize_generator_to_lmdb",
+    "shard_keys",
+    "shuffle_keys",
+]

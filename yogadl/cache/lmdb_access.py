@@ -1,0 +1,143 @@
+"""The cache file as yogadl 0.1.4's scripts know it: keys, shapes, types, values by key."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from yogadl import spec as specs
+from yogadl.cache.reader import RecordReader, open_cache
+from yogadl.cache.writer import CacheWriter, record_key
+from yogadl.errors import InvalidArgumentError, RecordIndexError
+
+
+class LmdbAccess:
+    """Access to the records of a cache file by key. Safe for threads and after a fork.
+
+    Args:
+        lmdb_path: of the cache file, written by this release or by 0.1.4.
+
+    Raises:
+        CacheNotFoundError: there is no such file.
+        CacheFormatError: it cannot be read.
+    """
+
+    def __init__(self, lmdb_path: pathlib.Path | str) -> None:
+        self._path = pathlib.Path(lmdb_path)
+        self._reader: RecordReader = open_cache(self._path)
+
+    def get_keys(self) -> list[bytes]:
+        """The keys of all records in order, a new list of ``bytes`` every time."""
+        return [record_key(position) for position in range(len(self._reader))]
+
+    def get_shapes(self) -> Any:
+        """Nest of ``tf.TensorShape``. Imports TensorFlow."""
+        from yogadl import tf_specs
+
+        return tf_specs.output_shapes(self._reader.spec)
+
+    def get_types(self) -> Any:
+        """Nest of ``tf.DType``. Imports TensorFlow."""
+        from yogadl import tf_specs
+
+        return tf_specs.output_types(self._reader.spec)
+
+    def read_value_by_key(self, key: bytes) -> Any:
+        """The record under a key of :meth:`get_keys`.
+
+        Raises:
+            RecordIndexError: there is no such key.
+        """
+        position = int(key) if isinstance(key, bytes) and key.isdigit() else -1
+        if not 0 <= position < len(self._reader) or record_key(position) != key:
+            raise RecordIndexError(f"{self._path} has no record under the key {key!r}")
+        return self._reader.read_record(position)
+
+    def close(self) -> None:
+        """Lets go of the file. May be called twice."""
+        self._reader.close()
+
+    def __enter__(self) -> LmdbAccess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> pathlib.Path:
+        return self._path.absolute()
+
+    def __setstate__(self, state: pathlib.Path) -> None:
+        self._path = state
+        self._reader = open_cache(state)
+
+
+def serialize_generator_to_lmdb(
+    dataset_generator: Iterable[Any],
+    data_shapes: Any,
+    data_types: Any,
+    lmdb_path: pathlib.Path | str,
+    write_frequency: int = 5000,  # noqa: ARG001 # scripts may give it
+) -> int:
+    """Writes the records of a generator to a new cache file.
+
+    Args:
+        dataset_generator: yields records, nests of NumPy values.
+        data_shapes: nest of shapes (``tf.TensorShape``, or tuples with ``None`` for the unknown).
+            With ``data_types=None`` both are inferred from the first record.
+        data_types: nest of dtypes (``tf.DType``, or anything NumPy takes).
+        lmdb_path: where to write; nothing must be there.
+        write_frequency: had a meaning in yogadl 0.1.4, and has none now.
+
+    Returns:
+        The number of records.
+
+    Raises:
+        InvalidArgumentError: the folder does not exist, the file does, or there are neither types
+            nor records.
+        SpecMismatchError, UnsupportedTypeError: a record does not fit.
+        StorageFullError: the disk is full, or nearly so.
+    """
+    from yogadl.adapters import open_source
+
+    path = new_cache_path(lmdb_path)
+    spec = None if data_types is None else _spec_of(data_shapes, data_types)
+    source = open_source(dataset_generator, spec)
+    with CacheWriter(path, source.spec, total=source.count) as writer:
+        source.feed(writer)
+        return writer.commit()
+
+
+def new_cache_path(path: pathlib.Path | str) -> pathlib.Path:
+    """A path at which a new cache may be made.
+
+    Raises:
+        InvalidArgumentError: its folder does not exist, or it does.
+    """
+    new = pathlib.Path(path)
+    if not new.parent.is_dir():
+        raise InvalidArgumentError(f"the directory {new.parent} does not exist; create it")
+    if new.exists():
+        raise InvalidArgumentError(f"{new} exists already; remove it or choose another path")
+    return new
+
+
+def _spec_of(shapes: Any, types: Any) -> Any:
+    """The element spec of two nests; that of the types tells what is a leaf."""
+    if isinstance(types, dict):
+        return {key: _spec_of(shapes[key], child) for key, child in types.items()}
+    if isinstance(types, tuple | list):
+        parts = [_spec_of(shape, child) for shape, child in zip(shapes, types, strict=True)]
+        return type(types)(*parts) if specs.is_namedtuple(types) else tuple(parts)
+    dtype = types.name if hasattr(types, "as_numpy_dtype") else types
+    if shapes is None or getattr(shapes, "rank", 0) is None:
+        return specs.TensorSpec(dtype, None)
+    return specs.TensorSpec(
+        dtype, tuple(shapes.as_list() if hasattr(shapes, "as_list") else shapes)
+    )

@@ -1,0 +1,6 @@
+"""References to data sets in cache files."""
+
+from yogadl.dataref._lmdb import LMDBDataRef
+from yogadl.dataref._stream import IndexedStream
+
+__all__ = ["IndexedStream", "LMDBDataRef"]

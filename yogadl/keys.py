@@ -1,0 +1,314 @@
+"""Sharding, shuffling, offsets and epochs: index arithmetic, NumPy only.
+
+The orders defined here are frozen: training runs are resumed by them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from yogadl.errors import InvalidArgumentError
+
+Array = np.ndarray[Any, Any]
+Key = TypeVar("Key")
+
+_SEEDS = 2**32
+
+
+def as_index(name: str, value: Any, minimum: int = 0) -> int:
+    """A caller's integer (Python's or NumPy's) as an ``int``.
+
+    Raises:
+        InvalidArgumentError: it is no integer, or below ``minimum``.
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise InvalidArgumentError(f"{name} must be an integer, not {value!r}")
+    if value < minimum:
+        raise InvalidArgumentError(f"{name} must be at least {minimum}, not {value}")
+    return int(value)
+
+
+def check_shard(shard_index: Any, num_shards: Any, name: str = "shard_index") -> tuple[int, int]:
+    """Both as ints.
+
+    Raises:
+        InvalidArgumentError: not ``0 <= shard_index < num_shards``.
+    """
+    shards = as_index("num_shards", num_shards, 1)
+    shard = as_index(name, shard_index)
+    if shard >= shards:
+        raise InvalidArgumentError(
+            f"{name} must be less than num_shards, and {shard} is not less than {shards}"
+        )
+    return shard, shards
+
+
+def _check_seed(seed: Any) -> int:
+    value = as_index("shuffle_seed", seed)
+    if value >= _SEEDS:
+        raise InvalidArgumentError(f"shuffle_seed must be below 2**32, and {value} is not")
+    return value
+
+
+def sequential_shard(keys: Sequence[Key], shard_index: int, num_shards: int) -> Sequence[Key]:
+    """A contiguous run of ``keys``; the first ``len(keys) % num_shards`` runs are one longer.
+
+    Raises:
+        InvalidArgumentError: not ``0 <= shard_index < num_shards``.
+    """
+    shard, shards = check_shard(shard_index, num_shards)
+    size, longer = divmod(len(keys), shards)
+    start = size * shard + min(longer, shard)
+    return keys[start : start + size + (shard < longer)]
+
+
+def non_sequential_shard(keys: Sequence[Key], shard_index: int, num_shards: int) -> Sequence[Key]:
+    """Every ``num_shards``-th of ``keys``, from ``shard_index`` on.
+
+    Raises:
+        InvalidArgumentError: not ``0 <= shard_index < num_shards``.
+    """
+    shard, shards = check_shard(shard_index, num_shards)
+    return keys[shard::shards]
+
+
+def shard_keys(
+    keys: Sequence[Key],
+    shard_index: int,
+    num_shards: int,
+    sequential: bool = False,
+    drop_shard_remainder: bool = False,
+) -> Sequence[Key]:
+    """The part of ``keys`` that belongs to one shard.
+
+    Args:
+        keys: a list, tuple or NumPy array; the result is of the same type.
+        shard_index: which shard, ``0 <= shard_index < num_shards``.
+        num_shards: how many there are.
+        sequential: contiguous runs instead of every ``num_shards``-th key.
+        drop_shard_remainder: leave out the last ``len(keys) % num_shards`` keys, so that all shards
+            are equally long.
+
+    Raises:
+        InvalidArgumentError: not ``0 <= shard_index < num_shards``.
+    """
+    shard, shards = check_shard(shard_index, num_shards)
+    if drop_shard_remainder:
+        keys = keys[: len(keys) - len(keys) % shards]
+    pick = sequential_shard if sequential else non_sequential_shard
+    return pick(keys, shard, shards)
+
+
+def shuffle_keys(keys: Any, seed: int | None = None) -> Any:
+    """Shuffles ``keys`` (a list or an array) in place and returns it.
+
+    The order is that of ``numpy.random.RandomState(seed).shuffle``; without a seed it differs from
+    call to call.
+
+    Raises:
+        InvalidArgumentError: a seed outside ``[0, 2**32)``.
+    """
+    np.random.RandomState(None if seed is None else _check_seed(seed)).shuffle(keys)
+    return keys
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order in which one shard of a data set is read, in every epoch.
+
+    Shard first, then shuffle inside the shard: rank ``r`` of ``n`` has positions ``r, r+n, …``.
+    Epoch ``e`` is shuffled by ``RandomState((seed + e) % 2**32)``, or by ``RandomState(seed)``
+    every time if ``reshuffle`` is false. Immutable; may be shared by threads and processes.
+
+    Attributes:
+        record_count: records of the whole data set.
+        shard_rank, num_shards: which shard of how many.
+        drop_remainder: leave out the last ``record_count % num_shards`` records.
+        shuffle, reshuffle: shuffle at all; again in every epoch.
+        seed: in ``[0, 2**32)``; unused without ``shuffle``.
+    """
+
+    record_count: int
+    shard_rank: int = 0
+    num_shards: int = 1
+    drop_remainder: bool = False
+    shuffle: bool = False
+    reshuffle: bool = False
+    seed: int = 0
+
+    @classmethod
+    def of_stream(
+        cls,
+        record_count: int,
+        shuffle: bool,
+        skip_shuffle_at_epoch_end: bool,
+        shuffle_seed: int | None,
+        shard_rank: int,
+        num_shards: int,
+        drop_shard_remainder: bool,
+    ) -> Order:
+        """The order for the arguments of ``DataRef.stream``, checked.
+
+        Raises:
+            InvalidArgumentError: an argument is out of range, or a seed is missing.
+        """
+        rank, shards = check_shard(shard_rank, num_shards, "shard_rank")
+        if shuffle and shuffle_seed is None and not skip_shuffle_at_epoch_end:
+            raise InvalidArgumentError(
+                "shuffle=True needs a shuffle_seed (any integer in [0, 2**32)), without which an "
+                "interrupted run could not be resumed; or set skip_shuffle_at_epoch_end=True"
+            )
+        seed = secrets.randbelow(_SEEDS) if shuffle_seed is None else _check_seed(shuffle_seed)
+        return cls(
+            record_count=record_count,
+            shard_rank=rank,
+            num_shards=shards,
+            drop_remainder=bool(drop_shard_remainder),
+            shuffle=bool(shuffle),
+            reshuffle=bool(shuffle) and not skip_shuffle_at_epoch_end,
+            seed=seed if shuffle else 0,
+        )
+
+    def __len__(self) -> int:
+        """Records of the shard."""
+        count = self.record_count
+        if self.drop_remainder:
+            count -= count % self.num_shards
+        return len(range(self.shard_rank, count, self.num_shards))
+
+    def permutation(self, epoch: int) -> Array | None:
+        """The shard's own positions in the order of an epoch, int64; ``None`` if not shuffled."""
+        if not self.shuffle:
+            return None
+        seed = (self.seed + epoch) % _SEEDS if self.reshuffle else self.seed
+        positions = np.arange(len(self), dtype=np.int64)
+        np.random.RandomState(seed).shuffle(positions)
+        return positions
+
+    def positions(self, permutation: Array | None, start: int, stop: int) -> Array:
+        """The data set's positions of the shard's records ``start … stop-1`` of an epoch, int64.
+
+        Args:
+            permutation: what :meth:`permutation` returned for that epoch.
+            start, stop: as in a slice; ``stop`` may lie beyond the end.
+        """
+        stop = min(stop, len(self))
+        if permutation is None:
+            local = np.arange(start, stop, dtype=np.int64)
+        else:
+            local = permutation[start:stop]
+        return local * self.num_shards + self.shard_rank
+
+
+class EpochCounter:
+    """Which epoch comes next, and where in it to begin.
+
+    Safe for threads without a lock, which a fork could leave locked in the child. Can be pickled.
+
+    The offset counts records of the shard and holds once: offset ``o`` of ``n`` records begins at
+    record ``o % n`` of epoch ``o // n``.
+    """
+
+    def __init__(self, length: int, offset: int) -> None:
+        self._begin(*(divmod(offset, length) if length else (0, 0)))
+
+    def _begin(self, epoch: int, start: int) -> None:
+        self._first, self._start = self._next, _ = epoch, start
+        self._epochs = itertools.count(epoch)
+
+    def claim(self) -> tuple[int, int]:
+        """The next epoch and its first record; the one after it is next from then on."""
+        epoch = next(self._epochs)
+        self._next = max(self._next, epoch + 1)
+        return epoch, self._start if epoch == self._first else 0
+
+    def peek(self) -> tuple[int, int]:
+        """What :meth:`claim` would return."""
+        return self._next, self._start if self._next == self._first else 0
+
+    def __getstate__(self) -> tuple[int, int]:
+        return self.peek()
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self._begin(*state)
+
+
+class Permutations:
+    """The permutations of an order, the last one kept. Safe for threads; pickles without it."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self._last: tuple[int, Array | None] = (-1, None)
+
+    def of_epoch(self, epoch: int) -> Array | None:
+        """See :meth:`Order.permutation`."""
+        key = epoch if self.order.reshuffle else 0
+        last = self._last
+        if last[0] != key:
+            self._last = last = (key, self.order.permutation(epoch))
+        return last[1]
+
+    def __getstate__(self) -> Order:
+        return self.order
+
+    def __setstate__(self, order: Order) -> None:
+        self.__init__(order)  # type: ignore[misc] # the state is what the constructor takes
+
+
+class GeneratorFromKeys:
+    """Generators over keys in shuffled order, one per epoch, as yogadl 0.1.4 had them.
+
+    Args:
+        keys: any sequence; not changed.
+        initial_offset: records to skip, in the first epoch only; as many as ``len(keys)`` skip an
+            epoch.
+        read_val_from_key_fn: makes a record of a key.
+        shuffle_at_start: shuffle at all.
+        shuffle_after_epoch: shuffle again in every epoch, which needs a seed.
+        shuffle_seed: in ``[0, 2**32)``. Without one, an order is drawn once and kept.
+
+    Raises:
+        InvalidArgumentError: arguments that contradict each other or are out of range.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[Any],
+        initial_offset: int,
+        read_val_from_key_fn: Callable[[Any], Any],
+        shuffle_at_start: bool,
+        shuffle_after_epoch: bool,
+        shuffle_seed: int | None,
+    ) -> None:
+        if shuffle_after_epoch and not shuffle_at_start:
+            raise InvalidArgumentError("shuffle_after_epoch=True needs shuffle_at_start=True")
+        if shuffle_after_epoch and shuffle_seed is None:
+            raise InvalidArgumentError("shuffle_after_epoch=True needs a shuffle_seed")
+        self._keys = keys
+        self._read = read_val_from_key_fn
+        self._order = Order.of_stream(
+            record_count=len(keys),
+            shuffle=shuffle_at_start,
+            skip_shuffle_at_epoch_end=not shuffle_after_epoch,
+            shuffle_seed=shuffle_seed,
+            shard_rank=0,
+            num_shards=1,
+            drop_shard_remainder=False,
+        )
+        self._epochs = EpochCounter(len(keys), as_index("initial_offset", initial_offset))
+
+    def instantiate_generator(self) -> Generator[Any, None, None]:
+        """The records of the next epoch, which begins when the first of them is asked for."""
+        if not self._keys:
+            return
+        epoch, start = self._epochs.claim()
+        permutation = self._order.permutation(epoch)
+        for index in range(start, len(self._order)):
+            position = index if permutation is None else int(permutation[index])
+            yield self._read(self._keys[position])

@@ -1,0 +1,5 @@
+"""Where data sets are kept."""
+
+from yogadl.storage._lfs import LFSConfigurations, LFSStorage
+
+__all__ = ["LFSConfigurations", "LFSStorage"]

@@ -1,0 +1,103 @@
+"""Element specs as TensorFlow's type specs, and back. Importing this module imports TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yogadl import spec as specs
+from yogadl.errors import UnsupportedTypeError
+from yogadl.extras import require
+from yogadl.format import dtypes
+
+tf = require("tensorflow", "tensorflow")
+
+
+def to_tf(spec: specs.Structure) -> Any:
+    """The nest of ``tf.TypeSpec`` of an element spec."""
+    return specs.map_leaves(_leaf_to_tf, spec)
+
+
+def _leaf_to_tf(leaf: specs.Leaf) -> Any:
+    if isinstance(leaf, specs.TensorSpec):
+        return tf.TensorSpec(leaf.shape, tf.as_dtype(leaf.dtype))
+    if isinstance(leaf, specs.RaggedSpec):
+        return tf.RaggedTensorSpec(
+            leaf.shape,
+            tf.as_dtype(leaf.dtype),
+            leaf.ragged_rank,
+            tf.as_dtype(leaf.row_splits_dtype),
+        )
+    if isinstance(leaf, specs.SparseSpec):
+        return tf.SparseTensorSpec(leaf.shape, tf.as_dtype(leaf.dtype))
+    if isinstance(leaf, specs.OptionalSpec):
+        return tf.OptionalSpec(to_tf(leaf.value))
+    return _none_spec()
+
+
+def _none_spec() -> Any:
+    # TensorFlow has no public name for the spec of None.
+    return tf.data.Dataset.from_tensors((None, 0)).element_spec[0]
+
+
+def from_tf(spec: Any) -> specs.Structure:
+    """The element spec of a nest of ``tf.TypeSpec``.
+
+    Raises:
+        UnsupportedTypeError: it has a component that a cache cannot hold.
+    """
+    return specs.normalize(_from_tf(spec, "the data set"))
+
+
+def _from_tf(spec: Any, where: str) -> Any:
+    if isinstance(spec, dict):
+        return {key: _from_tf(child, f"{where}[{key!r}]") for key, child in spec.items()}
+    if isinstance(spec, tuple | list):
+        children = [_from_tf(child, f"{where}[{i}]") for i, child in enumerate(spec)]
+        return type(spec)(*children) if specs.is_namedtuple(spec) else tuple(children)
+    if isinstance(spec, tf.TensorSpec):
+        return specs.TensorSpec(_dtype(spec.dtype, where), _shape(spec.shape))
+    if isinstance(spec, tf.RaggedTensorSpec):
+        if spec.flat_values_spec is not None:
+            raise UnsupportedTypeError(f"{where} is a ragged tensor over {spec.flat_values_spec}")
+        dtype, shape = _dtype(spec.dtype, where), _shape(spec.shape)
+        if spec.ragged_rank == 0:
+            return specs.TensorSpec(dtype, shape)
+        return specs.RaggedSpec(dtype, shape, spec.ragged_rank, spec.row_splits_dtype.name)
+    if isinstance(spec, tf.SparseTensorSpec):
+        return specs.SparseSpec(_dtype(spec.dtype, where), _shape(spec.shape))
+    if isinstance(spec, tf.OptionalSpec):
+        return specs.OptionalSpec(_from_tf(spec._value_structure, where))
+    if isinstance(spec, type(_none_spec())):
+        return specs.NoneSpec()
+    raise UnsupportedTypeError(
+        f"{where} is a {type(spec).__name__}, which a cache cannot hold; it can hold tensors, "
+        "ragged and sparse ones, None, optionals, and dicts and tuples of these"
+    )
+
+
+def _dtype(dtype: Any, where: str) -> str:
+    if dtype.name not in dtypes.NAMES:
+        raise UnsupportedTypeError(f"{where} has dtype {dtype.name}, which a cache cannot hold")
+    return str(dtype.name)
+
+
+def _shape(shape: Any) -> specs.Shape:
+    return None if shape.rank is None else tuple(shape.as_list())
+
+
+def output_types(spec: specs.Structure) -> Any:
+    """The nest of ``tf.DType`` of a spec, as ``tf.compat.v1.data.get_output_types`` gives it."""
+    return specs.map_leaves(_leaf_dtype, spec)
+
+
+def output_shapes(spec: specs.Structure) -> Any:
+    """The nest of ``tf.TensorShape`` of a spec, likewise."""
+    return specs.map_leaves(_leaf_shape, spec)
+
+
+def _leaf_dtype(leaf: specs.Leaf) -> Any:
+    return tf.as_dtype(leaf.dtype) if hasattr(leaf, "dtype") else tf.variant
+
+
+def _leaf_shape(leaf: specs.Leaf) -> Any:
+    return tf.TensorShape(leaf.shape) if hasattr(leaf, "shape") else tf.TensorShape([])
