@@ -1,0 +1,62 @@
+"""Every Python block in README.md and docs/*.md runs, those of a file in one namespace.
+
+What they print is what the file's ``text`` blocks say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(path: pathlib.Path, language: str) -> list[tuple[int, str]]:
+    """Line number and contents of the blocks of a language."""
+    text = path.read_text(encoding="utf-8")
+    return [
+        (text.count("\n", 0, match.start(2)) + 1, match[2])
+        for match in BLOCK.finditer(text)
+        if match[1] == language
+    ]
+
+
+def run(path: pathlib.Path) -> str:
+    """Runs the Python blocks of a file; returns what they print."""
+    namespace = {"__name__": "__main__"}
+    printed = io.StringIO()
+    for line, code in blocks(path, "python"):
+        # Blank lines, so that a traceback names the line of the document.
+        compiled = compile("\n" * (line - 1) + code, str(path), "exec")
+        with contextlib.redirect_stdout(printed):
+            exec(compiled, namespace)
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if blocks(p, "python")], ids=lambda p: p.name)
+def test_blocks_run(
+    path: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if any("tensorflow" in code for _, code in blocks(path, "python")):
+        pytest.importorskip("tensorflow")
+    monkeypatch.chdir(tmp_path)
+    assert run(path) == "".join(text for _, text in blocks(path, "text"))
+
+
+def test_no_block_is_missed() -> None:
+    fence = re.compile(
+        r"^[ \t>]*(?:```+|~~~+|:::+)[ \t]*(?:\{code-block\}[ \t]*)?(?:py|python3?)\b", re.MULTILINE
+    )
+    for path in FILES:
+        found = fence.findall(path.read_text(encoding="utf-8"))
+        assert len(found) == len(blocks(path, "python")), path.name
+
+
+def test_blocks_are_found() -> None:
+    assert len([path for path in FILES if blocks(path, "python")]) >= 6
