@@ -61,7 +61,7 @@ def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
         "batch": "`make_tf_dataset(stream).batch(32)`",
         "batch_size": "`make_tf_dataset(stream, batch_size=32)`",
     }
-    for workload, sides in results.items():
+    for sides in results.values():
         for measured in MEASURES:
             # 0.1.4 has no batch_size: the nearest it can do is .batch.
             old = sides["old"].get(measured) or sides["old"]["batch"]
@@ -88,7 +88,11 @@ def main() -> None:
         for side, python in (("old", old), ("new", sys.executable)):
             print(f"{workload}: {side} …", file=sys.stderr)
             results[workload][side] = measure(python, side == "new", workload, arguments)
-    machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    machine = {
+        "cpus": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+    }
     target = HERE / "results" / "local_storage.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps({"machine": machine, "results": results}, indent=2) + "\n")

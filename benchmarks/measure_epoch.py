@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
 import yogadl
 import yogadl.storage
 import yogadl.tensorflow

@@ -1,4 +1,4 @@
-"""The Yoga Data Layer: true shuffling, sharding and mid-epoch starts for any data loader.
+"""The Yoga Data Layer: true shuffling, sharding and mid-epoch starts for any data loader::
 
     import yogadl
     import yogadl.storage

@@ -136,11 +136,23 @@ class Storage(abc.ABC):
 
     @abc.abstractmethod
     def cacheable(
-        self, dataset_id: str, dataset_version: str
+        self,
+        dataset_id: str,
+        dataset_version: str,
+        *,
+        spec: Any = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Callable[[Callable[Params, Any]], Callable[Params, DataRef]]:
         """A decorator that makes a function return a DataRef of what it returned for ``submit``.
 
         The function runs only when nothing is stored under this id and version. Its arguments are
         passed on, but are not part of the key. Of many threads, processes and machines that call at
         once, one runs the function, and the others wait and read.
+
+        Args:
+            dataset_id, dataset_version, spec, metadata: as in :meth:`submit`.
+
+        Raises:
+            InvalidArgumentError: an id or version that is empty or leaves the storage. What the
+                function and ``submit`` raise reaches the caller of the decorated function.
         """

@@ -305,7 +305,7 @@ class GeneratorFromKeys:
 
     def instantiate_generator(self) -> Generator[Any, None, None]:
         """The records of the next epoch, which begins when the first of them is asked for."""
-        if not self._keys:
+        if not len(self._order):
             return
         epoch, start = self._epochs.claim()
         permutation = self._order.permutation(epoch)

@@ -243,8 +243,8 @@ def _flatten_into(flat: list[Any], spec: Structure, value: Any, where: str) -> N
         for key, child in spec.items():
             _flatten_into(flat, child, value[key], f"{where}[{key!r}]")
         return
-    if not isinstance(value, tuple) or len(value) != len(spec):
-        got = f"{len(value)}" if isinstance(value, tuple) else type(value).__name__
+    if not isinstance(value, tuple | list) or len(value) != len(spec):
+        got = f"{len(value)}" if isinstance(value, tuple | list) else type(value).__name__
         raise SpecMismatchError(f"{where} must be a tuple of {len(spec)}, not {got}")
     for position, child in enumerate(spec):
         _flatten_into(flat, child, value[position], f"{where}[{position}]")
@@ -260,8 +260,16 @@ def normalize(spec: Any) -> Structure:
     """A spec as users may write it, checked and in standard form: lists become tuples.
 
     Raises:
-        UnsupportedTypeError: something in it is neither a container nor a leaf of this module.
+        UnsupportedTypeError: something in it is neither a container nor a leaf of this module, or
+            it has no leaf at all.
     """
+    normal = _normalize(spec)
+    if next(leaves(normal), None) is None:
+        raise UnsupportedTypeError(f"records without components cannot be stored: {spec!r}")
+    return normal
+
+
+def _normalize(spec: Any) -> Structure:
     if isinstance(spec, OptionalSpec):
         return OptionalSpec(normalize(spec.value))
     if isinstance(spec, LEAVES):
@@ -270,12 +278,12 @@ def normalize(spec: Any) -> Structure:
         for key in spec:
             if isinstance(key, bool) or not isinstance(key, str | int):
                 raise UnsupportedTypeError(f"dict key {key!r} in a spec must be a str or an int")
-        return {key: normalize(child) for key, child in spec.items()}
+        return {key: _normalize(child) for key, child in spec.items()}
     if is_namedtuple(spec):
         cls = namedtuple_class(type(spec).__name__, tuple(spec._fields))
-        return cls(*[normalize(child) for child in spec])
+        return cls(*[_normalize(child) for child in spec])
     if isinstance(spec, tuple | list):
-        return tuple(normalize(child) for child in spec)
+        return tuple(_normalize(child) for child in spec)
     raise UnsupportedTypeError(
         f"a spec is a nest of dict, tuple and yogadl.spec leaves; it cannot hold a "
         f"{type(spec).__module__}.{type(spec).__qualname__}"
@@ -288,6 +296,10 @@ def infer(value: Any) -> Structure:
     Raises:
         UnsupportedTypeError: a value that is no array, scalar, string or container of these.
     """
+    return normalize(_infer(value))
+
+
+def _infer(value: Any) -> Any:
     if value is None:
         return NoneSpec()
     if isinstance(value, Ragged):
@@ -301,11 +313,11 @@ def infer(value: Any) -> Structure:
         shape = tuple(int(dim) for dim in value.dense_shape)
         return SparseSpec(dtypes.from_numpy(np.asarray(value.values).dtype), shape)
     if isinstance(value, dict):
-        return normalize({key: infer(child) for key, child in value.items()})
+        return {key: _infer(child) for key, child in value.items()}
     if is_namedtuple(value):
-        return normalize(type(value)(*[infer(child) for child in value]))
+        return type(value)(*[_infer(child) for child in value])
     if isinstance(value, tuple):
-        return tuple(infer(child) for child in value)
+        return tuple(_infer(child) for child in value)
     if isinstance(value, str | bytes):
         return TensorSpec(dtypes.STRING, ())
     if isinstance(value, np.ndarray | np.generic | bool | int | float | complex | list):
@@ -316,6 +328,8 @@ def infer(value: Any) -> Structure:
                 f"a list in a record must make one array, and this does not: {error}; "
                 "use a tuple for several components"
             ) from error
+        if isinstance(value, list) and array.dtype.kind in "SU":
+            _check_strings(value)
         return TensorSpec(dtypes.from_numpy(array.dtype), array.shape)
     raise UnsupportedTypeError(
         f"a record cannot hold a {type(value).__module__}.{type(value).__qualname__}; it can hold "
@@ -323,7 +337,11 @@ def infer(value: Any) -> Structure:
     )
 
 
-_CONTAINER_KINDS = ("dict", "tuple", "namedtuple")
+def _check_strings(values: list[Any]) -> None:
+    """NumPy makes strings of numbers that stand among strings; that is no array of one dtype."""
+    kinds = {type(value) for value in np.array(values, dtype=object).reshape(-1).tolist()}
+    if len(kinds) > 1:
+        raise UnsupportedTypeError(f"a list in a record mixes {sorted(k.__name__ for k in kinds)}")
 
 
 def to_json(spec: Structure) -> Any:
@@ -364,7 +382,7 @@ def from_json(node: Any) -> Structure:
         InvalidArgumentError, UnsupportedTypeError: ``node`` is not what :func:`to_json` returns.
     """
     try:
-        return _from_json(node)
+        return normalize(_from_json(node))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"not an element spec: {error!r}") from error
 
@@ -385,7 +403,7 @@ def _from_json(node: Any) -> Structure:
     if kind == "optional":
         return OptionalSpec(_from_json(node["value"]))
     if kind == "dict":
-        return normalize({key: _from_json(child) for key, child in node["items"]})
+        return {key: _from_json(child) for key, child in node["items"]}
     items = [_from_json(child) for child in node["items"]]
     if kind == "tuple":
         return tuple(items)

@@ -17,18 +17,27 @@ def to_tf(spec: specs.Structure) -> Any:
     return specs.map_leaves(_leaf_to_tf, spec)
 
 
+def _tf_dtype(name: str) -> Any:
+    try:
+        return tf.as_dtype(name)
+    except TypeError as error:
+        raise UnsupportedTypeError(
+            f"TensorFlow {tf.__version__} has no dtype {name}; read the records without it"
+        ) from error
+
+
 def _leaf_to_tf(leaf: specs.Leaf) -> Any:
     if isinstance(leaf, specs.TensorSpec):
-        return tf.TensorSpec(leaf.shape, tf.as_dtype(leaf.dtype))
+        return tf.TensorSpec(leaf.shape, _tf_dtype(leaf.dtype))
     if isinstance(leaf, specs.RaggedSpec):
         return tf.RaggedTensorSpec(
             leaf.shape,
-            tf.as_dtype(leaf.dtype),
+            _tf_dtype(leaf.dtype),
             leaf.ragged_rank,
-            tf.as_dtype(leaf.row_splits_dtype),
+            _tf_dtype(leaf.row_splits_dtype),
         )
     if isinstance(leaf, specs.SparseSpec):
-        return tf.SparseTensorSpec(leaf.shape, tf.as_dtype(leaf.dtype))
+        return tf.SparseTensorSpec(leaf.shape, _tf_dtype(leaf.dtype))
     if isinstance(leaf, specs.OptionalSpec):
         return tf.OptionalSpec(to_tf(leaf.value))
     return _none_spec()
@@ -96,7 +105,7 @@ def output_shapes(spec: specs.Structure) -> Any:
 
 
 def _leaf_dtype(leaf: specs.Leaf) -> Any:
-    return tf.as_dtype(leaf.dtype) if hasattr(leaf, "dtype") else tf.variant
+    return _tf_dtype(leaf.dtype) if hasattr(leaf, "dtype") else tf.variant
 
 
 def _leaf_shape(leaf: specs.Leaf) -> Any:

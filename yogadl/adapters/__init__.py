@@ -30,7 +30,7 @@ def open_source(data: Any, spec: Any = None, tensorflow_config: Any = None) -> S
         if spec is not None:
             raise InvalidArgumentError("a tf.data.Dataset has its own spec; leave out spec=")
         return TfDatasetSource(data, tensorflow_config)
-    if isinstance(data, str | bytes | dict) or not hasattr(data, "__iter__"):
+    if isinstance(data, str | bytes | dict | set | frozenset) or not hasattr(data, "__iter__"):
         raise UnsupportedTypeError(
             f"cannot store a {type(data).__module__}.{type(data).__qualname__}; submit a "
             "tf.data.Dataset, or an iterable or generator of records"

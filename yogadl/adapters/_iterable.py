@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 
 from yogadl import spec as specs
@@ -17,12 +17,20 @@ def as_spec(spec: Any) -> specs.Structure:
     """A spec of ``yogadl.spec`` leaves or of ``tf.TypeSpec``, in standard form."""
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is not None:
-        leaves = tensorflow.nest.flatten(spec)
+        leaves = list(_leaves(spec))
         if leaves and all(isinstance(leaf, tensorflow.TypeSpec) for leaf in leaves):
             from yogadl import tf_specs
 
             return tf_specs.from_tf(spec)
     return specs.normalize(spec)
+
+
+def _leaves(nest: Any) -> Iterator[Any]:
+    if isinstance(nest, dict | list | tuple):
+        for child in nest.values() if isinstance(nest, dict) else nest:
+            yield from _leaves(child)
+    else:
+        yield nest
 
 
 class IterableSource(Source):

@@ -97,7 +97,10 @@ class LMDBDataRef(DataRef):
             raise InvalidArgumentError(
                 f"a DataRef takes one integer as index, not {index!r}; for many, use read(indices)"
             )
-        return self.reader.read_record(int(self._positions([index])[0]))
+        count = len(self)
+        if not -count <= index < count:
+            raise RecordIndexError(f"there is no record {index}: the data set has {count}")
+        return self.reader.read_record(int(index) % count)
 
     def read(self, indices: Sequence[int] | np.ndarray[Any, Any]) -> Any:
         """The records at some positions, as one batch.
@@ -120,13 +123,14 @@ class LMDBDataRef(DataRef):
             raise InvalidArgumentError(
                 f"indices must be a list or 1-D array of integers, not {indices!r:.100}"
             )
-        positions = given.astype(np.int64)
         count = len(self)
-        wrong = (positions < -count) | (positions >= count)
+        # Compared before they are converted, lest a huge one wrap around.
+        wrong = (given < -count) | (given >= count)
         if wrong.any():
             raise RecordIndexError(
-                f"there is no record {int(positions[wrong][0])}: the data set has {count}"
+                f"there is no record {int(given[wrong][0])}: the data set has {count}"
             )
+        positions = given.astype(np.int64)
         return np.where(positions < 0, positions + count, positions)
 
     def verify(self) -> None:

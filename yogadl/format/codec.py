@@ -125,25 +125,53 @@ def as_component(spec: specs.TensorSpec, value: Any) -> Array | bytes:
     """A caller's value as the array (or, for a scalar string, the bytes) of a component.
 
     Raises:
-        SpecMismatchError: dtype or shape do not fit. Only Python numbers and lists are converted
-            to the spec's dtype; an array must have it.
+        SpecMismatchError: dtype or shape do not fit. Python numbers and lists are converted to the
+            spec's dtype where that keeps their values; an array must have it.
         UnsupportedTypeError: an object array with something else than strings in it.
     """
     if spec.is_string:
         return _as_strings(spec, value)
     dtype = dtypes.to_numpy(spec.dtype)
-    if isinstance(value, bool | int | float | complex | list):
-        try:
-            array = np.asarray(value, dtype)
-        except (OverflowError, ValueError, TypeError) as error:
-            raise SpecMismatchError(f"{value!r:.100} does not fit {spec}: {error}") from error
-    else:
+    if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
-        if array.dtype != dtype:
+        if array.dtype.newbyteorder("=") != dtype:
             raise SpecMismatchError(f"an array of {array.dtype} does not fit {spec}")
+        # The file is little-endian whatever the array was.
+        array = np.asarray(array, dtype)
+    else:
+        array = _from_python(spec, value, dtype)
     _check_shape(spec, array.shape)
-    # The file is little-endian whatever the array was.
-    return np.asarray(array, dtype)
+    return array
+
+
+_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+
+def _from_python(spec: specs.TensorSpec, value: Any, dtype: np.dtype[Any]) -> Array:
+    """Python numbers, or lists of them, as the spec's dtype, if that keeps their values.
+
+    Integers may become floats and floats be rounded to fewer digits; nothing else may change.
+    """
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise SpecMismatchError(f"{value!r:.100} does not fit {spec}: {error}") from error
+    if given.size == 0:
+        return given.astype(dtype)
+    wanted = "u" if "int" in spec.dtype else "c" if "complex" in spec.dtype else "f"
+    wanted = "b" if spec.dtype == "bool" else wanted
+    rank = _RANKS.get(given.dtype.kind, 4)
+    if rank > _RANKS[wanted] or (rank == 0) != (wanted == "b"):
+        raise SpecMismatchError(f"{value!r:.100} does not fit {spec}")
+    with np.errstate(all="ignore"):
+        array = given.astype(dtype)
+        if rank > 1:
+            kept = np.isfinite(array.astype(np.complex128)) == np.isfinite(given)
+        else:
+            kept = (array if wanted in "bu" else array.astype(np.complex128)) == given
+    if not kept.all():
+        raise SpecMismatchError(f"{value!r:.100} does not fit {spec}: its value would change")
+    return array
 
 
 def _check_shape(spec: specs.TensorSpec, shape: tuple[int, ...]) -> None:
@@ -156,21 +184,21 @@ def _check_shape(spec: specs.TensorSpec, shape: tuple[int, ...]) -> None:
 
 
 def _as_strings(spec: specs.TensorSpec, value: Any) -> Array | bytes:
-    if spec.shape == () and isinstance(value, bytes):
-        return value
-    if isinstance(value, str | bytes | np.bytes_ | np.str_):
-        array = np.empty((), dtype=object)
-        array[()] = value
-    else:
-        array = np.asarray(value)
-        if array.dtype.kind not in "OSU":
-            raise SpecMismatchError(f"an array of {array.dtype} does not fit {spec}")
+    if isinstance(value, bytes | str):
+        _check_shape(spec, ())
+        return _as_bytes(value)
+    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None
+    if array is None:
+        # Lists go to an object array, lest NumPy make strings of the numbers among them.
+        array = np.array(value, dtype=object)
+    if array.dtype.kind not in "OSU":
+        raise SpecMismatchError(f"an array of {array.dtype} does not fit {spec}")
     _check_shape(spec, array.shape)
     strings = np.empty(array.shape, dtype=object)
     flat = strings.reshape(-1)
     for position, item in enumerate(array.reshape(-1).tolist()):
         flat[position] = _as_bytes(item)
-    return bytes(strings[()]) if spec.shape == () else strings
+    return bytes(strings[()]) if array.shape == () else strings
 
 
 def _as_bytes(item: Any) -> bytes:

@@ -120,19 +120,32 @@ def unpack(page: bytes, file_size: int, name: str) -> Header:
     if len(page) < PAGE_HEADER + _FIELDS.size + _CHECKSUM.size:
         raise TruncatedCacheError(f"{name} ends inside its header, at byte {file_size}; rebuild it")
     version = _VERSIONED.unpack_from(page, PAGE_HEADER)[1]
-    if version > FORMAT_VERSION:
+    if version != FORMAT_VERSION:
         raise UnsupportedFormatError(
-            f"{name} has cache format {version}; this yogadl reads up to {FORMAT_VERSION}. "
+            f"{name} has cache format {version}; this yogadl reads {FORMAT_VERSION}. "
             "Upgrade yogadl, or build the cache again with this one"
         )
     end = PAGE_HEADER + _FIELDS.size
     if xxhash.xxh3_64_intdigest(page[PAGE_HEADER:end]) != _CHECKSUM.unpack_from(page, end)[0]:
         raise ChecksumError(f"{name} has a damaged header; rebuild it")
     fields = _FIELDS.unpack_from(page, PAGE_HEADER)
-    numbers, places = fields[3:8], fields[8:20]
+    count, alignment, value_size, size, created = fields[3:8]
+    places = fields[8:20]
     spec, metadata, index, sums = [Section(*places[at : at + 3]) for at in range(0, 12, 3)]
     version_name = fields[20].rstrip(b"\0").decode("ascii", "replace")
-    header = Header(*numbers, spec, metadata, index, sums, version_name, fields[21])
+    header = Header(
+        record_count=count,
+        alignment=alignment,
+        value_size=value_size,
+        file_size=size,
+        created_ns=created,
+        spec=spec,
+        metadata=metadata,
+        index=index,
+        index_checksums=sums,
+        library_version=version_name,
+        digest=fields[21],
+    )
     if header.file_size != file_size:
         raise TruncatedCacheError(
             f"{name} has {file_size} bytes and should have {header.file_size}; it was cut off or "

@@ -2,7 +2,7 @@
 
 A record is a flat list of *components*, one ``TensorSpec`` each: a ragged leaf has its flat values
 and its row splits, a sparse one indices, values and dense shape, an optional one a presence flag
-and the components of its value. A component is stored as one or two *arrays*:
+and the components of its value. A component is stored as one to three *arrays*:
 
 =========================================  =====================================================
 component                                  arrays

@@ -102,7 +102,12 @@ class LFSStorage(Storage):
             ) from error
 
     def cacheable(
-        self, dataset_id: str, dataset_version: str
+        self,
+        dataset_id: str,
+        dataset_version: str,
+        *,
+        spec: Any = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Callable[[Callable[Params, Any]], Callable[Params, LMDBDataRef]]:
         """See ``Storage.cacheable``.
 
@@ -124,7 +129,8 @@ class LFSStorage(Storage):
                     found = self._fetch_usable(dataset_id, dataset_version)
                     if found is not None:
                         return found
-                    self.submit(function(*args, **kwargs), dataset_id, dataset_version)
+                    data = function(*args, **kwargs)
+                    self.submit(data, dataset_id, dataset_version, spec=spec, metadata=metadata)
                     return self.fetch(dataset_id, dataset_version)
 
             return create_dataref

@@ -34,10 +34,10 @@ def _check(name: str, value: Any) -> None:
     if not isinstance(value, str) or not value:
         raise InvalidArgumentError(f"{name} must be a non-empty string, not {value!r}")
     parts = value.split("/")
-    if value.startswith("/") or any(part in (".", "..") for part in parts):
+    if value.startswith("/") or any(part in ("", ".", "..") for part in parts):
         raise InvalidArgumentError(
             f"{name} must stay inside the storage directory, and {value!r} would not; use a "
-            "relative name without '.' and '..'"
+            "relative name without empty parts, '.' and '..'"
         )
     if "\0" in value or "\\" in value or any(len(part.encode()) > _LONGEST for part in parts):
         raise InvalidArgumentError(

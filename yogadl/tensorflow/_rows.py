@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
+from yogadl.cache.columns import stack
 from yogadl.extras import require
 from yogadl.format import dtypes
 from yogadl.format.codec import split_leaf
@@ -56,10 +57,10 @@ class RowReader:
             self._read_arrays, [positions], [tf.int64, *dtypes_out], stateful=False
         )
         count, remaining = arrays[0], iter(arrays[1:])
-        count.set_shape([None])
+        count.set_shape(positions.shape)
         parts: list[Any] = [count]
         for component in self._components:
-            parts.extend(self._tensors(component, remaining))
+            parts.extend(self._tensors(component, remaining, positions.shape[0]))
         return tuple(parts)
 
     def _part_dtypes(self, component: specs.TensorSpec) -> list[Any]:
@@ -96,10 +97,12 @@ class RowReader:
         yield np.array([dim for array in arrays for dim in array.shape], "i8")
         yield np.array([array.ndim for array in arrays], "i8")
 
-    def _tensors(self, spec: specs.TensorSpec, remaining: Iterator[Any]) -> Iterator[Any]:
+    def _tensors(
+        self, spec: specs.TensorSpec, remaining: Iterator[Any], count: int | None
+    ) -> Iterator[Any]:
         values = next(remaining)
         if spec.static_shape is not None:
-            values.set_shape([None, *spec.static_shape])
+            values.set_shape([count, *spec.static_shape])
             yield values
             return
         yield _ragged(values, next(remaining))
@@ -113,8 +116,6 @@ class RowReader:
 def _stacked(spec: specs.TensorSpec, values: Any) -> Array:
     if isinstance(values, np.ndarray):
         return values
-    from yogadl.cache.columns import stack
-
     return np.asarray(stack(spec, values))
 
 

@@ -1,7 +1,7 @@
-"""Dtypes that parts of TensorFlow cannot handle travel as plain integers ("words").
+"""Dtypes that parts of TensorFlow cannot handle travel as plain integers of the same width.
 
-``tf.data`` cannot batch or slice the small floats, and DLPack knows no bool or bfloat16. The bytes
-are moved as words of the same width, and become the dtype at the end.
+``tf.data`` can neither batch nor slice the small floats, and a NumPy array of bool or bfloat16
+reaches TensorFlow only by a copy. Their bytes are moved as integers, and become the dtype last.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from yogadl.format import dtypes
 
 tf = require("tensorflow", "tensorflow")
 
-_DLPACK = frozenset(
+_SHARED = frozenset(
     ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
     + ("float16", "float32", "float64")
 )
-_TF_DATA = _DLPACK | {"bool", "bfloat16", "complex64", "complex128", "string"}
+_TF_DATA = _SHARED | {"bool", "bfloat16", "complex64", "complex128", "string"}
 _BITCAST = frozenset(
     ("bfloat16", "complex64", "complex128", "qint8", "quint8", "qint16", "quint16", "qint32")
 )
 _WORDS = {1: "uint8", 2: "uint16", 4: "int32", 8: "int64"}
 
 
-def dlpack_word(dtype: str) -> np.dtype[Any]:
-    """The NumPy dtype as which values of a dtype go through DLPack: itself if possible.
+def shared_word(dtype: str) -> np.dtype[Any]:
+    """The NumPy dtype as which an array is shared with TensorFlow: itself if possible.
 
     A value of 16 bytes is two words.
     """
-    if dtype in _DLPACK:
+    if dtype in _SHARED:
         return np.dtype(dtype)
     return np.dtype(_WORDS[min(dtypes.to_numpy(dtype).itemsize, 8)])
 

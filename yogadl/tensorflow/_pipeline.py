@@ -1,0 +1,241 @@
+"""The pipeline behind ``make_tf_dataset``: epochs, then rows of records to read, then records.
+
+A *row* is an int64 vector that says which records to read at once: file offsets where TensorFlow
+reads them itself, else positions. Only the rows come out of Python, thousands of records a call.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from yogadl import spec as specs
+from yogadl.cache.reader import CacheFile
+from yogadl.dataref import IndexedStream
+from yogadl.errors import UnsupportedTypeError
+from yogadl.extras import require
+from yogadl.tensorflow import _words
+from yogadl.tensorflow._gather import MappedComponent, MappedTables
+from yogadl.tensorflow._rows import RowReader
+
+tf = require("tensorflow", "tensorflow")
+
+Array = np.ndarray[Any, Any]
+Plan = Callable[[Any], Any]
+"""Makes the data set of one epoch from its start, an int64 ``[2]``: epoch and first record."""
+
+# Records looked up by one call into Python, which costs about 50 µs.
+_LOOKUP_RECORDS = 4096
+# Bytes of records that are gathered at once and then taken apart.
+_GATHER_BYTES = 512 << 10
+_MOST_RECORDS = 1024
+# Larger records are sliced out one by one: that costs 20 µs, and taking apart a row costs a copy.
+_SLICE_BYTES = 48 << 10
+# Bytes of records that Python reads at once where TensorFlow cannot.
+_READ_BYTES = 1 << 20
+
+
+class PerIteration(enum.Enum):
+    """The type of :data:`PER_ITERATION`."""
+
+    PER_ITERATION = "per iteration"
+
+
+PER_ITERATION = PerIteration.PER_ITERATION
+"""For ``epochs``: every iteration of the data set is one epoch, the stream's next."""
+
+Epochs = int | PerIteration | None
+
+
+class Pipeline:
+    """One data set in the making; the arguments are those of ``make_tf_dataset``, checked."""
+
+    def __init__(
+        self,
+        stream: IndexedStream,
+        batch_size: int | None,
+        drop_remainder: bool,
+        epochs: Epochs,
+    ) -> None:
+        self._order = stream.epochs.order
+        self._permutations = stream.epochs.permutations
+        self._counter = stream.epochs.counter
+        # A reader of its own, for the data set may outlive the stream's.
+        self._reader = copy.copy(stream.epochs.reader())
+        self._spec = self._reader.spec
+        self._batch_size = batch_size
+        self._drop_remainder = drop_remainder
+        self._count = epochs
+        self._first, self._start = self._counter.peek()
+        leaves = list(specs.leaves(self._spec))
+        if all(isinstance(leaf, specs.NoneSpec) for leaf in leaves):
+            raise UnsupportedTypeError("records of nothing but None cannot be a tf.data.Dataset")
+        if batch_size is not None and any(isinstance(x, specs.OptionalSpec) for x in leaves):
+            raise UnsupportedTypeError("TensorFlow cannot batch optional components")
+
+    def dataset(self) -> Any:
+        mapped = self._mapped_components()
+        plan = self._by_rows() if mapped is None else self._by_gather(mapped)
+        dataset = self._starts().flat_map(plan)
+        cardinality = self._cardinality()
+        if cardinality is not None:
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
+        if self._order.num_shards > 1:
+            options = tf.data.Options()
+            policy = tf.data.experimental.AutoShardPolicy.OFF
+            options.experimental_distribute.auto_shard_policy = policy
+            dataset = dataset.with_options(options)
+        return dataset
+
+    # Epochs
+
+    def _starts(self) -> Any:
+        """The epochs to read: int64 ``[2]``, number and first record of each."""
+        if not len(self._order):
+            return tf.data.Dataset.range(0).map(lambda epoch: tf.stack([epoch, epoch]))
+        if self._count is PER_ITERATION:
+            return tf.data.Dataset.range(1).map(self._claim)
+        first, start = self._first, self._start
+        end = np.iinfo("i8").max if self._count is None else first + self._count
+        return tf.data.Dataset.range(first, end).map(
+            lambda epoch: tf.stack(
+                [epoch, tf.where(epoch == first, tf.constant(start, "int64"), 0)]
+            )
+        )
+
+    def _claim(self, _one: Any) -> Any:
+        counter = self._counter
+        found = tf.numpy_function(lambda: np.array(counter.claim(), "i8"), [], tf.int64)
+        found.set_shape([2])
+        return found
+
+    def _cardinality(self) -> int | None:
+        """Elements of every iteration, ``None`` where iterations differ."""
+        length = len(self._order)
+        if length == 0 or self._count == 0:
+            return 0
+        if self._count is None:
+            return int(tf.data.INFINITE_CARDINALITY)
+        if isinstance(self._count, int):
+            rest = self._steps(length) * (self._count - 1)
+            return self._steps(length - self._start) + rest
+        return None if self._start else self._steps(length)
+
+    def _steps(self, records: int) -> int:
+        if self._batch_size is None:
+            return records
+        return (records if self._drop_remainder else records + self._batch_size - 1) // (
+            self._batch_size
+        )
+
+    # Rows
+
+    def _rows(self, start: Any, size: int, offsets: bool) -> Any:
+        """The rows of one epoch, each of ``size`` records but for the last."""
+        chunk = size * max(1, _LOOKUP_RECORDS // size)
+        order, permutations, reader = self._order, self._permutations, self._reader
+
+        def look_up(epoch: Array, at: Array) -> Array:
+            permutation = permutations.of_epoch(int(epoch))
+            positions = order.positions(permutation, int(at), int(at) + chunk)
+            if not offsets:
+                return positions
+            assert isinstance(reader, CacheFile)
+            return reader.lookup(positions)["offset"].astype("i8")
+
+        def row(at: Any) -> Any:
+            found = tf.numpy_function(look_up, [start[0], at], tf.int64, stateful=False)
+            found.set_shape([None])
+            return found
+
+        rows = tf.data.Dataset.range(start[1], len(order), chunk).map(row)
+        drop = self._batch_size is not None and self._drop_remainder
+        return rows if chunk == size and not drop else rows.rebatch(size, drop_remainder=drop)
+
+    def _row_size(self, row_bytes: int) -> int:
+        return max(1, min(_MOST_RECORDS, row_bytes // self._reader.record_bytes))
+
+    # Records, by TensorFlow out of the mapped file
+
+    def _mapped_components(self) -> list[MappedComponent] | None:
+        """One per component, or ``None`` where TensorFlow cannot read the file itself."""
+        reader = self._reader
+        if not isinstance(reader, CacheFile) or reader.codec.layout.content_size is None:
+            return None
+        components = reader.codec.layout.components
+        plain = (specs.TensorSpec, specs.NoneSpec)
+        if not all(isinstance(leaf, plain) for leaf in specs.leaves(self._spec)) or any(
+            0 in (component.spec.static_shape or ()) for component in components
+        ):
+            return None
+        one = self._batch_size is None and reader.record_bytes > _SLICE_BYTES
+        return [MappedComponent(reader, component, one) for component in components]
+
+    def _by_gather(self, components: list[MappedComponent]) -> Plan:
+        tables = MappedTables(components)
+
+        def plan(start: Any) -> Any:
+            shared = tables.tensors(start)
+            pairs = list(zip(components, shared, strict=True))
+
+            def gather(offsets: Any) -> Any:
+                return tuple(component.batch(table, offsets) for component, table in pairs)
+
+            def cut(offset: Any) -> Any:
+                return self._nest(*[component.one(table, offset) for component, table in pairs])
+
+            if self._batch_size is not None:
+                rows = self._rows(start, self._batch_size, offsets=True)
+                return rows.map(lambda row: self._nest(*gather(row)))
+            rows = self._rows(start, self._row_size(_GATHER_BYTES), offsets=True)
+            if self._reader.record_bytes > _SLICE_BYTES:
+                return rows.unbatch().map(cut)
+            if self._can_unbatch:
+                return rows.map(lambda row: self._nest(*gather(row))).unbatch()
+            return rows.map(gather).unbatch().map(self._nest)
+
+        return plan
+
+    @property
+    def _can_unbatch(self) -> bool:
+        """Whether batches can be taken apart as they are: no ``None``, no stand-in dtypes."""
+        return all(
+            isinstance(leaf, specs.TensorSpec) and _words.carrier(leaf.dtype) == leaf.dtype
+            for leaf in specs.leaves(self._spec)
+        )
+
+    def _nest(self, *parts: Any) -> Any:
+        """The element or batch of some component tensors."""
+        tensors = [leaf for leaf in specs.leaves(self._spec) if isinstance(leaf, specs.TensorSpec)]
+        values = iter(
+            [_words.from_words(part, leaf.dtype) for part, leaf in zip(parts, tensors, strict=True)]
+        )
+        return specs.map_leaves(
+            lambda leaf: next(values) if isinstance(leaf, specs.TensorSpec) else None, self._spec
+        )
+
+    # Records, by NumPy
+
+    def _by_rows(self) -> Plan:
+        reader = RowReader(self._spec, self._reader.read_columns)
+        stacks = all(
+            isinstance(leaf, specs.NoneSpec)
+            or (isinstance(leaf, specs.TensorSpec) and leaf.static_shape is not None)
+            for leaf in specs.leaves(self._spec)
+        )
+
+        def plan(start: Any) -> Any:
+            if self._batch_size is not None and stacks:
+                parts = self._rows(start, self._batch_size, offsets=False).map(reader.read)
+                return parts.map(lambda _positions, *parts: self._nest(*parts))
+            rows = self._rows(start, self._row_size(_READ_BYTES), offsets=False)
+            elements = rows.map(reader.read).unbatch().map(reader.element)
+            if self._batch_size is None:
+                return elements
+            return elements.batch(self._batch_size, self._drop_remainder)
+
+        return plan
