@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from yogadl import spec as specs
+from yogadl.errors import ChecksumError
 from yogadl.format import dtypes
 from yogadl.format.codec import RecordCodec, join_leaf
 from yogadl.format.layout import (
     INLINE_LIMIT,
     LEAD,
     WIDE_ALIGNMENT,
+    Component,
     FixedArray,
+    Kind,
+    align,
     leaf_components,
 )
 
@@ -48,6 +52,10 @@ class ColumnReader:
         self._widths = [len(leaf_components(leaf)) for leaf in self._leaves]
         self._plain = all(isinstance(leaf, specs.TensorSpec) for leaf in self._leaves)
         layout = codec.layout
+        self._is_simple = all(
+            component.kind in (Kind.FIXED, Kind.FLAT, Kind.STRING)
+            for component in layout.components
+        )
         fixed = [place for component in layout.components for place in component.arrays]
         self._fixed = [place for place in fixed if isinstance(place, FixedArray)]
         small = [place for place in self._fixed if 0 < place.nbytes < WIDE_ALIGNMENT]
@@ -93,17 +101,51 @@ class ColumnReader:
         return columns
 
     def _read_variable(self, buffer: Array, entries: Array) -> list[Column]:
+        offsets, lengths = entries["offset"].astype("<i8"), entries["length"].astype("<i8")
+        leads = np.where(lengths > INLINE_LIMIT, LEAD, 0)
+        offsets, lengths = offsets + leads, lengths - leads
+        if self._is_simple and len(entries):
+            return self._read_simple(buffer, offsets, lengths)
         decode = self._codec.decode_components
         view = memoryview(buffer)
-        rows = []
-        for offset, length, _ in entries.tolist():
-            start = offset + LEAD if length > INLINE_LIMIT else offset
-            rows.append(decode(view[start : offset + length]))
+        rows = [
+            decode(view[start : start + length])
+            for start, length in zip(offsets.tolist(), lengths.tolist(), strict=True)
+        ]
         columns = zip(*rows, strict=True) if rows else [()] * len(self._codec.layout.components)
         return [
             stack(component.spec, values)
             for component, values in zip(self._codec.layout.components, columns, strict=True)
         ]
+
+    def _read_simple(self, buffer: Array, offsets: Array, lengths: Array) -> list[Column]:
+        """Records whose components are one array each; what can be is done for all at once."""
+        layout = self._codec.layout
+        head_size = align(layout.fixed_end)
+        if int(lengths.min()) < head_size:
+            raise ChecksumError(f"a record of {int(lengths.min())} bytes is too short for its spec")
+        head = gather(buffer, offsets, head_size)
+        sizes = head[:, : 8 * layout.size_slots].copy().view("<i8")
+        if int(sizes.min()) < 0 or int(sizes.max()) > len(buffer):
+            raise ChecksumError("a record has an array of impossible size")
+        ends = np.cumsum((sizes + 7) // 8 * 8, axis=1) + head_size
+        if (ends[:, -1] > lengths).any():
+            raise ChecksumError("a record has arrays beyond its end")
+        starts = np.empty_like(ends)
+        starts[:, 0] = head_size
+        starts[:, 1:] = ends[:, :-1]
+        starts += offsets[:, None]
+        columns: list[Column] = []
+        for component in layout.components:
+            (place,) = component.arrays
+            if isinstance(place, FixedArray):
+                raw = np.ascontiguousarray(head[:, place.offset : place.offset + place.nbytes])
+                columns.append(raw.view(place.dtype).reshape(len(offsets), *place.shape))
+            else:
+                first = starts[:, place.slot]
+                spans = zip(first.tolist(), (first + sizes[:, place.slot]).tolist(), strict=True)
+                columns.append(_cut(buffer, component, place.dtype, spans))
+        return columns
 
     def _join(self, components: list[Column], count: int) -> list[Column]:
         columns: list[Column] = []
@@ -118,6 +160,21 @@ class ColumnReader:
             else:
                 columns.append([join_leaf(leaf, values) for values in zip(*parts, strict=True)])
         return columns
+
+
+def _cut(
+    buffer: Array, component: Component, dtype: np.dtype[Any], spans: Iterable[tuple[int, int]]
+) -> Column:
+    """The values of a component that is one variable array, which spans the bytes given."""
+    if component.kind is Kind.STRING:
+        view = memoryview(buffer)
+        return stack(component.spec, [bytes(view[start:end]) for start, end in spans])
+    assert component.spec.shape is not None
+    shape = [-1 if dim is None else dim for dim in component.spec.shape]
+    try:
+        return [buffer[start:end].view(dtype).reshape(shape).copy() for start, end in spans]
+    except ValueError as error:
+        raise ChecksumError(f"an array of a record does not fit {component.spec}") from error
 
 
 def stack(spec: specs.TensorSpec, values: Sequence[Any]) -> Column:
