@@ -29,10 +29,10 @@ bench: $(VENV)/.test
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install -qq --upgrade pip
 
 $(VENV)/.%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	$(BIN)/python -m pip install -qq --editable '.[$*]'
 	touch $@
 
 clean:

@@ -94,16 +94,17 @@ def train(storage_dir: str) -> None:
     # INCLUDE-END cache
 
     # INCLUDE-START train
-    stream = training.stream(start_offset=len(training) // 2, shuffle=True, shuffle_seed=23)
+    make_tf_dataset = yogadl.tensorflow.make_tf_dataset
+    halfway = training.stream(start_offset=len(training) // 2, shuffle=True, shuffle_seed=23)
+    rest_of_first_epoch = make_tf_dataset(halfway, batch_size=BATCH_SIZE, epochs=1)
+    one_epoch_on = training.stream(start_offset=len(training), shuffle=True, shuffle_seed=23)
+    later_epochs = make_tf_dataset(one_epoch_on, batch_size=BATCH_SIZE)
 
-    def epochs() -> Any:
-        return yogadl.tensorflow.make_tf_dataset(stream, batch_size=BATCH_SIZE)
-
-    model = build_model(epochs().element_spec[0].shape[1:])
-    # Keras takes the length of the first epoch it sees for that of all, so half an epoch is a fit
-    # of its own.
-    model.fit(epochs(), epochs=1, shuffle=False, verbose=2)
-    model.fit(epochs(), initial_epoch=1, epochs=EPOCHS, shuffle=False, verbose=2)
+    model = build_model(later_epochs.element_spec[0].shape[1:])
+    # Keras takes the length of the first epoch it sees for that of all, so what is left of the
+    # interrupted epoch is a fit of its own.
+    model.fit(rest_of_first_epoch, epochs=1, shuffle=False, verbose=2)
+    model.fit(later_epochs, initial_epoch=1, epochs=EPOCHS, shuffle=False, verbose=2)
     # INCLUDE-END train
     test_dataset = yogadl.tensorflow.make_tf_dataset(testing.stream(), batch_size=BATCH_SIZE)
     accuracy = model.evaluate(test_dataset, verbose=0, return_dict=True)["accuracy"]

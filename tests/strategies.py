@@ -57,7 +57,9 @@ def ragged_specs(draw: st.DrawFn) -> specs.RaggedSpec:
     if shape is not None:
         # Rows of a known number of rows each are not ragged; all that is fixed is their number.
         shape = (shape[0], *[None] * rank, *shape[rank + 1 :])
-    return specs.RaggedSpec(draw(all_dtypes), shape, rank, draw(st.sampled_from(["int32", "int64"])))
+    return specs.RaggedSpec(
+        draw(all_dtypes), shape, rank, draw(st.sampled_from(["int32", "int64"]))
+    )
 
 
 sparse_specs = st.builds(specs.SparseSpec, all_dtypes, shapes())
@@ -114,9 +116,7 @@ def _filled(draw: st.DrawFn, dtype: str, shape: tuple[int, ...]) -> Array:
         return strings.reshape(shape)
     numpy = dtypes.to_numpy(dtype)
     if dtype in _SUB_BYTE_INTS:
-        values = draw(
-            st.lists(st.integers(*_SUB_BYTE_INTS[dtype]), min_size=count, max_size=count)
-        )
+        values = draw(st.lists(st.integers(*_SUB_BYTE_INTS[dtype]), min_size=count, max_size=count))
         return np.array(values, "i1").astype(numpy).reshape(shape)
     size = count * numpy.itemsize
     raw = np.frombuffer(draw(st.binary(min_size=size, max_size=size)) or b"", "u1").copy()
@@ -159,7 +159,9 @@ def _sparses(draw: st.DrawFn, spec: specs.SparseSpec) -> specs.Sparse:
     assert shape is not None
     dense = [draw(st.integers(0, 4)) if dim is None else dim for dim in shape]
     most = 0 if 0 in dense else 3
-    cells = draw(st.lists(st.tuples(*[st.integers(0, max(n - 1, 0)) for n in dense]), max_size=most))
+    cells = draw(
+        st.lists(st.tuples(*[st.integers(0, max(n - 1, 0)) for n in dense]), max_size=most)
+    )
     indices = np.array(cells, "i8").reshape(len(cells), len(dense))
     values = draw(tensors(specs.TensorSpec(spec.dtype, (len(cells),))))
     return specs.Sparse(indices, values, np.array(dense, "i8"))

@@ -175,9 +175,9 @@ KINDS: dict[str, Callable[[], Any]] = {
         lambda n: np.array([[_text(n)] * 2] * (n % 3), object).reshape(-1, 2),
         tf.TensorSpec([None, 2], tf.string),
     ),
-    "1999 bytes": _filled(INLINE_LIMIT - 1),
+    "1992 bytes": _filled(INLINE_LIMIT - 8),
     "2000 bytes": _filled(INLINE_LIMIT),
-    "2001 bytes": _filled(INLINE_LIMIT + 1),
+    "2008 bytes": _filled(INLINE_LIMIT + 8),
     "around 2000 bytes": lambda: _generated(
         lambda n: np.full(INLINE_LIMIT - 20 + n, n, np.uint8), tf.TensorSpec([None], tf.uint8)
     ),
@@ -218,6 +218,15 @@ def _known(name: str) -> bool:
     return True
 
 
+def _flows(name: str) -> bool:
+    """Whether this TensorFlow gets a tensor of a dtype through tf.data: 2.21 fails float8_e5m2."""
+    tensor = _tensor(name, _values(name))
+    try:
+        return len(list(tf.data.Dataset.from_tensors(tensor))) == 1
+    except tf.errors.UnimplementedError:
+        return False
+
+
 def _values(name: str) -> Any:
     """Arrays [5, 2, 3] of a dtype, all bit patterns a byte can have among them if it has one."""
     if name == dtypes.STRING:
@@ -238,12 +247,16 @@ def _tensor(name: str, array: Any) -> Any:
 @pytest.mark.parametrize("name", sorted(filter(_known, dtypes.NAMES)))
 def test_every_dtype(name: str, storage_dir: pathlib.Path) -> None:
     values = _values(name)
+    tensors = [(_tensor(name, value), _tensor(name, value[0, 0])) for value in values]
     # What cannot be sliced can still be put together of whole tensors.
-    original = tf.data.Dataset.from_tensors((_tensor(name, values[0]), _tensor(name, values[0, 0, 0])))
-    for value in values[1:]:
-        parts = (_tensor(name, value), _tensor(name, value[0, 0]))
+    original = tf.data.Dataset.from_tensors(tensors[0])
+    for parts in tensors[1:]:
         original = original.concatenate(tf.data.Dataset.from_tensors(parts))
     storage = make_storage(storage_dir)
+    if not _flows(name):
+        with pytest.raises((UnsupportedTypeError, tf.errors.UnimplementedError)):
+            storage.submit(original, "a", "1")
+        return
     storage.submit(original, "a", "1")
     expected = [plain((value, value[0, 0])) for value in values]
 
@@ -256,6 +269,16 @@ def test_every_dtype(name: str, storage_dir: pathlib.Path) -> None:
     at = [(0, 2), (2, 4), (4, 5)]
     assert elements(batches) == [
         plain((values[start:stop], values[start:stop, 0, 0])) for start, stop in at
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(dtypes.NAMES))
+def test_every_dtype_of_numpy_reaches_the_stream(name: str, storage_dir: pathlib.Path) -> None:
+    storage = make_storage(storage_dir)
+    values = _values(name)
+    storage.submit(values, "a", "1", spec=specs.TensorSpec(name, (2, 3)))
+    assert [plain(record) for record in storage.fetch("a", "1").stream()] == [
+        plain(value) for value in values
     ]
 
 
@@ -356,11 +379,10 @@ def test_bulks_store_what_single_elements_store(
     assert len(stored) == len(single) == sum(1 for _ in dataset)
     for one, other in zip(stored.stream(), single.stream(), strict=True):
         assert plain(one) == plain(other)
-    assert (storage_dir / "a/1/cache.mdb").stat().st_size == (tmp_path / "single.mdb").stat().st_size
 
 
 def test_the_records_of_known_sizes_have_them() -> None:
     """The kinds named after the border between inline and overflow values stand at it."""
-    for size in (1999, 2000, 2001):
+    for size in (1992, 2000, 2008):
         spec = open_source(KINDS[f"{size} bytes"]()).spec
         assert RecordLayout(spec).content_size == size
