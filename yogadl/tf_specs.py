@@ -75,7 +75,8 @@ def _from_tf(spec: Any, where: str) -> Any:
     if isinstance(spec, tf.SparseTensorSpec):
         return specs.SparseSpec(_dtype(spec.dtype, where), _shape(spec.shape))
     if isinstance(spec, tf.OptionalSpec):
-        return specs.OptionalSpec(_from_tf(spec._value_structure, where))
+        # The one way to the inner spec that has been the same since TensorFlow 2.16.
+        return specs.OptionalSpec(_from_tf(spec._serialize()[0], where))
     if isinstance(spec, type(_none_spec())):
         return specs.NoneSpec()
     raise UnsupportedTypeError(

@@ -20,7 +20,7 @@ from yogadl.errors import UnsupportedTypeError
 from yogadl.extras import require
 from yogadl.tensorflow import _words
 from yogadl.tensorflow._gather import MappedComponent, MappedTables
-from yogadl.tensorflow._rows import RowReader
+from yogadl.tensorflow._rows import RowReader, is_empty
 
 tf = require("tensorflow", "tensorflow")
 
@@ -169,7 +169,7 @@ class Pipeline:
         components = reader.codec.layout.components
         plain = (specs.TensorSpec, specs.NoneSpec)
         if not all(isinstance(leaf, plain) for leaf in specs.leaves(self._spec)) or any(
-            0 in (component.spec.static_shape or ()) for component in components
+            is_empty(component.spec) for component in components
         ):
             return None
         one = self._batch_size is None and reader.record_bytes > _SLICE_BYTES
@@ -224,7 +224,11 @@ class Pipeline:
         reader = RowReader(self._spec, self._reader.read_columns)
         stacks = all(
             isinstance(leaf, specs.NoneSpec)
-            or (isinstance(leaf, specs.TensorSpec) and leaf.static_shape is not None)
+            or (
+                isinstance(leaf, specs.TensorSpec)
+                and leaf.static_shape is not None
+                and not is_empty(leaf)
+            )
             for leaf in specs.leaves(self._spec)
         )
 

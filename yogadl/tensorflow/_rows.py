@@ -46,33 +46,25 @@ class RowReader:
         """The parts of the records at some positions, an int64 tensor ``[n]``.
 
         Returns:
-            Per component a tensor ``[n, *shape]``, or for one of varying shape two ragged tensors
-            ``[n, None]``: flat values and shape.
+            The positions, lest there be no part at all; then per component a tensor
+            ``[n, *shape]``, or for one of varying shape two ragged tensors ``[n, None]``, flat
+            values and shape. Components that are always empty have no part:
+            TensorFlow (2.21 too) crashes when it takes apart a batch of them.
         """
-        dtypes_out = [
-            dtype for component in self._components for dtype in self._part_dtypes(component)
-        ]
-        # Without components there would be nothing that tells the number of records.
-        arrays = tf.numpy_function(
-            self._read_arrays, [positions], [tf.int64, *dtypes_out], stateful=False
+        kinds = [kind for component in self._components for kind in _part_kinds(component)]
+        found = (
+            tf.numpy_function(self._read_arrays, [positions], kinds, stateful=False)
+            if kinds
+            else []
         )
-        count, remaining = arrays[0], iter(arrays[1:])
-        count.set_shape(positions.shape)
-        parts: list[Any] = [count]
+        remaining = iter(found)
+        parts: list[Any] = [positions]
         for component in self._components:
-            parts.extend(self._tensors(component, remaining, positions.shape[0]))
+            parts.extend(_tensors(component, remaining, positions.shape[0]))
         return tuple(parts)
 
-    def _part_dtypes(self, component: specs.TensorSpec) -> list[Any]:
-        values = tf.as_dtype(_words.carrier(component.dtype))
-        return (
-            [values]
-            if component.static_shape is not None
-            else [values, tf.int64, tf.int64, tf.int64]
-        )
-
     def _read_arrays(self, positions: Array) -> list[Array]:
-        arrays = [positions]
+        arrays: list[Array] = []
         for leaf, column in zip(self._leaves, self._read_columns(positions), strict=True):
             arrays.extend(self._leaf_arrays(leaf, column))
         return arrays
@@ -84,39 +76,66 @@ class RowReader:
             rows = [split_leaf(leaf, value) for value in column]
             columns = list(zip(*rows, strict=True)) or [()] * len(leaf_components(leaf))
         for component, values in zip(leaf_components(leaf), columns, strict=True):
-            yield from self._component_arrays(component, values)
-
-    def _component_arrays(self, spec: specs.TensorSpec, values: Any) -> Iterator[Array]:
-        word = dtypes.to_numpy(_words.carrier(spec.dtype))
-        if spec.static_shape is not None:
-            yield _stacked(spec, values).view(word)
-            return
-        arrays = [np.asarray(value) for value in values]
-        yield np.concatenate([np.empty(0, word), *[a.reshape(-1).view(word) for a in arrays]])
-        yield np.array([array.size for array in arrays], "i8")
-        yield np.array([dim for array in arrays for dim in array.shape], "i8")
-        yield np.array([array.ndim for array in arrays], "i8")
-
-    def _tensors(
-        self, spec: specs.TensorSpec, remaining: Iterator[Any], count: int | None
-    ) -> Iterator[Any]:
-        values = next(remaining)
-        if spec.static_shape is not None:
-            values.set_shape([count, *spec.static_shape])
-            yield values
-            return
-        yield _ragged(values, next(remaining))
-        yield _ragged(next(remaining), next(remaining))
+            yield from _component_arrays(component, values)
 
     def element(self, *parts: Any) -> Any:
         """One element from the parts of one record, as unbatched."""
         return _element(self._spec, iter(parts[1:]))
 
 
-def _stacked(spec: specs.TensorSpec, values: Any) -> Array:
-    if isinstance(values, np.ndarray):
-        return values
-    return np.asarray(stack(spec, values))
+def is_empty(spec: specs.TensorSpec) -> bool:
+    """Whether no value of a component has any item."""
+    return spec.static_shape is not None and 0 in spec.static_shape
+
+
+def _part_kinds(spec: specs.TensorSpec) -> list[Any]:
+    """The dtypes of the arrays of :func:`_component_arrays`."""
+    if is_empty(spec):
+        return []
+    values = tf.as_dtype(_words.carrier(spec.dtype))
+    return [values] if spec.static_shape is not None else [values, tf.int64, tf.int64, tf.int64]
+
+
+def _component_arrays(spec: specs.TensorSpec, values: Any) -> Iterator[Array]:
+    """The values of some records: stacked, or joined with their sizes, shapes and ranks."""
+    if is_empty(spec):
+        return
+    word = dtypes.to_numpy(_words.carrier(spec.dtype))
+    if spec.static_shape is not None:
+        stacked = values if isinstance(values, np.ndarray) else stack(spec, values)
+        yield _viewed(np.asarray(stacked), word)
+        return
+    arrays = [_as_array(value) for value in values]
+    yield np.concatenate([np.empty(0, word), *[_viewed(a.reshape(-1), word) for a in arrays]])
+    yield np.array([array.size for array in arrays], "i8")
+    yield np.array([dim for array in arrays for dim in array.shape], "i8")
+    yield np.array([array.ndim for array in arrays], "i8")
+
+
+def _as_array(value: Any) -> Array:
+    if not isinstance(value, bytes):
+        return np.asarray(value)
+    array = np.empty((), dtype=object)
+    array[()] = value
+    return array
+
+
+def _tensors(spec: specs.TensorSpec, remaining: Iterator[Any], count: int | None) -> Iterator[Any]:
+    """The parts of one component, from the tensors of its arrays."""
+    if is_empty(spec):
+        return
+    values = next(remaining)
+    if spec.static_shape is not None:
+        values.set_shape([count, *spec.static_shape])
+        yield values
+        return
+    yield _ragged(values, next(remaining))
+    yield _ragged(next(remaining), next(remaining))
+
+
+def _viewed(array: Array, word: np.dtype[Any]) -> Array:
+    # NumPy 1 refuses a view of objects even as objects.
+    return array if array.dtype == word else array.view(word)
 
 
 def _ragged(values: Any, lengths: Any) -> Any:
@@ -152,6 +171,9 @@ def _with_static_shape(ragged: Any, leaf: specs.RaggedSpec) -> Any:
 
 
 def _component(spec: specs.TensorSpec, parts: Iterator[Any]) -> Any:
+    if is_empty(spec):
+        nothing = tf.zeros(spec.static_shape, tf.as_dtype(_words.carrier(spec.dtype)))
+        return _words.from_words(nothing, spec.dtype)
     values = _words.from_words(next(parts), spec.dtype)
     if spec.static_shape is not None:
         return values
