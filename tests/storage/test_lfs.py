@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import concurrent.futures
+import fcntl
 import itertools
 import logging
 import os
 import pathlib
 import pickle
 import pty
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -125,10 +128,9 @@ NAME = st.text(max_size=300) | st.lists(PART, max_size=6).map("".join)
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=100
 )
 @hypothesis.given(name=NAME, version=NAME)
-@hypothesis.example("\ud800", "1")
-@hypothesis.example("~", "~root")
-@hypothesis.example("C:", "1")
-@hypothesis.example("x/" * 2100 + "x", "1")
+@hypothesis.example(name="\ud800", version="1")
+@hypothesis.example(name="~", version="~root")
+@hypothesis.example(name="C:", version="1")
 def test_any_text_is_refused_or_stays_inside(
     name: str, version: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -327,6 +329,7 @@ LFSStorage(LFSConfigurations(sys.argv[1])).submit(range(3000), "a", "1")
 def _on_a_terminal(arguments: list[str]) -> bytes:
     """What a program writes to a terminal that is its stderr."""
     master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     with subprocess.Popen(arguments, stderr=slave, stdout=subprocess.DEVNULL) as process:
         os.close(slave)
         output = b""

@@ -168,12 +168,13 @@ KINDS: dict[str, Callable[[], Any]] = {
         lambda n: (tf.fill([61, 67], tf.cast(n, tf.complex128)), tf.fill([5], n % 2 == 0))
     ),
     "string": lambda: _generated(_text, tf.TensorSpec([], tf.string)),
-    "strings": lambda: _generated(
-        lambda n: [_text(n), b"", b"\0"], tf.TensorSpec([3], tf.string)
-    ),
+    "strings": lambda: _generated(lambda n: [_text(n), b"", b"\0"], tf.TensorSpec([3], tf.string)),
     "strings unknown": lambda: _generated(
         lambda n: np.array([[_text(n)] * 2] * (n % 3), object).reshape(-1, 2),
         tf.TensorSpec([None, 2], tf.string),
+    ),
+    "strings any rank": lambda: _generated(
+        lambda n: np.full((2,) * (n % 3), _text(n), object), tf.TensorSpec(None, tf.string)
     ),
     "1992 bytes": _filled(INLINE_LIMIT - 8),
     "2000 bytes": _filled(INLINE_LIMIT),

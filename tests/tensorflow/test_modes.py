@@ -1,0 +1,381 @@
+"""Where a ``tf.data.Dataset`` of a stream is used: functions, graphs, Keras, strategies, restarts."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_round_trip import KINDS, elements, make_storage, plain
+
+from yogadl.dataref import LMDBDataRef
+from yogadl.tensorflow import make_tf_dataset
+
+Shuffled: dict[str, Any] = {"shuffle": True, "shuffle_seed": 777}
+
+
+def store(data: Any, directory: pathlib.Path) -> LMDBDataRef:
+    storage = make_storage(directory)
+    storage.submit(data, "a", "1")
+    return storage.fetch("a", "1")
+
+
+def run(script: str, *arguments: Any) -> str:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture
+def ten(storage_dir: pathlib.Path) -> LMDBDataRef:
+    return store(tf.data.Dataset.range(10), storage_dir)
+
+
+# tf.function
+
+
+def test_iterated_in_a_function(ten: LMDBDataRef) -> None:
+    stream = ten.stream(**Shuffled)
+    expected = [[int(n) for n in stream] for _ in range(3)]
+    dataset = make_tf_dataset(ten.stream(**Shuffled))
+
+    @tf.function
+    def digits(data: Any) -> Any:
+        number = tf.constant(0, tf.int64)
+        for record in data:
+            number = number * 10 + record
+        return number
+
+    for epoch in range(3):
+        assert int(digits(dataset)) == int("".join(map(str, expected[epoch])))
+
+
+def test_captured_by_a_function(ten: LMDBDataRef) -> None:
+    dataset = make_tf_dataset(ten.stream(), batch_size=4)
+
+    @tf.function
+    def total() -> Any:
+        return dataset.reduce(tf.constant(0, tf.int64), lambda so_far, b: so_far + sum_of(b))
+
+    def sum_of(batch: Any) -> Any:
+        return tf.reduce_sum(batch)
+
+    assert [int(total()) for _ in range(3)] == [45, 45, 45]
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+@pytest.mark.parametrize("kind", ["scalar", "large images", "mixed"])
+def test_made_in_a_function(kind: str, batch_size: int | None, storage_dir: pathlib.Path) -> None:
+    if kind == "mixed" and batch_size:
+        pytest.skip("its records have no one shape")
+    ref = store(KINDS[kind](), storage_dir)
+
+    @tf.function
+    def last() -> Any:
+        dataset = make_tf_dataset(ref.stream(), batch_size=batch_size, epochs=1)
+        iterator = iter(dataset)
+        found = next(iterator)
+        for element in iterator:
+            found = element
+        return found
+
+    def expected() -> Any:
+        dataset = make_tf_dataset(ref.stream(), epochs=1)
+        return elements(dataset if batch_size is None else dataset.batch(batch_size))[-1]
+
+    if kind == "mixed" or batch_size:
+        # A loop of tf.function wants one shape; so many elements are in no graph's loop.
+        count = len(ref) if batch_size is None else -(-len(ref) // batch_size)
+
+        @tf.function
+        def unrolled() -> Any:
+            iterator = iter(make_tf_dataset(ref.stream(), batch_size=batch_size, epochs=1))
+            return [next(iterator) for _ in range(count)][-1]
+
+        assert plain(unrolled()) == expected()
+    else:
+        assert plain(last()) == expected()
+
+
+# Graph mode
+
+
+@pytest.mark.parametrize("kind", ["scalar", "nested", "large images", "mixed", "ragged", "sparse"])
+def test_in_a_graph(kind: str, storage_dir: pathlib.Path) -> None:
+    ref = store(KINDS[kind](), storage_dir)
+    expected = [elements(make_tf_dataset(ref.stream(**Shuffled), epochs=1)) for _ in range(1)]
+    with tf.Graph().as_default():
+        dataset = make_tf_dataset(ref.stream(**Shuffled), epochs=1)
+        assert dataset.element_spec == KINDS[kind]().element_spec
+        iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+        following = iterator.get_next()
+        with tf.compat.v1.Session() as session:
+            for _again in range(2):
+                session.run(iterator.initializer)
+                found = []
+                while True:
+                    try:
+                        found.append(plain(_numpy(session.run(following))))
+                    except tf.errors.OutOfRangeError:
+                        break
+                assert found == expected[0]
+
+
+def _numpy(value: Any) -> Any:
+    """What a session returns, with the values that stand for ragged and sparse tensors."""
+    if isinstance(value, tf.compat.v1.ragged.RaggedTensorValue):
+        return tf.RaggedTensor.from_nested_row_splits(value.flat_values, value.nested_row_splits)
+    if isinstance(value, tf.compat.v1.SparseTensorValue):
+        return tf.SparseTensor(*value)
+    return value
+
+
+GRAPH_SCRIPT = """
+import sys
+import tensorflow as tf
+tf.compat.v1.disable_eager_execution()
+import yogadl.storage, yogadl.tensorflow
+
+config = tf.compat.v1.ConfigProto()
+storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations(sys.argv[1]), config)
+storage.submit(tf.data.Dataset.range(10).map(lambda n: (n, tf.as_string(n))), "a", "1")
+
+@storage.cacheable("b", "1")
+def make():
+    return tf.data.Dataset.range(10)
+
+for batch_size in (None, 5):
+    for ref in (make(), storage.fetch("a", "1")):
+        stream = ref.stream(start_offset=5, shuffle=True, shuffle_seed=777)
+        dataset = yogadl.tensorflow.make_tf_dataset(stream, batch_size=batch_size)
+        dataset = dataset if batch_size else dataset.batch(5)
+        following = tf.compat.v1.data.make_one_shot_iterator(dataset.repeat(3)).get_next()
+        found = []
+        with tf.compat.v1.Session(config=config) as session:
+            try:
+                while True:
+                    found.append(session.run(following))
+            except tf.errors.OutOfRangeError:
+                pass
+        print([(batch if len(batch) == 5 else batch[0]).tolist() for batch in found])
+try:
+    storage.submit(tf.data.Dataset.range(10).map(lambda n: n // (n - 7)), "a", "1")
+except tf.errors.InvalidArgumentError:
+    print(len(storage.fetch("a", "1")))
+"""
+
+
+def test_without_eager_execution(storage_dir: pathlib.Path) -> None:
+    golden = "[[5, 1, 9, 6, 7], [1, 7, 3, 9, 8], [2, 6, 0, 4, 5], [9, 5, 3, 0, 8], [6, 7, 4, 1, 2]]"
+    assert run(GRAPH_SCRIPT, storage_dir).splitlines() == [golden] * 4 + ["10"]
+
+
+# Keras and what is put behind
+
+
+class _Seen(keras.callbacks.Callback):
+    """Remembers the number of batches of every epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epochs: list[int] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epochs.append(0)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.epochs[-1] += 1
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_fit(batch_size: int | None, storage_dir: pathlib.Path) -> None:
+    features = np.random.RandomState(0).normal(size=(40, 4)).astype("f4")
+    targets = features @ np.array([[1.0], [-2.0], [0.5], [3.0]], "f4")
+    ref = store(list(zip(features, targets, strict=True)), storage_dir)
+
+    def trained(dataset: Any, **options: Any) -> tuple[Any, list[int]]:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        seen = _Seen()
+        model.fit(dataset, epochs=3, verbose=0, callbacks=[seen], **options)
+        return model.get_weights()[0], seen.epochs
+
+    stream = ref.stream(**Shuffled)
+    order = [record for _ in range(3) for record in stream]
+    arrays = tuple(np.stack(column) for column in zip(*order, strict=True))
+    by_hand = tf.data.Dataset.from_tensor_slices(arrays).batch(8)
+    expected, _ = trained(by_hand.repeat(), steps_per_epoch=5)
+
+    dataset = make_tf_dataset(ref.stream(**Shuffled), batch_size=batch_size)
+    weights, seen = trained(dataset if batch_size else dataset.batch(8))
+    assert seen == [5, 5, 5]
+    np.testing.assert_allclose(weights, expected, rtol=1e-5)
+
+    endless = make_tf_dataset(ref.stream(**Shuffled), batch_size=8, epochs=None)
+    weights, seen = trained(endless, steps_per_epoch=5)
+    assert seen == [5, 5, 5]
+    np.testing.assert_allclose(weights, expected, rtol=1e-5)
+
+
+def test_downstream(ten: LMDBDataRef) -> None:
+    stream = ten.stream(start_offset=5, **Shuffled)
+    epochs = [[int(n) for n in stream] for _ in range(3)]
+    flat = [n for epoch in epochs for n in epoch]
+
+    def make() -> Any:
+        return make_tf_dataset(ten.stream(start_offset=5, **Shuffled))
+
+    def numbers(dataset: Any) -> list[Any]:
+        return [element.numpy().tolist() for element in dataset]
+
+    assert numbers(make().repeat(3)) == flat
+    assert numbers(make().repeat(3).batch(4)) == [flat[at : at + 4] for at in range(0, 25, 4)]
+    assert numbers(make().prefetch(2).map(lambda n: n * 2)) == [2 * n for n in epochs[0]]
+    parallel = make().repeat().map(lambda n: n, num_parallel_calls=2, deterministic=True)
+    assert numbers(parallel.take(25).prefetch(tf.data.AUTOTUNE)) == flat
+    assert sorted(numbers(make().repeat(3).shuffle(100))) == sorted(flat)
+    assert numbers(make().filter(lambda n: n > 5)) == [n for n in epochs[0] if n > 5]
+    cached = make().cache()
+    assert numbers(cached) == numbers(cached) == epochs[0]
+    assert numbers(make().enumerate().map(lambda i, n: i)) == [0, 1, 2, 3, 4]
+    assert numbers(tf.data.Dataset.zip((make(), make())).map(lambda a, b: a - b)) == [0] * 5
+    assert [int(n) for n in make().as_numpy_iterator()] == epochs[0]
+
+
+# Strategies
+
+DISTRIBUTED = """
+import json, sys
+import tensorflow as tf
+from yogadl.dataref import LMDBDataRef
+from yogadl.tensorflow import make_tf_dataset
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+ref = LMDBDataRef(sys.argv[1])
+found = []
+for shards in (1, 2):
+    stream = ref.stream(shuffle=True, shuffle_seed=1, shard_rank=shards - 1, num_shards=shards)
+    for dataset in (make_tf_dataset(stream, batch_size=4), make_tf_dataset(stream).batch(4)):
+        distributed = strategy.experimental_distribute_dataset(dataset)
+        seen = [[], []]
+        for batch in distributed:
+            for replica, part in enumerate(strategy.experimental_local_results(batch)):
+                seen[replica] += part.numpy().tolist()
+        found.append(seen)
+print(json.dumps(found))
+"""
+
+
+def test_mirrored_replicas_share_every_record(storage_dir: pathlib.Path) -> None:
+    store(tf.data.Dataset.range(23), storage_dir)
+    found = json.loads(run(DISTRIBUTED, storage_dir / "a" / "1" / "cache.mdb"))
+    whole = list(range(23))
+    for replicas, records in zip(found, [whole, whole, whole[1::2], whole[1::2]], strict=True):
+        assert all(replicas), "both replicas have something to do"
+        assert sorted(replicas[0] + replicas[1]) == records
+
+
+def test_a_shard_is_not_sharded_again(ten: LMDBDataRef) -> None:
+    off = tf.data.experimental.AutoShardPolicy.OFF
+    for batch_size in (None, 2):
+        shard = make_tf_dataset(ten.stream(shard_rank=1, num_shards=2), batch_size=batch_size)
+        assert shard.options().experimental_distribute.auto_shard_policy == off
+        whole = make_tf_dataset(ten.stream(), batch_size=batch_size)
+        assert whole.options().experimental_distribute.auto_shard_policy != off
+
+
+# Checkpoints
+
+PIPELINES = """
+import tensorflow as tf
+from yogadl.tensorflow import make_tf_dataset
+
+def make(ref, name):
+    stream = ref.stream(start_offset=3, shuffle=True, shuffle_seed=777)
+    if name == "batches":
+        return make_tf_dataset(stream, epochs=3, batch_size=4)
+    if name == "dropped":
+        return make_tf_dataset(stream, epochs=3, batch_size=4, drop_remainder=True)
+    if name == "endless":
+        return make_tf_dataset(stream, epochs=None, batch_size=4)
+    dataset = make_tf_dataset(stream, epochs=3)
+    if name == "downstream":
+        dataset = dataset.map(lambda *parts: parts, num_parallel_calls=2).prefetch(2)
+    return dataset
+
+def rest(iterator, most=40):
+    return [element for element, _ in zip(iterator, range(most))]
+"""
+RESTORE = (
+    PIPELINES
+    + """
+import pathlib, pickle, sys
+import test_round_trip
+from yogadl.dataref import LMDBDataRef
+
+folder, found = pathlib.Path(sys.argv[1]), {}
+ref = LMDBDataRef(sys.argv[2])
+for name in sys.argv[3:]:
+    for position in sorted(p.name for p in (folder / name).iterdir()):
+        iterator = iter(make(ref, name))
+        tf.train.Checkpoint(iterator=iterator).restore(
+            str(folder / name / position / "saved-1")).assert_consumed()
+        found[name, int(position)] = [test_round_trip.plain(e) for e in rest(iterator)]
+(folder / "found.pickle").write_bytes(pickle.dumps(found))
+"""
+)
+Made: dict[str, Callable[..., Any]] = {}
+exec(PIPELINES, Made)  # the other process runs the same lines
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("scalar", ["batches", "dropped", "endless", "elements", "downstream"]),
+        ("mixed", ["elements", "downstream"]),
+        ("string", ["batches"]),
+        ("large images", ["elements"]),
+    ],
+)
+def test_a_checkpoint_goes_on_at_the_exact_next_element(
+    kind: str, names: list[str], storage_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    import pickle
+
+    ref = store(KINDS[kind]().take(9), storage_dir)
+    saves, expected = tmp_path / "saves", {}
+    for name in names:
+        iterator = iter(Made["make"](ref, name))
+        whole = elements(Made["rest"](iter(Made["make"](ref, name)), 60))
+        last = 12 if name == "endless" else len(whole)
+        positions = {*range(0, last, 1 if kind == "scalar" and last < 10 else 4), last - 1, last}
+        for position in range(last + 1):
+            if position in positions:
+                folder = saves / name / str(position)
+                folder.mkdir(parents=True)
+                tf.train.Checkpoint(iterator=iterator).save(str(folder / "saved"))
+                expected[name, position] = whole[position:][:40]
+            if position < last:
+                assert plain(next(iterator)) == whole[position], "saving disturbs nothing"
+
+    for (name, position), rest in expected.items():
+        again = iter(Made["make"](ref, name))
+        checkpoint = tf.train.Checkpoint(iterator=again)
+        checkpoint.restore(str(saves / name / str(position) / "saved-1"))
+        assert elements(Made["rest"](again)) == rest, (name, position)
+
+    path = storage_dir / "a" / "1" / "cache.mdb"
+    script = f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})\n" + RESTORE
+    run(script, saves, path, *names)
+    assert pickle.loads((saves / "found.pickle").read_bytes()) == expected

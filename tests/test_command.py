@@ -1,0 +1,45 @@
+"""``python -m yogadl``."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import yogadl.storage
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "yogadl", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_info_and_verify(storage_dir: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations(storage_dir))
+    storage.submit([1, 2, 3], "numbers", "1", metadata={"source": "here"})
+    path = storage_dir / "numbers/1/cache.mdb"
+    status, printed, _ = run("info", str(path))
+    assert status == 0
+    assert "records:  3\n" in printed
+    assert "int64" in printed
+    assert "{'source': 'here'}" in printed
+    assert run("verify", str(path)) == (0, f"{path} is whole: 3 records.\n", "")
+
+
+def test_damage_is_told(storage_dir: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations(storage_dir))
+    storage.submit([1, 2, 3], "numbers", "1")
+    path = storage_dir / "numbers/1/cache.mdb"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    status, printed, complaint = run("verify", str(path))
+    assert (status, printed) == (1, "")
+    assert complaint.startswith("ChecksumError: ")
+
+
+def test_a_missing_file_is_told(tmp_path: pathlib.Path) -> None:
+    status, _, complaint = run("info", str(tmp_path / "none.mdb"))
+    assert status == 1
+    assert complaint.startswith("CacheNotFoundError: ")
