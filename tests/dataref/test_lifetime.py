@@ -231,6 +231,18 @@ def test_a_closed_stream_leaves_its_dataref_open(path: pathlib.Path) -> None:
         assert list(dataref.stream()) == TEN
 
 
+def test_a_stream_closed_in_the_middle_of_an_epoch_ends(large: pathlib.Path) -> None:
+    with LMDBDataRef(large) as dataref:
+        stream = dataref.stream()
+        # More than are read at once, if need be in another epoch.
+        begun = itertools.chain(stream) if len(stream) == COUNT else itertools.chain(stream, stream)
+        next(begun)
+        stream.close()
+        with pytest.raises(ClosedError):
+            list(begun)
+        assert len(list(dataref.stream())) == len(dataref)
+
+
 def open_files(path: pathlib.Path) -> list[str]:
     """What this process has of a file: maps and descriptors."""
     gc.collect()

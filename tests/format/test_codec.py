@@ -63,12 +63,12 @@ def test_columns_are_encoded_as_records_are(data: st.DataObject, spec: Any) -> N
 def test_decoded_arrays_are_writable_and_their_own(data: st.DataObject, spec: Any) -> None:
     codec = RecordCodec(spec)
     content = codec.encode(data.draw(records(spec)))
-    before = bytes(content)
-    for value in codec.decode_components(bytearray(content)):
+    buffer = bytearray(content)
+    for value in (*codec.decode_components(content), *codec.decode_components(memoryview(buffer))):
         if isinstance(value, np.ndarray):
             assert value.flags.writeable
             value.reshape(-1)[:] = b"x" if value.dtype == object else np.ones((), value.dtype)
-    assert content == before
+    assert buffer == content
 
 
 # What is converted and what is not
@@ -173,6 +173,10 @@ def sparse(indices: Any, values: Any, shape: Any) -> Sparse:
         (RAGGED, Ragged(np.zeros(2, "i1"), (np.array([0, 2], "i4"),))),
         (RAGGED, Ragged(np.zeros((2, 1), "i1"), (np.array([0, 2]),))),
         (RaggedSpec("int8", (3, None), 1), ragged(2, [0, 2])),
+        (RAGGED, Ragged(np.int8(1), (np.int64(0),))),
+        (RAGGED, Ragged(np.zeros(1, "i1"), (np.array([[0, 1]]),))),
+        (RAGGED, Ragged(np.zeros(1, "i1"), (np.array(["a", "b"]),))),
+        (RAGGED, Ragged(None, None)),  # type: ignore[arg-type]
         # Sparse
         (SPARSE, np.zeros((3, 4), "i1")),
         (SPARSE, sparse([[0, 0]], [1, 2], [3, 4])),
@@ -180,6 +184,7 @@ def sparse(indices: Any, values: Any, shape: Any) -> Sparse:
         (SPARSE, sparse([[0, 0]], [1], [3, 4, 5])),
         (SPARSE, sparse([[0, 0]], [[1]], [3, 4])),
         (SPARSE, sparse([[0, 0]], [1], [3, 5])),
+        (SPARSE, Sparse(np.int64(1), np.int8(1), np.array([3, 4]))),  # type: ignore[arg-type]
         (SPARSE, Sparse(np.zeros((1, 2), "i8"), np.zeros(1, "i2"), np.array([3, 4]))),
         (SPARSE, Sparse(np.zeros((1, 2), "i4"), np.zeros(1, "i1"), np.array([3, 4]))),
         (SPARSE, Sparse(np.zeros((1, 2), "i8"), np.zeros(1, "i1"), np.array([3, 4], "i4"))),
@@ -194,6 +199,13 @@ def test_records_that_do_not_fit(spec: Any, record: Any) -> None:
 def test_object_arrays_hold_only_strings(value: Any) -> None:
     with pytest.raises((UnsupportedTypeError, SpecMismatchError)):
         RecordCodec(TensorSpec("string", (2,))).encode(value)
+
+
+@pytest.mark.parametrize("spec", [TensorSpec("string"), TensorSpec("string", (1,))])
+def test_text_that_is_no_utf_8(spec: TensorSpec) -> None:
+    value = "\ud800" if spec.shape == () else ["\ud800"]
+    with pytest.raises((SpecMismatchError, UnsupportedTypeError)):
+        RecordCodec(spec).encode(value)
 
 
 @pytest.mark.parametrize(

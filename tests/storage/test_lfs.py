@@ -102,7 +102,7 @@ def test_names_that_leave_the_storage_are_refused(
 ) -> None:
     def touched() -> Iterator[int]:
         pytest.fail("the data were read before the name was refused")
-        yield 1
+        yield 1  # type: ignore[unreachable]
 
     with pytest.raises(InvalidArgumentError):
         storage.submit(touched(), name, version)
@@ -199,6 +199,10 @@ def test_who_reads_while_others_replace_gets_a_whole_version(storage: LFSStorage
     def submit(number: int) -> None:
         storage.submit(np.full((50 + number, 100), number), "a", "1")
 
+    def submit_all(numbers: range) -> None:
+        for number in numbers:
+            submit(number)
+
     submit(0)
     stop = threading.Event()
 
@@ -216,7 +220,7 @@ def test_who_reads_while_others_replace_gets_a_whole_version(storage: LFSStorage
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         readers = [pool.submit(read) for _ in range(2)]
-        writers = [pool.submit(lambda n=n: [submit(n + k) for k in range(10)]) for n in (0, 10)]
+        writers = [pool.submit(submit_all, range(first, 20, 2)) for first in (0, 1)]
         for writer in writers:
             writer.result()
         stop.set()

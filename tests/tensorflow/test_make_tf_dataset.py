@@ -26,7 +26,7 @@ from yogadl.tensorflow._pipeline import Pipeline
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"
 OLD = ("dimensions", "dtypes", "empty", "features", "images", "none", "range", "unknown")
-# Records of these have one shape, so that TensorFlow can batch them.
+# TensorFlow can batch these.
 STACKED = (
     ("scalar", "nested", "namedtuple", "none", "empty dim", "all empty", "large images")
     + ("large complex", "string", "strings", "1992 bytes", "2000 bytes", "2008 bytes", "sparse")
@@ -152,7 +152,7 @@ CARDINALITIES = list(
 # Each takes a tenth of a second, so that every count has some of the combinations.
 @pytest.mark.parametrize(
     ("count", "cases"),
-    [(0, CARDINALITIES[::13]), (1, CARDINALITIES[::11]), (7, CARDINALITIES[::5])],
+    [(0, CARDINALITIES[::13]), (1, CARDINALITIES[::11]), (7, CARDINALITIES[::7])],
 )
 def test_cardinality_is_the_number_of_elements(
     count: int, cases: list[Any], storage_dir: pathlib.Path
@@ -235,9 +235,8 @@ def test_shards_are_disjoint_and_whole(storage_dir: pathlib.Path) -> None:
     assert found == [[0], [1], [2], [], []]
     empty = ref.stream(shard_rank=4, num_shards=5, shuffle=True, shuffle_seed=1, start_offset=7)
     assert list(make_tf_dataset(empty, batch_size=2, epochs=3)) == []
-    assert list(make_tf_dataset(empty, epochs=None)) == [], "no records, no endless epochs"
-    dropped = ref.stream(shard_rank=0, num_shards=5, drop_shard_remainder=True)
-    assert list(make_tf_dataset(dropped)) == []
+    assert list(make_tf_dataset(empty, epochs=None)) == []
+    assert list(make_tf_dataset(ref.stream(num_shards=5, drop_shard_remainder=True))) == []
 
 
 @pytest.mark.parametrize("name", OLD)
@@ -269,9 +268,8 @@ def test_a_stream_of_ones_own() -> None:
     )
     batched = make_tf_dataset(stream, batch_size=2, drop_remainder=True, epochs=2)
     assert firsts(batched) == [[1, 2], [1, 2]]
-    untyped = yogadl.Stream(generate, 3)
     with pytest.raises(InvalidArgumentError, match="output_types"):
-        make_tf_dataset(untyped)
+        make_tf_dataset(yogadl.Stream(generate, 3))
 
 
 def test_a_stream_built_by_hand_of_keys(tmp_path: pathlib.Path) -> None:
@@ -318,15 +316,11 @@ def test_arguments_out_of_range(
         make_tf_dataset(stream, **options)
 
 
-@pytest.mark.parametrize("other", [None, 5, [1, 2], "stream"])
-def test_what_is_no_stream(other: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="Stream"):
-        make_tf_dataset(other)
-
-
-def test_a_dataref_is_not_a_stream(storage_dir: pathlib.Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="Stream"):
-        make_tf_dataset(numbers(storage_dir, 2))  # type: ignore[arg-type]
+def test_what_is_no_stream(storage_dir: pathlib.Path) -> None:
+    others: list[Any] = [None, 5, [1, 2], "stream", numbers(storage_dir, 2)]
+    for other in others:
+        with pytest.raises(InvalidArgumentError, match="Stream"):
+            make_tf_dataset(other)
 
 
 @pytest.mark.parametrize("kind", ["nested", "large images", "mixed"])
@@ -396,9 +390,8 @@ print(json.dumps({"grown": found, "size": (folder / "large").stat().st_size, "ma
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("how", ["plain", "mirrored"])
 def test_a_large_file_is_mapped_and_not_copied(how: str, tmp_path: pathlib.Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, str(tmp_path), how], capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", MEMORY, str(tmp_path), how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["size"] > 200_000_000

@@ -22,7 +22,7 @@ from yogadl.format.layout import INLINE_LIMIT, RecordLayout
 from yogadl.storage import LFSConfigurations, LFSStorage
 
 COUNT = 23
-Point = collections.namedtuple("Point", ["x", "y"])  # noqa: PYI024
+Point = collections.namedtuple("Point", ["x", "y"])
 
 
 def plain(value: Any) -> Any:
@@ -92,7 +92,7 @@ def _sparse(number: int) -> Any:
 def _optional(number: Any) -> Any:
     spec = tf.TensorSpec([2], tf.int64)
     made = tf.cond(
-        number % 3 == 0,
+        tf.equal(number % 3, 0),
         lambda: tf.experimental.Optional.empty(spec),
         lambda: tf.experimental.Optional.from_value(tf.fill([2], number)),
     )
@@ -314,7 +314,7 @@ def _array(number: Any) -> Any:
     ("make", "named"),
     [
         (_array, "TensorArraySpec"),
-        (lambda number: tf.data.Dataset.range(number), "DatasetSpec"),
+        (tf.data.Dataset.range, "DatasetSpec"),
         (
             lambda number: tf.data.experimental.to_variant(tf.data.Dataset.range(number)),
             "variant",

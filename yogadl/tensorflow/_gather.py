@@ -1,8 +1,8 @@
 """Records of fixed size, read by TensorFlow itself out of the mapped file.
 
 The whole mapped file is handed to TensorFlow as a tensor, without a copy. Every component of a
-batch is then one ``tf.gather`` from a view of it, with no Python per record or batch; a single
-record is one ``tf.slice``, which shares the file's memory where alignment allows.
+batch, or of a single record, is then one ``tf.gather`` from a view of it, with no Python per record
+or batch.
 
 The tensor must not be captured by the pipeline's functions: when an iterator is made, TensorFlow
 optimizes the pipeline's graph, and copies into it what was captured. A function of the pipeline
@@ -19,15 +19,16 @@ import numpy as np
 
 from yogadl.cache.reader import CacheFile
 from yogadl.extras import require
-from yogadl.format.layout import INLINE_LIMIT, LEAD, Component, FixedArray
+from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT, Component, FixedArray
+from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 from yogadl.tensorflow import _words
 
 tf = require("tensorflow", "tensorflow")
 
 Array = np.ndarray[Any, Any]
 
-# Gathering more and smaller rows costs more than reading a little beyond the end.
-_MOST_ROWS_FOR_ONE = 4
+# Reading beyond the end of a component, in larger rows, may waste one byte in so many.
+_WASTE = 16
 
 
 class MappedComponent:
@@ -36,57 +37,79 @@ class MappedComponent:
     Args:
         reader: the open file.
         component: a component of static shape, not empty, that is no string.
-        one: read single records, by :meth:`one`, instead of batches, by :meth:`batch`.
 
     Attributes:
-        table: the file as the method expects it, an array that shares its memory.
+        table: the file in rows, an array ``[rows, items]`` that shares its memory.
     """
 
-    def __init__(self, reader: CacheFile, component: Component, one: bool) -> None:
+    def __init__(self, reader: CacheFile, component: Component) -> None:
         (place,) = component.arrays
         assert isinstance(place, FixedArray)
         self._place = place
         self._dtype = component.spec.dtype
-        lead = LEAD if reader.header.value_size > INLINE_LIMIT else 0
-        self._start = lead + place.offset
-        # Every record's component starts on a multiple of so many bytes.
-        aligned = math.gcd(reader.header.alignment, place.offset)
         self._word = _words.shared_word(self._dtype)
-        if aligned % self._word.itemsize:
+        large = reader.header.value_size > INLINE_LIMIT
+        self._start = (LEAD if large else 0) + place.offset
+        # Where the component begins in a value, all values being alike modulo ``period``.
+        period = PAGE_SIZE if large else math.gcd(reader.header.alignment, place.offset)
+        begins = (PAGE_HEADER + self._start) if large else 0
+        if math.gcd(period, begins) % self._word.itemsize:
             # Keys of nine digits leave values unaligned.
             self._word = np.dtype("u1")
-        self._row = self._word.itemsize if one else self._row_bytes(aligned)
-        whole = reader.buffer[: len(reader.buffer) // self._row * self._row].view(self._word)
-        words = self._row // self._word.itemsize
-        self.table: Array = whole.reshape(-1, words) if words > 1 else whole
+        self._row = self._row_bytes(period, begins)
+        self._shift = begins % self._row
+        self._count = -(-place.nbytes // self._row)
+        whole = reader.buffer[self._shift :]
+        whole = whole[: len(whole) // self._row * self._row]
+        self.table: Array = whole.view(self._word).reshape(-1, self._row // self._word.itemsize)
 
-    def _row_bytes(self, aligned: int) -> int:
-        """How many bytes to gather at a time: large rows if that wastes little, or a word."""
-        exact = math.gcd(aligned, self._place.nbytes)
-        few = -(-self._place.nbytes // aligned)
-        if self._place.nbytes // exact > few * _MOST_ROWS_FOR_ONE:
-            return aligned
-        return max(exact, self._word.itemsize)
+    def _row_bytes(self, period: int, begins: int) -> int:
+        """The largest row, a power of two, that wastes little and keeps the table aligned."""
+        size = self._place.nbytes
+        fits = [self._word.itemsize]
+        while fits[-1] < period:
+            fits.append(fits[-1] * 2)
+        # TensorFlow shares an array only if it starts on a multiple of 64 bytes.
+        good = [row for row in fits if begins % row % WIDE_ALIGNMENT == 0 and period % row == 0]
+        return max(row for row in good if row == good[0] or -size % row <= size // _WASTE)
 
     def batch(self, table: Any, offsets: Any) -> Any:
         """The component of the records at file offsets, int64 ``[n]``; shape ``[n, *shape]``."""
-        first = (offsets + self._start) // self._row
-        count = -(-self._place.nbytes // self._row)
-        rows = first[:, tf.newaxis] + tf.range(count, dtype=tf.int64) if count > 1 else first
+        first = self._first_row(offsets)
+        rows = first[:, tf.newaxis] + self._steps() if self._count > 1 else first
         words = tf.gather(table, rows)
-        if count * self._row != self._place.nbytes:
-            width = self._word.itemsize
-            words = tf.reshape(words, [-1, count * self._row // width])
-            words = words[:, : self._place.nbytes // width]
+        if self._wanted != self._gathered:
+            words = tf.reshape(words, [-1, self._gathered])[:, : self._wanted]
         found = self._shaped(words, (-1,))
         found.set_shape([offsets.shape[0], *self._place.shape])
         return found
 
     def one(self, table: Any, offset: Any) -> Any:
-        """The component of the record at a file offset, an int64 scalar."""
-        start = (offset + self._start) // self._row
-        words = tf.slice(table, [start], [self._place.nbytes // self._row])
+        """The component of the record at a file offset, an int64 scalar.
+
+        It is a copy: a slice would share the file's memory, and TensorFlow would write to it when
+        it computes in place.
+        """
+        words = tf.gather(table, self._first_row(offset) + self._steps())
+        if self._wanted != self._gathered:
+            words = tf.reshape(words, [-1])[: self._wanted]
         return self._shaped(words, ())
+
+    def _first_row(self, offsets: Any) -> Any:
+        return (offsets + (self._start - self._shift)) // self._row
+
+    def _steps(self) -> Any:
+        return tf.range(self._count, dtype=tf.int64)
+
+    @property
+    def _wanted(self) -> int:
+        """Words of the component."""
+        return self._place.nbytes // self._word.itemsize
+
+    @property
+    def _gathered(self) -> int:
+        """Words of the rows it lies in."""
+        return self._count * self._row // self._word.itemsize
 
     def _shaped(self, words: Any, batch: tuple[int, ...]) -> Any:
         carrier = _words.carrier(self._dtype)

@@ -33,8 +33,8 @@ _LOOKUP_RECORDS = 4096
 # Bytes of records that are gathered at once and then taken apart.
 _GATHER_BYTES = 512 << 10
 _MOST_RECORDS = 1024
-# Larger records are sliced out one by one: that costs 20 µs, and taking apart a row costs a copy.
-_SLICE_BYTES = 48 << 10
+# Larger records are read one by one: that costs 20 µs, and taking apart a row costs a copy.
+_SINGLE_BYTES = 48 << 10
 # Bytes of records that Python reads at once where TensorFlow cannot.
 _READ_BYTES = 1 << 20
 
@@ -172,8 +172,7 @@ class Pipeline:
             is_empty(component.spec) for component in components
         ):
             return None
-        one = self._batch_size is None and reader.record_bytes > _SLICE_BYTES
-        return [MappedComponent(reader, component, one) for component in components]
+        return [MappedComponent(reader, component) for component in components]
 
     def _by_gather(self, components: list[MappedComponent]) -> Plan:
         tables = MappedTables(components)
@@ -192,7 +191,7 @@ class Pipeline:
                 rows = self._rows(start, self._batch_size, offsets=True)
                 return rows.map(lambda row: self._nest(*gather(row)))
             rows = self._rows(start, self._row_size(_GATHER_BYTES), offsets=True)
-            if self._reader.record_bytes > _SLICE_BYTES:
+            if self._reader.record_bytes > _SINGLE_BYTES:
                 return rows.unbatch().map(cut)
             if self._can_unbatch:
                 return rows.map(lambda row: self._nest(*gather(row))).unbatch()
