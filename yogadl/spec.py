@@ -61,20 +61,34 @@ class Sparse(NamedTuple):
     dense_shape: np.ndarray[Any, Any]
 
 
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _checked_shape(shape: Any) -> Shape:
     if shape is None:
         return None
-    dims = tuple(None if dim is None else int(dim) for dim in shape)
-    if any(dim is not None and dim < 0 for dim in dims):
+    if not isinstance(shape, tuple | list) or not all(dim is None or _is_int(dim) for dim in shape):
+        raise InvalidArgumentError(
+            f"a shape is a tuple of integers, or None for what is not known; not {shape!r}"
+        )
+    if any(dim is not None and dim < 0 for dim in shape):
         raise InvalidArgumentError(f"shape {shape!r} has a negative dimension; unknown is None")
-    return dims
+    return tuple(None if dim is None else int(dim) for dim in shape)
 
 
 def _checked_dtype(dtype: Any) -> str:
     """A dtype name from a name or anything NumPy takes for a dtype."""
     if isinstance(dtype, str) and dtype in dtypes.NAMES:
         return dtype
-    return dtypes.from_numpy(np.dtype(dtype))
+    try:
+        return dtypes.from_numpy(np.dtype(dtype))
+    except UnsupportedTypeError:
+        raise
+    except TypeError as error:
+        raise UnsupportedTypeError(
+            f"{dtype!r} is no dtype; a cache can hold {sorted(dtypes.NAMES)}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -115,6 +129,8 @@ class RaggedSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", _checked_dtype(self.dtype))
         object.__setattr__(self, "shape", _checked_shape(self.shape))
+        if not _is_int(self.ragged_rank):
+            raise InvalidArgumentError(f"ragged_rank must be an integer, not {self.ragged_rank!r}")
         if self.ragged_rank < 1 or (self.shape is not None and self.ragged_rank >= len(self.shape)):
             raise InvalidArgumentError(
                 f"ragged_rank {self.ragged_rank} does not fit shape {self.shape}; it counts the "
@@ -183,11 +199,21 @@ def namedtuple_class(name: str, fields: tuple[str, ...]) -> type[Any]:
         InvalidArgumentError: a name that is no identifier.
     """
     try:
-        return collections.namedtuple(name, fields)
-    except ValueError as error:
+        made = collections.namedtuple(name, fields)
+    except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"not a named tuple: {name!r} with fields {fields!r}: {error}"
         ) from error
+
+    def reduce(self: Any) -> tuple[Any, ...]:
+        return _namedtuple, (name, fields, tuple(self))
+
+    made.__reduce__ = reduce  # type: ignore[assignment] # pickle cannot find the class by name
+    return made
+
+
+def _namedtuple(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    return namedtuple_class(name, fields)(*values)
 
 
 def _rebuild(structure: Structure, children: Sequence[Any]) -> Any:
@@ -304,14 +330,18 @@ def _infer(value: Any) -> Any:
         return NoneSpec()
     if isinstance(value, Ragged):
         flat = np.asarray(value.flat_values)
-        splits = [np.asarray(part) for part in value.nested_row_splits]
-        shape = (len(splits[0]) - 1, *[None] * len(splits), *flat.shape[1:])
+        levels = [np.asarray(part) for part in value.nested_row_splits]
+        if flat.ndim < 1 or not levels or any(splits.ndim != 1 for splits in levels):
+            raise UnsupportedTypeError(f"not a ragged array: {value!r:.200}")
+        shape = (len(levels[0]) - 1, *[None] * len(levels), *flat.shape[1:])
         return RaggedSpec(
-            dtypes.from_numpy(flat.dtype), shape, len(splits), dtypes.from_numpy(splits[0].dtype)
+            dtypes.from_numpy(flat.dtype), shape, len(levels), dtypes.from_numpy(levels[0].dtype)
         )
     if isinstance(value, Sparse):
-        shape = tuple(int(dim) for dim in value.dense_shape)
-        return SparseSpec(dtypes.from_numpy(np.asarray(value.values).dtype), shape)
+        dense = np.asarray(value.dense_shape)
+        if dense.ndim != 1 or dense.dtype.kind != "i":
+            raise UnsupportedTypeError(f"not a sparse array: {value!r:.200}")
+        return SparseSpec(dtypes.from_numpy(np.asarray(value.values).dtype), tuple(dense.tolist()))
     if isinstance(value, dict):
         return {key: _infer(child) for key, child in value.items()}
     if is_namedtuple(value):
@@ -330,6 +360,8 @@ def _infer(value: Any) -> Any:
             ) from error
         if isinstance(value, list) and array.dtype.kind in "SU":
             _check_strings(value)
+        if isinstance(value, int | float | complex | list) and array.dtype.kind == "O":
+            raise UnsupportedTypeError(f"{value!r:.100} fits no dtype; integers have 64 bits")
         return TensorSpec(dtypes.from_numpy(array.dtype), array.shape)
     raise UnsupportedTypeError(
         f"a record cannot hold a {type(value).__module__}.{type(value).__qualname__}; it can hold "
@@ -390,31 +422,44 @@ def from_json(node: Any) -> Structure:
 def _from_json(node: Any) -> Structure:
     kind = node["kind"]
     if kind == "tensor":
-        return TensorSpec(node["dtype"], _json_shape(node["shape"]))
+        return TensorSpec(_json_dtype(node["dtype"]), _json_shape(node["shape"]))
     if kind == "ragged":
-        rank, splits = node["ragged_rank"], node["row_splits_dtype"]
-        if not isinstance(rank, int):
-            raise ValueError(f"ragged_rank {rank!r}")
-        return RaggedSpec(node["dtype"], _json_shape(node["shape"]), rank, splits)
+        return RaggedSpec(
+            _json_dtype(node["dtype"]),
+            _json_shape(node["shape"]),
+            node["ragged_rank"],
+            node["row_splits_dtype"],
+        )
     if kind == "sparse":
-        return SparseSpec(node["dtype"], _json_shape(node["shape"]))
+        return SparseSpec(_json_dtype(node["dtype"]), _json_shape(node["shape"]))
     if kind == "none":
         return NoneSpec()
     if kind == "optional":
         return OptionalSpec(_from_json(node["value"]))
+    if not isinstance(node["items"], list):
+        raise TypeError(f"items {node['items']!r}")
     if kind == "dict":
+        keys = [key for key, _ in node["items"]]
+        if len(set(keys)) != len(keys):
+            raise ValueError(f"repeated keys {keys!r}")
         return {key: _from_json(child) for key, child in node["items"]}
     items = [_from_json(child) for child in node["items"]]
     if kind == "tuple":
         return tuple(items)
     if kind == "namedtuple":
+        if not isinstance(node["name"], str) or not isinstance(node["fields"], list):
+            raise TypeError(f"named tuple {node['name']!r} of {node['fields']!r}")
         return namedtuple_class(node["name"], tuple(node["fields"]))(*items)
     raise ValueError(f"unknown kind {kind!r}")
 
 
+def _json_dtype(dtype: Any) -> str:
+    if not isinstance(dtype, str) or dtype not in dtypes.NAMES:
+        raise ValueError(f"unknown dtype {dtype!r}")
+    return dtype
+
+
 def _json_shape(shape: Any) -> Shape:
-    if shape is None:
-        return None
-    if not all(dim is None or (isinstance(dim, int) and dim >= 0) for dim in shape):
-        raise ValueError(f"shape {shape!r}")
-    return tuple(shape)
+    if shape is not None and not isinstance(shape, list):
+        raise TypeError(f"shape {shape!r}")
+    return _checked_shape(shape)

@@ -206,7 +206,6 @@ def _lmdb(path: pathlib.Path, names: tuple[bytes, ...] = (b"a", b"b")) -> None:
 
 FOREIGN: dict[str, Any] = {
     "text": lambda path: path.write_text("These are no records.\n" * 1000),
-    "one byte": lambda path: path.write_bytes(b"x"),
     "zeros": lambda path: path.write_bytes(bytes(50_000)),
     "zip": _zip,
     "sqlite": _sqlite,
@@ -260,7 +259,6 @@ def with_checksum(data: bytearray) -> bytes:
 def test_other_versions(path: pathlib.Path, version: int, sound: bool) -> None:
     data = bytearray(intact("fixed")[0])
     struct.pack_into("<I", data, 8216, version)
-    # A newer format may have its checksum elsewhere.
     put(path, with_checksum(data) if sound else bytes(data))
     with pytest.raises(UnsupportedFormatError, match=f"cache format {version}"):
         open_cache(path)
@@ -316,7 +314,6 @@ def rebuilt(data: bytes, entries: dict[int, tuple[int, int]], spec: bytes | None
     changed[start : start + 8] = sums
     sections = {"index_checksums": headers.Section(start, 8, xxhash.xxh3_64_intdigest(sums))}
     if spec is not None:
-        # In place of a record: that is inside the file as well.
         changed[headers.BODY_OFFSET + 16 : headers.BODY_OFFSET + 16 + len(spec)] = spec
         sections["spec"] = headers.Section(
             headers.BODY_OFFSET + 16, len(spec), xxhash.xxh3_64_intdigest(spec)
@@ -344,7 +341,6 @@ def test_index_entries_that_point_outside(
         offset = len(data) + 1
     put(path, rebuilt(data, {position: (offset, length)}))
     with open_cache(path) as reader:
-        # All entries of the block are refused: one that was tampered with vouches for none.
         for at in (position, 0):
             with pytest.raises(ChecksumError, match="index"):
                 reader.read_record(at)
@@ -397,7 +393,6 @@ def test_hostile_specs(path: pathlib.Path, spec: bytes) -> None:
         return
     with reader:
         for at in range(len(reader)):
-            # Where a spec fits the bytes of a record, a record it is.
             with contextlib.suppress(YogadlError):
                 assert reader.read_record(at).size == 0
             with contextlib.suppress(YogadlError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -17,7 +18,8 @@ GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 
 def test_todays_writer_writes_the_golden_files(tmp_path: pathlib.Path) -> None:
     script = GOLDEN / "make_format_1.py"
-    subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, script, tmp_path], env=environment, check=True)
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     kept = {path.name: path.read_bytes() for path in (GOLDEN / "format-1").iterdir()}
     assert sorted(made) == sorted(kept)

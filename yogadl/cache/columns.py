@@ -28,6 +28,10 @@ Column = Any
 array of ``bytes`` for scalar strings, else a list of values."""
 
 
+# NumPy has no larger dtype.
+_LARGEST_ITEM = 2**31 - 1
+
+
 def gather(buffer: Array, offsets: Array, size: int) -> Array:
     """Copies ``size`` bytes at each offset of a uint8 buffer, into uint8 ``[n, size]``.
 
@@ -37,6 +41,9 @@ def gather(buffer: Array, offsets: Array, size: int) -> Array:
     Raises:
         IndexError: an offset outside the buffer.
     """
+    if size > _LARGEST_ITEM:
+        rows = [buffer[offset : offset + size] for offset in offsets.tolist()]
+        return np.stack(rows) if rows else np.empty((0, size), "u1")
     items = max(len(buffer) - size + 1, 0)
     window = np.ndarray((items,), f"V{size}", buffer, strides=(1,))
     found: Array = window[offsets]

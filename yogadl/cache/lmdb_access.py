@@ -107,7 +107,7 @@ def serialize_generator_to_lmdb(
     from yogadl.adapters import open_source
 
     path = new_cache_path(lmdb_path)
-    spec = None if data_types is None else _spec_of(data_shapes, data_types)
+    spec = None if data_types is None else _checked_spec(data_shapes, data_types)
     source = open_source(dataset_generator, spec)
     with CacheWriter(path, source.spec, total=source.count) as writer:
         source.feed(writer)
@@ -126,6 +126,16 @@ def new_cache_path(path: pathlib.Path | str) -> pathlib.Path:
     if new.exists():
         raise InvalidArgumentError(f"{new} exists already; remove it or choose another path")
     return new
+
+
+def _checked_spec(shapes: Any, types: Any) -> Any:
+    try:
+        return _spec_of(shapes, types)
+    except (KeyError, ValueError, TypeError) as error:
+        raise InvalidArgumentError(
+            f"data_shapes must be nested as data_types, and {shapes!r:.100} is not nested as "
+            f"{types!r:.100}: {error!r}"
+        ) from error
 
 
 def _spec_of(shapes: Any, types: Any) -> Any:

@@ -16,10 +16,11 @@ import os
 import pathlib
 import shutil
 import uuid
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from yogadl.errors import InvalidArgumentError, StorageFullError
+from yogadl.errors import ClosedError, InvalidArgumentError, StorageFullError
 
 _SUFFIX = ".partial"
 _CHECK_EVERY = 64 << 20
@@ -116,15 +117,22 @@ class PartialFile:
         self._write(memoryview(data), offset)
 
     def _write(self, view: memoryview, offset: int) -> None:
-        try:
+        if self._descriptor < 0:
+            raise ClosedError(f"the file of {self._path} was committed or discarded")
+        with self._telling_full():
             while view:
                 written = os.pwrite(self._descriptor, view, offset)
                 view = view[written:]
                 offset += written
+
+    @contextlib.contextmanager
+    def _telling_full(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StorageFullError(
-                    f"no space left on the disk of {self._path.parent} after {offset:,} bytes; "
+                    f"no space left on the disk of {self._path.parent} after {self.size:,} bytes; "
                     "free some, or use another storage directory"
                 ) from error
             raise
@@ -138,14 +146,23 @@ class PartialFile:
         Raises:
             StorageFullError: the disk is full.
         """
-        os.fsync(self._descriptor)
-        os.replace(self.path, self._path)
+        with self._telling_full():
+            os.fsync(self._descriptor)
+            os.replace(self.path, self._path)
         self._close()
         directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(directory)
+            with self._telling_full():
+                os.fsync(directory)
         finally:
             os.close(directory)
+
+    def discard(self) -> None:
+        """Removes the partial file, unless it was committed. May be called twice."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(FileNotFoundError):
+                self.path.unlink()
+            self._close()
 
     def _close(self) -> None:
         if self._descriptor >= 0:
@@ -161,7 +178,4 @@ class PartialFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._descriptor >= 0:
-            with contextlib.suppress(FileNotFoundError):
-                self.path.unlink()
-            self._close()
+        self.discard()

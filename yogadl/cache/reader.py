@@ -197,10 +197,18 @@ class CacheFile(RecordReader):
         return self._index.lookup(positions)
 
     def read_columns(self, positions: Array) -> list[Column]:
-        return self._columns.read(self.buffer, self.lookup(positions))
+        entries = self.lookup(positions)
+        try:
+            return self._columns.read(self.buffer, entries)
+        except ChecksumError as error:
+            raise ChecksumError(f"{self.path}: {error}; rebuild it") from error
 
     def read_record(self, position: int) -> Any:
-        return self.codec.decode(self.read_content(position))
+        content = self.read_content(position)
+        try:
+            return self.codec.decode(content)
+        except ChecksumError as error:
+            raise ChecksumError(f"{self.path}, record {position}: {error}; rebuild it") from error
 
     def read_value(self, position: int) -> memoryview:
         """The LMDB value of a record, without a copy."""

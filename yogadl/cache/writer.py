@@ -63,13 +63,24 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> bytes:
         InvalidArgumentError: it is not a mapping of strings to JSON values.
     """
     try:
-        if metadata is not None and not all(isinstance(key, str) for key in metadata):
-            raise TypeError("its keys must be strings")
+        _check_keys(metadata)
         return json.dumps(dict(metadata or {}), allow_nan=False, sort_keys=True).encode()
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"metadata must be a dict that JSON can hold, and {metadata!r:.200} is not: {error}"
         ) from error
+
+
+def _check_keys(value: Any) -> None:
+    """JSON would make strings of other keys."""
+    if isinstance(value, Mapping):
+        for key, child in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} is no string")
+            _check_keys(child)
+    elif isinstance(value, list | tuple):
+        for child in value:
+            _check_keys(child)
 
 
 class CacheWriter:
@@ -111,7 +122,6 @@ class CacheWriter:
         self._progress = Progress(f"Writing {path}", total)
         self._digest = xxhash.xxh3_128()
         self._packer = LeafPacker(self._write, self._next_page)
-        self._file.append(bytes(headers.BODY_OFFSET))
         self._count = 0
         self._overflow_pages = 1
         # Per block of records: offsets of values outside the leaves (0 if inside), lengths, sums.
@@ -121,6 +131,15 @@ class CacheWriter:
         # Records of fixed size wait here to be written as columns.
         self._rows: list[list[Any]] = []
         self._rows_limit = max(1, min(1024, _BLOCK_BYTES // (value_size or _BLOCK_BYTES)))
+        self._begin()
+
+    def _begin(self) -> None:
+        """Makes room for the meta pages and the header, which are written last."""
+        try:
+            self._file.append(bytes(headers.BODY_OFFSET))
+        except BaseException:
+            self._file.discard()
+            raise
 
     # Appending
 
@@ -138,7 +157,8 @@ class CacheWriter:
         if self._codec.layout.content_size is None:
             self._append_variable(self._codec.encode_components(components))
             return
-        self._rows.append(components)
+        # Copies: a generator may fill one array again and again.
+        self._rows.append([np.array(component) for component in components])
         if len(self._rows) >= self._rows_limit:
             self._flush_rows()
 
@@ -181,6 +201,9 @@ class CacheWriter:
             StorageFullError: the disk is full, or nearly so.
         """
         self._flush_rows()
+        for column in columns:
+            if len(column) != count:
+                raise SpecMismatchError(f"a column of {len(column)} records stands beside {count}")
         self._append_columns(columns, count)
 
     def _append_columns(self, columns: Sequence[Any], count: int) -> None:
@@ -411,7 +434,7 @@ class CacheWriter:
         trace: TracebackType | None,
     ) -> None:
         self._progress.close(done=False)
-        self._file.__exit__(kind, error, trace)
+        self._file.discard()
 
 
 def key_order(count: int, digits: int) -> Iterator[Array]:

@@ -53,18 +53,13 @@ def split_leaf(leaf: specs.Leaf, value: Any) -> list[Any]:
                 f"a component of {leaf} must be a yogadl.spec.Ragged with {leaf.ragged_rank} "
                 f"row splits, not {type(value).__name__}"
             )
-        _check_splits(value)
-        return [value.flat_values, *value.nested_row_splits]
+        return _split_ragged(leaf, value)
     if isinstance(leaf, specs.SparseSpec):
         if not isinstance(value, specs.Sparse):
             raise SpecMismatchError(
                 f"a component of {leaf} must be a yogadl.spec.Sparse, not {type(value).__name__}"
             )
-        if len(value.indices) != len(value.values):
-            raise SpecMismatchError(
-                f"a Sparse has {len(value.indices)} indices for {len(value.values)} values"
-            )
-        return list(value)
+        return _split_sparse(leaf, value)
     if isinstance(leaf, specs.OptionalSpec):
         if value is None:
             return [False, *[_nothing(part) for part in components_of(leaf.value)]]
@@ -74,17 +69,40 @@ def split_leaf(leaf: specs.Leaf, value: Any) -> list[Any]:
     return []
 
 
-def _check_splits(value: specs.Ragged) -> None:
-    """Row splits start at 0, never fall, and end where the next level begins to repeat."""
-    lengths = [len(splits) - 1 for splits in value.nested_row_splits[1:]]
-    for splits, end in zip(
-        value.nested_row_splits, [*lengths, len(value.flat_values)], strict=True
-    ):
-        steps = np.diff(splits)
-        if len(splits) == 0 or splits[0] != 0 or splits[-1] != end or (steps < 0).any():
-            raise SpecMismatchError(
-                f"row splits {np.asarray(splits)!r:.200} of a Ragged must rise from 0 to {end}"
-            )
+def _split_ragged(leaf: specs.RaggedSpec, value: specs.Ragged) -> list[Any]:
+    """Flat values and row splits, which must start at 0, never fall, and end with the next level."""
+    flat = np.asarray(value.flat_values)
+    levels = [np.asarray(splits) for splits in value.nested_row_splits]
+    if flat.ndim < 1 or any(splits.ndim != 1 or splits.dtype.kind != "i" for splits in levels):
+        raise SpecMismatchError(
+            f"a Ragged needs 1-D integer row splits over an array: {value!r:.200}"
+        )
+    ends = [len(splits) - 1 for splits in levels[1:]] + [len(flat)]
+    for axis, (splits, end) in enumerate(zip(levels, ends, strict=True)):
+        rows = np.diff(splits)
+        if len(splits) == 0 or splits[0] != 0 or splits[-1] != end or (rows < 0).any():
+            raise SpecMismatchError(f"row splits {splits!r:.200} must rise from 0 to {end}")
+        wanted = None if leaf.shape is None else leaf.shape[axis + 1]
+        if wanted is not None and (rows != wanted).any():
+            raise SpecMismatchError(f"row splits {splits!r:.200} do not fit {leaf}")
+    if leaf.shape is not None and leaf.shape[0] not in (None, len(levels[0]) - 1):
+        raise SpecMismatchError(f"a Ragged of {len(levels[0]) - 1} rows does not fit {leaf}")
+    return [flat, *levels]
+
+
+def _split_sparse(leaf: specs.SparseSpec, value: specs.Sparse) -> list[Any]:
+    """Indices, values and dense shape, which must fit together."""
+    indices, values, shape = map(np.asarray, value)
+    rank = len(shape) if shape.ndim == 1 else -1
+    if values.ndim != 1 or indices.shape != (len(values), rank) or shape.dtype.kind != "i":
+        raise SpecMismatchError(
+            f"a Sparse needs indices [n, rank], values [n] and an integer dense shape [rank], not "
+            f"{indices.shape}, {values.shape} and {shape!r:.100}"
+        )
+    if (shape < 0).any() or (indices < 0).any() or (indices >= shape).any():
+        raise SpecMismatchError(f"a Sparse has indices outside its dense shape {shape.tolist()}")
+    _check_shape(specs.TensorSpec(leaf.dtype, leaf.shape), tuple(shape.tolist()))
+    return [indices, values, shape]
 
 
 def _nothing(spec: specs.TensorSpec) -> Any:
@@ -132,6 +150,8 @@ def as_component(spec: specs.TensorSpec, value: Any) -> Array | bytes:
     if spec.is_string:
         return _as_strings(spec, value)
     dtype = dtypes.to_numpy(spec.dtype)
+    if isinstance(value, np.ma.MaskedArray):
+        raise UnsupportedTypeError("a masked array would lose its mask; fill it first")
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
         if array.dtype.newbyteorder("=") != dtype:
@@ -203,7 +223,10 @@ def _as_strings(spec: specs.TensorSpec, value: Any) -> Array | bytes:
 
 def _as_bytes(item: Any) -> bytes:
     if isinstance(item, str):
-        return item.encode()
+        try:
+            return item.encode()
+        except UnicodeEncodeError as error:
+            raise SpecMismatchError(f"text that is no UTF-8: {error}") from error
     if isinstance(item, bytes):
         return item
     raise UnsupportedTypeError(
@@ -323,7 +346,10 @@ class RecordCodec:
 def _stored_arrays(component: Component, value: Array | bytes) -> list[bytes]:
     """The bytes of the arrays a component is stored in."""
     if isinstance(value, bytes):
-        return [value]
+        if component.kind is Kind.STRING:
+            return [value]
+        # A scalar where the rank is not known: no dimensions, one length.
+        return [b"", len(value).to_bytes(8, "little"), value]
     arrays: list[bytes] = []
     if component.kind in (Kind.SHAPED, Kind.SHAPED_STRINGS):
         arrays.append(np.asarray(value.shape, "<i8").tobytes())
