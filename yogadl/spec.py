@@ -23,7 +23,7 @@ import collections
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -199,7 +199,7 @@ def namedtuple_class(name: str, fields: tuple[str, ...]) -> type[Any]:
         InvalidArgumentError: a name that is no identifier.
     """
     try:
-        made = collections.namedtuple(name, fields)
+        made: Any = collections.namedtuple(name, fields)  # type: ignore[misc] # made at run time
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"not a named tuple: {name!r} with fields {fields!r}: {error}"
@@ -208,8 +208,9 @@ def namedtuple_class(name: str, fields: tuple[str, ...]) -> type[Any]:
     def reduce(self: Any) -> tuple[Any, ...]:
         return _namedtuple, (name, fields, tuple(self))
 
-    made.__reduce__ = reduce  # type: ignore[assignment] # pickle cannot find the class by name
-    return made
+    # Pickle cannot find the class by its name.
+    setattr(made, "__reduce__", reduce)  # noqa: B010 # mypy takes it for an assignment to a method
+    return cast("type[Any]", made)
 
 
 def _namedtuple(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:

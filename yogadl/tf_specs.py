@@ -95,6 +95,13 @@ def _shape(shape: Any) -> specs.Shape:
     return None if shape.rank is None else tuple(shape.as_list())
 
 
+# What tf.data can batch and take apart again.
+BATCHABLE = frozenset(
+    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16")
+    + ("float32", "float64", "bfloat16", "complex64", "complex128", "string")
+)
+
+
 def output_types(spec: specs.Structure) -> Any:
     """The nest of ``tf.DType`` of a spec, as ``tf.compat.v1.data.get_output_types`` gives it."""
     return specs.map_leaves(_leaf_dtype, spec)
@@ -110,4 +117,4 @@ def _leaf_dtype(leaf: specs.Leaf) -> Any:
 
 
 def _leaf_shape(leaf: specs.Leaf) -> Any:
-    return tf.TensorShape(leaf.shape) if hasattr(leaf, "shape") else tf.TensorShape([])
+    return tf.TensorShape(leaf.shape) if hasattr(leaf, "shape") else _leaf_to_tf(leaf)

@@ -10,10 +10,10 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.adapters._base import Source
 from yogadl.cache.writer import CacheWriter
-from yogadl.errors import InfiniteDatasetError
+from yogadl.errors import InfiniteDatasetError, UnsupportedTypeError
 from yogadl.extras import require
 from yogadl.format.layout import Kind, RecordLayout
-from yogadl.tf_specs import from_tf
+from yogadl.tf_specs import BATCHABLE, from_tf
 
 tf = require("tensorflow", "tensorflow")
 
@@ -35,7 +35,10 @@ class TfDatasetSource(Source):
         self._dataset = dataset
         self._config = tensorflow_config
         self.spec = from_tf(tf.data.experimental.get_structure(dataset))
-        self.count = _cardinality(dataset) if tf.executing_eagerly() else None
+        eager = tf.executing_eagerly()
+        if not eager and any(isinstance(x, specs.OptionalSpec) for x in specs.leaves(self.spec)):
+            raise UnsupportedTypeError("optional components can be stored in eager mode only")
+        self.count = _cardinality(dataset) if eager else None
 
     def feed(self, writer: CacheWriter) -> None:
         if not tf.executing_eagerly():
@@ -43,7 +46,10 @@ class TfDatasetSource(Source):
                 writer.append(to_record(self.spec, element))
             return
         layout = RecordLayout(self.spec)
-        plain = all(isinstance(leaf, specs.TensorSpec) for leaf in specs.leaves(self.spec))
+        plain = all(
+            isinstance(leaf, specs.TensorSpec) and leaf.dtype in BATCHABLE
+            for leaf in specs.leaves(self.spec)
+        )
         if plain and layout.content_size is not None and layout.components:
             rows = max(1, min(_MOST_ROWS, _ROW_BYTES // layout.content_size))
             for columns, count in self._batches(self._dataset.batch(rows)):

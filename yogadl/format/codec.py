@@ -48,7 +48,8 @@ def split_leaf(leaf: specs.Leaf, value: Any) -> list[Any]:
             raise SpecMismatchError(f"a component of {leaf} is None; use OptionalSpec for that")
         return [value]
     if isinstance(leaf, specs.RaggedSpec):
-        if not isinstance(value, specs.Ragged) or len(value.nested_row_splits) != leaf.ragged_rank:
+        levels = value.nested_row_splits if isinstance(value, specs.Ragged) else None
+        if not isinstance(levels, tuple | list) or len(levels) != leaf.ragged_rank:
             raise SpecMismatchError(
                 f"a component of {leaf} must be a yogadl.spec.Ragged with {leaf.ragged_rank} "
                 f"row splits, not {type(value).__name__}"
@@ -70,7 +71,7 @@ def split_leaf(leaf: specs.Leaf, value: Any) -> list[Any]:
 
 
 def _split_ragged(leaf: specs.RaggedSpec, value: specs.Ragged) -> list[Any]:
-    """Flat values and row splits, which must start at 0, never fall, and end with the next level."""
+    """Flat values and row splits, which must rise from 0 to the length of the next level."""
     flat = np.asarray(value.flat_values)
     levels = [np.asarray(splits) for splits in value.nested_row_splits]
     if flat.ndim < 1 or any(splits.ndim != 1 or splits.dtype.kind != "i" for splits in levels):

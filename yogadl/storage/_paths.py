@@ -33,6 +33,10 @@ def relative_path(dataset_id: Any, dataset_version: Any) -> pathlib.PurePosixPat
 def _check(name: str, value: Any) -> None:
     if not isinstance(value, str) or not value:
         raise InvalidArgumentError(f"{name} must be a non-empty string, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"{name} must be text that UTF-8 can hold: {error}") from error
     parts = value.split("/")
     if value.startswith("/") or any(part in ("", ".", "..") for part in parts):
         raise InvalidArgumentError(

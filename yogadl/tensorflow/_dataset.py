@@ -59,7 +59,9 @@ def make_tf_dataset(
             f"make_tf_dataset takes a Stream, as DataRef.stream makes it, not {stream!r:.100}"
         )
     if isinstance(stream, IndexedStream):
-        return Pipeline(stream, batch_size, drop_remainder, epochs).dataset()
+        # The pipeline's functions are TensorFlow code as they stand.
+        build = tf.autograph.experimental.do_not_convert(Pipeline.dataset)
+        return build(Pipeline(stream, batch_size, drop_remainder, epochs))
     return _from_generator(stream, batch_size, drop_remainder, epochs)
 
 

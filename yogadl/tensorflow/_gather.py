@@ -22,6 +22,7 @@ from yogadl.extras import require
 from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT, Component, FixedArray
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 from yogadl.tensorflow import _words
+from yogadl.tensorflow._calls import Calls
 
 tf = require("tensorflow", "tensorflow")
 
@@ -123,8 +124,9 @@ class MappedComponent:
 class MappedTables:
     """The tables of some components as tensors, made in a graph without capturing them."""
 
-    def __init__(self, components: list[MappedComponent]) -> None:
+    def __init__(self, components: list[MappedComponent], calls: Calls) -> None:
         self._tables = [component.table for component in components]
+        self._calls = calls
 
     def tensors(self, key: Any) -> list[Any]:
         """One tensor per table, sharing its memory.
@@ -133,7 +135,7 @@ class MappedTables:
             key: any tensor that is not constant, lest TensorFlow fold the result into its graph.
         """
         kinds = [tf.as_dtype(table.dtype) for table in self._tables]
-        found = tf.numpy_function(lambda _key: self._tables, [key], kinds, stateful=False)
+        found = self._calls.numpy_function(lambda _key: self._tables, [key], kinds)
         for tensor, table in zip(found, self._tables, strict=True):
             tensor.set_shape(table.shape)
         return list(found)

@@ -19,8 +19,10 @@ from yogadl.dataref import IndexedStream
 from yogadl.errors import UnsupportedTypeError
 from yogadl.extras import require
 from yogadl.tensorflow import _words
+from yogadl.tensorflow._calls import Calls
 from yogadl.tensorflow._gather import MappedComponent, MappedTables
 from yogadl.tensorflow._rows import RowReader, is_empty
+from yogadl.tf_specs import to_tf
 
 tf = require("tensorflow", "tensorflow")
 
@@ -70,7 +72,9 @@ class Pipeline:
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
         self._count = epochs
+        self._calls = Calls()
         self._first, self._start = self._counter.peek()
+        to_tf(self._spec)  # raises where TensorFlow lacks a dtype
         leaves = list(specs.leaves(self._spec))
         if all(isinstance(leaf, specs.NoneSpec) for leaf in leaves):
             raise UnsupportedTypeError("records of nothing but None cannot be a tf.data.Dataset")
@@ -89,6 +93,7 @@ class Pipeline:
             policy = tf.data.experimental.AutoShardPolicy.OFF
             options.experimental_distribute.auto_shard_policy = policy
             dataset = dataset.with_options(options)
+        self._calls.live_with(dataset)
         return dataset
 
     # Epochs
@@ -109,7 +114,9 @@ class Pipeline:
 
     def _claim(self, _one: Any) -> Any:
         counter = self._counter
-        found = tf.numpy_function(lambda: np.array(counter.claim(), "i8"), [], tf.int64)
+        found = self._calls.numpy_function(
+            lambda: np.array(counter.claim(), "i8"), [], tf.int64, stateful=True
+        )
         found.set_shape([2])
         return found
 
@@ -134,8 +141,8 @@ class Pipeline:
 
     # Rows
 
-    def _rows(self, start: Any, size: int, offsets: bool) -> Any:
-        """The rows of one epoch, each of ``size`` records but for the last."""
+    def _rows(self, start: Any, size: int, offsets: bool, drop: bool = False) -> Any:
+        """The rows of one epoch, each of ``size`` records but for the last, or without that."""
         chunk = size * max(1, _LOOKUP_RECORDS // size)
         order, permutations, reader = self._order, self._permutations, self._reader
 
@@ -148,12 +155,11 @@ class Pipeline:
             return reader.lookup(positions)["offset"].astype("i8")
 
         def row(at: Any) -> Any:
-            found = tf.numpy_function(look_up, [start[0], at], tf.int64, stateful=False)
+            found = self._calls.numpy_function(look_up, [start[0], at], tf.int64)
             found.set_shape([None])
             return found
 
         rows = tf.data.Dataset.range(start[1], len(order), chunk).map(row)
-        drop = self._batch_size is not None and self._drop_remainder
         return rows if chunk == size and not drop else rows.rebatch(size, drop_remainder=drop)
 
     def _row_size(self, row_bytes: int) -> int:
@@ -175,7 +181,7 @@ class Pipeline:
         return [MappedComponent(reader, component) for component in components]
 
     def _by_gather(self, components: list[MappedComponent]) -> Plan:
-        tables = MappedTables(components)
+        tables = MappedTables(components, self._calls)
 
         def plan(start: Any) -> Any:
             shared = tables.tensors(start)
@@ -188,7 +194,7 @@ class Pipeline:
                 return self._nest(*[component.one(table, offset) for component, table in pairs])
 
             if self._batch_size is not None:
-                rows = self._rows(start, self._batch_size, offsets=True)
+                rows = self._rows(start, self._batch_size, True, self._drop_remainder)
                 return rows.map(lambda row: self._nest(*gather(row)))
             rows = self._rows(start, self._row_size(_GATHER_BYTES), offsets=True)
             if self._reader.record_bytes > _SINGLE_BYTES:
@@ -220,7 +226,7 @@ class Pipeline:
     # Records, by NumPy
 
     def _by_rows(self) -> Plan:
-        reader = RowReader(self._spec, self._reader.read_columns)
+        reader = RowReader(self._spec, self._reader.read_columns, self._calls)
         stacks = all(
             isinstance(leaf, specs.NoneSpec)
             or (
@@ -233,8 +239,8 @@ class Pipeline:
 
         def plan(start: Any) -> Any:
             if self._batch_size is not None and stacks:
-                parts = self._rows(start, self._batch_size, offsets=False).map(reader.read)
-                return parts.map(lambda _positions, *parts: self._nest(*parts))
+                rows = self._rows(start, self._batch_size, False, self._drop_remainder)
+                return rows.map(reader.read).map(lambda _positions, *parts: self._nest(*parts))
             rows = self._rows(start, self._row_size(_READ_BYTES), offsets=False)
             elements = rows.map(reader.read).unbatch().map(reader.element)
             if self._batch_size is None:

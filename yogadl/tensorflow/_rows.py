@@ -20,6 +20,7 @@ from yogadl.format import dtypes
 from yogadl.format.codec import split_leaf
 from yogadl.format.layout import components_of, leaf_components
 from yogadl.tensorflow import _words
+from yogadl.tensorflow._calls import Calls
 from yogadl.tf_specs import to_tf
 
 tf = require("tensorflow", "tensorflow")
@@ -34,9 +35,11 @@ class RowReader:
     Args:
         spec: the element spec.
         read_columns: as ``RecordReader.read_columns``.
+        calls: where to put the functions that TensorFlow calls.
     """
 
-    def __init__(self, spec: specs.Structure, read_columns: ReadColumns) -> None:
+    def __init__(self, spec: specs.Structure, read_columns: ReadColumns, calls: Calls) -> None:
+        self._calls = calls
         self._spec = spec
         self._read_columns = read_columns
         self._leaves = list(specs.leaves(spec))
@@ -52,11 +55,7 @@ class RowReader:
             TensorFlow (2.21 too) crashes when it takes apart a batch of them.
         """
         kinds = [kind for component in self._components for kind in _part_kinds(component)]
-        found = (
-            tf.numpy_function(self._read_arrays, [positions], kinds, stateful=False)
-            if kinds
-            else []
-        )
+        found = self._calls.numpy_function(self._read_arrays, [positions], kinds) if kinds else []
         remaining = iter(found)
         parts: list[Any] = [positions]
         for component in self._components:

@@ -12,6 +12,7 @@ import numpy as np
 
 from yogadl.extras import require
 from yogadl.format import dtypes
+from yogadl.tf_specs import BATCHABLE
 
 tf = require("tensorflow", "tensorflow")
 
@@ -19,7 +20,6 @@ _SHARED = frozenset(
     ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
     + ("float16", "float32", "float64")
 )
-_TF_DATA = _SHARED | {"bool", "bfloat16", "complex64", "complex128", "string"}
 _BITCAST = frozenset(
     ("bfloat16", "complex64", "complex128", "qint8", "quint8", "qint16", "quint16", "qint32")
 )
@@ -38,7 +38,7 @@ def shared_word(dtype: str) -> np.dtype[Any]:
 
 def carrier(dtype: str) -> str:
     """The dtype as which values of a dtype go through ``tf.data``: itself if possible."""
-    return dtype if dtype in _TF_DATA else _WORDS[dtypes.to_numpy(dtype).itemsize]
+    return dtype if dtype in BATCHABLE else _WORDS[dtypes.to_numpy(dtype).itemsize]
 
 
 def from_words(words: Any, dtype: str) -> Any:
