@@ -113,7 +113,7 @@ def output_shapes(spec: specs.Structure) -> Any:
 
 
 def _leaf_dtype(leaf: specs.Leaf) -> Any:
-    return _tf_dtype(leaf.dtype) if hasattr(leaf, "dtype") else tf.variant
+    return _tf_dtype(leaf.dtype) if hasattr(leaf, "dtype") else _leaf_to_tf(leaf)
 
 
 def _leaf_shape(leaf: specs.Leaf) -> Any:

@@ -19,6 +19,7 @@ from test_round_trip import KINDS, elements, make_storage, plain
 
 from yogadl import spec as specs
 from yogadl.dataref import LMDBDataRef
+from yogadl.errors import UnsupportedTypeError
 from yogadl.tensorflow import make_tf_dataset
 
 SHUFFLED: dict[str, Any] = {"shuffle": True, "shuffle_seed": 777}
@@ -126,13 +127,18 @@ def _numpy(value: Any) -> Any:
 
 @pytest.mark.parametrize(
     "kind",
-    ["nested", "namedtuple", "mixed", "ragged 2", "sparse", "none", "optional", "unknown rank"],
+    ["nested", "namedtuple", "mixed", "ragged 2", "sparse", "none", "unknown rank"],
 )
 def test_submitted_in_a_graph(kind: str, storage_dir: pathlib.Path) -> None:
     expected = elements(KINDS[kind]())
     with tf.Graph().as_default():
         ref = store(KINDS[kind](), storage_dir)
     assert [plain(record) for record in ref.stream()] == expected
+
+
+def test_optionals_are_refused_in_a_graph(storage_dir: pathlib.Path) -> None:
+    with tf.Graph().as_default(), pytest.raises(UnsupportedTypeError, match="eager mode only"):
+        store(KINDS["optional"](), storage_dir)
 
 
 GRAPH_SCRIPT = """

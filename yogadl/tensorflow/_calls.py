@@ -49,4 +49,4 @@ class Calls:
     def live_with(self, dataset: Any) -> None:
         """Ties the functions to a data set, or to the graph that is being built around it."""
         owner = dataset if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-        owner.__dict__.setdefault("_yogadl_calls", []).append(self)
+        owner._yogadl_calls = [*getattr(owner, "_yogadl_calls", []), self]
