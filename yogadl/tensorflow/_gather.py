@@ -74,27 +74,20 @@ class MappedComponent:
         good = [row for row in fits if begins % row % WIDE_ALIGNMENT == 0 and period % row == 0]
         return max(row for row in good if row == good[0] or -size % row <= size // _WASTE)
 
-    def batch(self, table: Any, offsets: Any) -> Any:
-        """The component of the records at file offsets, int64 ``[n]``; shape ``[n, *shape]``."""
+    def read(self, table: Any, offsets: Any) -> Any:
+        """The component of the records at file offsets, int64 ``[n]``; shape ``[n, *shape]``.
+
+        It is a copy: a slice of the table would share the file's memory, and TensorFlow would write
+        to it when it computes in place.
+        """
         first = self._first_row(offsets)
         rows = first[:, tf.newaxis] + self._steps() if self._count > 1 else first
         words = tf.gather(table, rows)
         if self._wanted != self._gathered:
             words = tf.reshape(words, [-1, self._gathered])[:, : self._wanted]
-        found = self._shaped(words, (-1,))
+        found = self._shaped(words)
         found.set_shape([offsets.shape[0], *self._place.shape])
         return found
-
-    def one(self, table: Any, offset: Any) -> Any:
-        """The component of the record at a file offset, an int64 scalar.
-
-        It is a copy: a slice would share the file's memory, and TensorFlow would write to it when
-        it computes in place.
-        """
-        words = tf.gather(table, self._first_row(offset) + self._steps())
-        if self._wanted != self._gathered:
-            words = tf.reshape(words, [-1])[: self._wanted]
-        return self._shaped(words, ())
 
     def _first_row(self, offsets: Any) -> Any:
         return (offsets + (self._start - self._shift)) // self._row
@@ -112,13 +105,14 @@ class MappedComponent:
         """Words of the rows it lies in."""
         return self._count * self._row // self._word.itemsize
 
-    def _shaped(self, words: Any, batch: tuple[int, ...]) -> Any:
+    def _shaped(self, words: Any) -> Any:
+        """The values, of their carrier dtype, from their words."""
+        shape = [-1, *self._place.shape]
         carrier = _words.carrier(self._dtype)
         words_per_item = self._place.dtype.itemsize // self._word.itemsize
         if words_per_item > 1:
-            split = tf.reshape(words, [*batch, *self._place.shape, words_per_item])
-            return tf.bitcast(split, tf.as_dtype(carrier))
-        return _words.from_words(tf.reshape(words, [*batch, *self._place.shape]), carrier)
+            return tf.bitcast(tf.reshape(words, [*shape, words_per_item]), tf.as_dtype(carrier))
+        return _words.from_words(tf.reshape(words, shape), carrier)
 
 
 class MappedTables:

@@ -33,10 +33,8 @@ Plan = Callable[[Any], Any]
 # Records looked up by one call into Python, which costs about 50 µs.
 _LOOKUP_RECORDS = 4096
 # Bytes of records that are gathered at once and then taken apart.
-_GATHER_BYTES = 512 << 10
+_GATHER_BYTES = 1 << 20
 _MOST_RECORDS = 1024
-# Larger records are read one by one: that costs 20 µs, and taking apart a row costs a copy.
-_SINGLE_BYTES = 48 << 10
 # Bytes of records that Python reads at once where TensorFlow cannot.
 _READ_BYTES = 1 << 20
 
@@ -188,17 +186,12 @@ class Pipeline:
             pairs = list(zip(components, shared, strict=True))
 
             def gather(offsets: Any) -> Any:
-                return tuple(component.batch(table, offsets) for component, table in pairs)
-
-            def cut(offset: Any) -> Any:
-                return self._nest(*[component.one(table, offset) for component, table in pairs])
+                return tuple(component.read(table, offsets) for component, table in pairs)
 
             if self._batch_size is not None:
                 rows = self._rows(start, self._batch_size, True, self._drop_remainder)
                 return rows.map(lambda row: self._nest(*gather(row)))
             rows = self._rows(start, self._row_size(_GATHER_BYTES), offsets=True)
-            if self._reader.record_bytes > _SINGLE_BYTES:
-                return rows.unbatch().map(cut)
             if self._can_unbatch:
                 return rows.map(lambda row: self._nest(*gather(row))).unbatch()
             return rows.map(gather).unbatch().map(self._nest)
