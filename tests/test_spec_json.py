@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import element_specs, same
 
-from yogadl import spec as specs
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
+from yogadl.format import spec_json
 
 
 @given(spec=element_specs)
 def test_json_round_trip(spec: Any) -> None:
-    text = json.dumps(specs.to_json(spec))
-    back = specs.from_json(json.loads(text))
+    text = json.dumps(spec_json.to_json(spec))
+    back = spec_json.from_json(json.loads(text))
     assert same(back, spec)
     # The order of dict keys is part of a spec.
-    assert json.dumps(specs.to_json(back)) == text
+    assert json.dumps(spec_json.to_json(back)) == text
 
 
 @given(spec=element_specs)
@@ -31,7 +31,7 @@ def test_json_members_that_are_not_known_are_ignored(spec: Any) -> None:
             return {**{key: extend(value) for key, value in node.items()}, "later": [1, "x"]}
         return [extend(item) for item in node] if isinstance(node, list) else node
 
-    assert same(specs.from_json(extend(specs.to_json(spec))), spec)
+    assert same(spec_json.from_json(extend(spec_json.to_json(spec))), spec)
 
 
 junk = st.recursive(
@@ -89,7 +89,7 @@ def _says(node: Any, understood: Any) -> bool:
 @given(node=junk)
 def test_json_that_is_none_of_ours(node: Any) -> None:
     try:
-        specs.from_json(node)
+        spec_json.from_json(node)
     except (InvalidArgumentError, UnsupportedTypeError):
         return
     # What else is accepted must be a spec.
@@ -98,26 +98,26 @@ def test_json_that_is_none_of_ours(node: Any) -> None:
 
 @given(spec=element_specs, data=st.data())
 def test_json_with_one_thing_wrong(spec: Any, data: st.DataObject) -> None:
-    node = specs.to_json(spec)
+    node = spec_json.to_json(spec)
     path = data.draw(st.sampled_from(_places(node)))
     if path and data.draw(st.booleans()):
         changed = _without(node, path)
     else:
         changed = _replaced(node, path, data.draw(junk))
     try:
-        found = specs.from_json(changed)
+        found = spec_json.from_json(changed)
     except (InvalidArgumentError, UnsupportedTypeError):
         return
     # "Strict about everything": it is read as what it says, or not at all.
-    assert _says(changed, json.loads(json.dumps(specs.to_json(found))))
+    assert _says(changed, json.loads(json.dumps(spec_json.to_json(found))))
 
 
 @pytest.mark.parametrize("dtype", [None, "f4", "<i8", "float", "int", "object", "S", "datetime64"])
 def test_json_dtypes_are_those_of_the_format_only(dtype: Any) -> None:
     node = {"kind": "sparse", "dtype": "float32", "shape": [1, None]}
-    assert specs.from_json(node)
+    assert spec_json.from_json(node)
     with pytest.raises((InvalidArgumentError, UnsupportedTypeError)):
-        specs.from_json({**node, "dtype": dtype})
+        spec_json.from_json({**node, "dtype": dtype})
 
 
 NONE = {"kind": "none"}
@@ -149,7 +149,7 @@ def test_json_that_is_nearly_right(node: Any) -> None:
     if node["kind"] == "ragged":
         node = {**node, "row_splits_dtype": "int64"}
     with pytest.raises((InvalidArgumentError, UnsupportedTypeError)):
-        specs.from_json(node)
+        spec_json.from_json(node)
 
 
 def test_json_nested_too_deep() -> None:
@@ -157,7 +157,7 @@ def test_json_nested_too_deep() -> None:
     for _ in range(100_000):
         node = {"kind": "tuple", "items": [node]}
     with pytest.raises(InvalidArgumentError):
-        specs.from_json(node)
+        spec_json.from_json(node)
     # Taken apart here: freeing such a nest recursively is hard on the interpreter.
     while "items" in node:
         node = node["items"].pop()
@@ -182,4 +182,4 @@ def test_json_nested_too_deep() -> None:
 def test_json_named_tuples_with_impossible_names(name: Any, fields: Any) -> None:
     items = [{"kind": "none"}]
     with pytest.raises((InvalidArgumentError, UnsupportedTypeError)):
-        specs.from_json({"kind": "namedtuple", "name": name, "fields": fields, "items": items})
+        spec_json.from_json({"kind": "namedtuple", "name": name, "fields": fields, "items": items})

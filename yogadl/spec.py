@@ -65,7 +65,7 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _checked_shape(shape: Any) -> Shape:
+def checked_shape(shape: Any) -> Shape:
     if shape is None:
         return None
     if not isinstance(shape, tuple | list) or not all(dim is None or _is_int(dim) for dim in shape):
@@ -103,7 +103,7 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", _checked_dtype(self.dtype))
-        object.__setattr__(self, "shape", _checked_shape(self.shape))
+        object.__setattr__(self, "shape", checked_shape(self.shape))
 
     @property
     def is_string(self) -> bool:
@@ -128,7 +128,7 @@ class RaggedSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", _checked_dtype(self.dtype))
-        object.__setattr__(self, "shape", _checked_shape(self.shape))
+        object.__setattr__(self, "shape", checked_shape(self.shape))
         if not _is_int(self.ragged_rank):
             raise InvalidArgumentError(f"ragged_rank must be an integer, not {self.ragged_rank!r}")
         if self.ragged_rank < 1 or (self.shape is not None and self.ragged_rank >= len(self.shape)):
@@ -158,7 +158,7 @@ class SparseSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", _checked_dtype(self.dtype))
-        object.__setattr__(self, "shape", _checked_shape(self.shape))
+        object.__setattr__(self, "shape", checked_shape(self.shape))
 
     @property
     def components(self) -> tuple[TensorSpec, ...]:
@@ -375,92 +375,3 @@ def _check_strings(values: list[Any]) -> None:
     kinds = {type(value) for value in np.array(values, dtype=object).reshape(-1).tolist()}
     if len(kinds) > 1:
         raise UnsupportedTypeError(f"a list in a record mixes {sorted(k.__name__ for k in kinds)}")
-
-
-def to_json(spec: Structure) -> Any:
-    """A spec as plain JSON values; the format is in docs/format.md."""
-    if isinstance(spec, TensorSpec):
-        return {"kind": "tensor", "dtype": spec.dtype, "shape": _shape_json(spec.shape)}
-    if isinstance(spec, RaggedSpec):
-        return {
-            "kind": "ragged",
-            "dtype": spec.dtype,
-            "shape": _shape_json(spec.shape),
-            "ragged_rank": spec.ragged_rank,
-            "row_splits_dtype": spec.row_splits_dtype,
-        }
-    if isinstance(spec, SparseSpec):
-        return {"kind": "sparse", "dtype": spec.dtype, "shape": _shape_json(spec.shape)}
-    if isinstance(spec, NoneSpec):
-        return {"kind": "none"}
-    if isinstance(spec, OptionalSpec):
-        return {"kind": "optional", "value": to_json(spec.value)}
-    if isinstance(spec, dict):
-        return {"kind": "dict", "items": [[key, to_json(child)] for key, child in spec.items()]}
-    items = [to_json(child) for child in spec]
-    if is_namedtuple(spec):
-        name = type(spec).__name__
-        return {"kind": "namedtuple", "name": name, "fields": list(spec._fields), "items": items}
-    return {"kind": "tuple", "items": items}
-
-
-def _shape_json(shape: Shape) -> list[int | None] | None:
-    return None if shape is None else list(shape)
-
-
-def from_json(node: Any) -> Structure:
-    """The inverse of :func:`to_json`, strict about everything it is given.
-
-    Raises:
-        InvalidArgumentError, UnsupportedTypeError: ``node`` is not what :func:`to_json` returns.
-    """
-    try:
-        return normalize(_from_json(node))
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"not an element spec: {error!r}") from error
-
-
-def _from_json(node: Any) -> Structure:
-    kind = node["kind"]
-    if kind == "tensor":
-        return TensorSpec(_json_dtype(node["dtype"]), _json_shape(node["shape"]))
-    if kind == "ragged":
-        return RaggedSpec(
-            _json_dtype(node["dtype"]),
-            _json_shape(node["shape"]),
-            node["ragged_rank"],
-            node["row_splits_dtype"],
-        )
-    if kind == "sparse":
-        return SparseSpec(_json_dtype(node["dtype"]), _json_shape(node["shape"]))
-    if kind == "none":
-        return NoneSpec()
-    if kind == "optional":
-        return OptionalSpec(_from_json(node["value"]))
-    if not isinstance(node["items"], list):
-        raise TypeError(f"items {node['items']!r}")
-    if kind == "dict":
-        keys = [key for key, _ in node["items"]]
-        if len(set(keys)) != len(keys):
-            raise ValueError(f"repeated keys {keys!r}")
-        return {key: _from_json(child) for key, child in node["items"]}
-    items = [_from_json(child) for child in node["items"]]
-    if kind == "tuple":
-        return tuple(items)
-    if kind == "namedtuple":
-        if not isinstance(node["name"], str) or not isinstance(node["fields"], list):
-            raise TypeError(f"named tuple {node['name']!r} of {node['fields']!r}")
-        return namedtuple_class(node["name"], tuple(node["fields"]))(*items)
-    raise ValueError(f"unknown kind {kind!r}")
-
-
-def _json_dtype(dtype: Any) -> str:
-    if not isinstance(dtype, str) or dtype not in dtypes.NAMES:
-        raise ValueError(f"unknown dtype {dtype!r}")
-    return dtype
-
-
-def _json_shape(shape: Any) -> Shape:
-    if shape is not None and not isinstance(shape, list):
-        raise TypeError(f"shape {shape!r}")
-    return _checked_shape(shape)

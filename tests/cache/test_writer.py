@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from strategies import data_sets, records, same, static_specs
 
 from yogadl.cache.reader import CacheFile, open_cache
-from yogadl.cache.writer import CacheWriter, key_order, record_key
+from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format.index import BLOCK, ENTRY, Index, block_checksums, gap
+from yogadl.format.record_keys import key_order, record_key
 from yogadl.spec import NoneSpec, TensorSpec, flatten
 
 INLINE_LIMIT = 2000

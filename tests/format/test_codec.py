@@ -12,7 +12,8 @@ from strategies import data_sets, element_specs, records, same, static_specs
 
 from yogadl import spec as specs
 from yogadl.errors import ChecksumError, SpecMismatchError, UnsupportedTypeError
-from yogadl.format.codec import RecordCodec, join_record, split_record
+from yogadl.format.codec import RecordCodec
+from yogadl.format.components import join_record, split_record
 from yogadl.spec import (
     NoneSpec,
     OptionalSpec,

@@ -10,7 +10,8 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.errors import ChecksumError
 from yogadl.format import dtypes
-from yogadl.format.codec import RecordCodec, join_leaf
+from yogadl.format.codec import RecordCodec
+from yogadl.format.components import join_leaf
 from yogadl.format.layout import (
     INLINE_LIMIT,
     LEAD,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 from yogadl import spec as specs
 from yogadl.cache.reader import RecordReader, open_cache
-from yogadl.cache.writer import CacheWriter, record_key
+from yogadl.cache.writer import CacheWriter
+from yogadl.closing import Closing
 from yogadl.errors import InvalidArgumentError, RecordIndexError
+from yogadl.format.record_keys import record_key
 
 
-class LmdbAccess:
+class LmdbAccess(Closing):
     """Access to the records of a cache file by key. Safe for threads and after a fork.
 
     Args:
@@ -58,17 +59,6 @@ class LmdbAccess:
     def close(self) -> None:
         """Lets go of the file. May be called twice."""
         self._reader.close()
-
-    def __enter__(self) -> LmdbAccess:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __getstate__(self) -> pathlib.Path:
         return self._path.absolute()

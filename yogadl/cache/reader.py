@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import xxhash
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.mapping import map_file
+from yogadl.closing import Closing
 from yogadl.errors import (
     CacheNotFoundError,
     ChecksumError,
@@ -26,6 +26,7 @@ from yogadl.errors import (
 )
 from yogadl.format import header as headers
 from yogadl.format import index as indexes
+from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 
@@ -55,7 +56,7 @@ class CacheInfo:
     identity: str
 
 
-class RecordReader(abc.ABC):
+class RecordReader(Closing):
     """Random access to the records of an open cache file.
 
     All methods may be called from many threads, and in children after a fork.
@@ -96,17 +97,6 @@ class RecordReader(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Lets go of the file. Reading afterwards raises ``ClosedError``. May be called twice."""
-
-    def __enter__(self) -> RecordReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class CacheFile(RecordReader):
@@ -154,7 +144,7 @@ class CacheFile(RecordReader):
     def _load_spec(self, buffer: Array) -> specs.Structure:
         node = self._load_json(buffer, self.header.spec, "element spec")
         try:
-            return specs.from_json(node)
+            return spec_json.from_json(node)
         except YogadlError as error:
             raise ChecksumError(f"{self.path}: {error}; rebuild it") from error
 

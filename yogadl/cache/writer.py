@@ -6,7 +6,7 @@ import json
 import mmap
 import pathlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +21,7 @@ from yogadl.cache.progress import Progress
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format import header as headers
 from yogadl.format import index as indexes
+from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
 from yogadl.format.layout import ALIGNMENT, INLINE_LIMIT, LEAD, WIDE_ALIGNMENT, lead_of
 from yogadl.format.pages import (
@@ -35,25 +36,13 @@ from yogadl.format.pages import (
     overflow_pages,
     write_branches,
 )
+from yogadl.format.record_keys import KEY_DIGITS, key_order, record_key, record_keys
 
 Array = np.ndarray[Any, Any]
 
-KEY_DIGITS = 8
 _MAX_VALUE = 2**32 - 1
 _BLOCK_BYTES = 4 << 20
 _LOW_HALF = 0xFFFFFFFF
-
-
-def record_key(position: int, digits: int = KEY_DIGITS) -> bytes:
-    """The LMDB key of a record: its position in decimal, zero-padded to eight digits."""
-    return b"%0*d" % (digits, position)
-
-
-def record_keys(positions: Array, width: int) -> Array:
-    """The keys of positions that all have ``width`` digits or fewer, uint8 ``[n, width]``."""
-    powers = 10 ** np.arange(width - 1, -1, -1, dtype="<i8")
-    digits: Array = positions[:, None] // powers % 10 + ord("0")
-    return digits.astype("u1")
 
 
 def check_metadata(metadata: Mapping[str, Any] | None) -> bytes:
@@ -361,7 +350,7 @@ class CacheWriter:
     def _write_sections(self, entries: Array) -> tuple[dict[str, headers.Section], list[bytes]]:
         """Writes index, spec and metadata; returns their places and leaf nodes, sorted by key."""
         sums = indexes.block_checksums(entries).tobytes()
-        spec = json.dumps(specs.to_json(self._spec)).encode()
+        spec = json.dumps(spec_json.to_json(self._spec)).encode()
         sections = {}
         nodes = []
         for name, data in (("checksums", sums), ("metadata", self._metadata), ("spec", spec)):
@@ -435,26 +424,3 @@ class CacheWriter:
     ) -> None:
         self._progress.close(done=False)
         self._file.discard()
-
-
-def key_order(count: int, digits: int) -> Iterator[Array]:
-    """The positions ``0 … count-1`` in the order of their keys, in parts.
-
-    Keys of ``digits`` digits and more are compared as byte strings: by their first three digits,
-    one part each, then within the part.
-    """
-    lead = min(3, digits)
-    widest = max(digits, len(str(count - 1)))
-    for prefix in range(10**lead):
-        runs = []
-        for width in range(digits, widest + 1):
-            scale = 10 ** (width - lead)
-            start = prefix * scale
-            if width > digits:
-                start = max(start, 10 ** (width - 1))
-            positions = np.arange(start, min((prefix + 1) * scale, count))
-            runs.append((positions, positions * 10 ** (widest - width), width))
-        joined = np.concatenate([positions for positions, _, _ in runs])
-        scaled = np.concatenate([keys for _, keys, _ in runs])
-        widths = np.concatenate([np.full(len(keys), width) for _, keys, width in runs])
-        yield joined[np.lexsort((widths, scaled))]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheInfo, RecordReader, open_cache
+from yogadl.closing import Closing
 from yogadl.core import DataRef
 from yogadl.dataref._stream import Epochs, IndexedStream
 from yogadl.errors import CacheReplacedError, ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.keys import Order, as_index
 
 
-class LMDBDataRef(DataRef):
+class LMDBDataRef(DataRef, Closing):
     """A reference to a cache file, of this release or of yogadl 0.1.4.
 
     Opening reads a few pages, however large the file. The file is mapped into memory; replacing it
@@ -146,17 +146,6 @@ class LMDBDataRef(DataRef):
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-
-    def __enter__(self) -> LMDBDataRef:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __getstate__(self) -> tuple[pathlib.Path, str]:
         return self._path.absolute(), self.info.identity

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.reader import RecordReader
+from yogadl.closing import Closing
 from yogadl.core import Stream
 from yogadl.errors import ClosedError
 from yogadl.keys import EpochCounter, Order, Permutations
@@ -75,7 +75,7 @@ class Epochs:
         return self.order.positions(self.permutations.of_epoch(epoch), start, stop)
 
 
-class IndexedStream(Stream):
+class IndexedStream(Stream, Closing):
     """A stream that knows its order, as ``LMDBDataRef.stream`` makes it.
 
     Safe for threads. Survives a fork; pickled, it opens the same file again and goes on where the
@@ -108,14 +108,3 @@ class IndexedStream(Stream):
     def close(self) -> None:
         """Ends the stream: reading from it raises ``ClosedError``. Its DataRef stays open."""
         self.epochs.closed = True
-
-    def __enter__(self) -> IndexedStream:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

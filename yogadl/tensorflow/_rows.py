@@ -17,7 +17,7 @@ from yogadl import spec as specs
 from yogadl.cache.columns import stack
 from yogadl.extras import require
 from yogadl.format import dtypes
-from yogadl.format.codec import split_leaf
+from yogadl.format.components import split_leaf
 from yogadl.format.layout import components_of, leaf_components
 from yogadl.tensorflow import _words
 from yogadl.tensorflow._calls import Calls
