@@ -32,11 +32,10 @@ Plan = Callable[[Any], Any]
 
 # Records looked up by one call into Python, which costs about 50 µs.
 _LOOKUP_RECORDS = 4096
-# Bytes of records that are gathered at once and then taken apart.
-_GATHER_BYTES = 1 << 20
-_MOST_RECORDS = 1024
-# Bytes of records that Python reads at once where TensorFlow cannot.
-_READ_BYTES = 1 << 20
+# Records that are read at once and then taken apart: larger rows leave the processor's cache,
+# smaller ones cost more calls.
+_ROW_BYTES = 2 << 20
+_ROW_RECORDS = 1024
 
 
 class PerIteration(enum.Enum):
@@ -160,8 +159,15 @@ class Pipeline:
         rows = tf.data.Dataset.range(start[1], len(order), chunk).map(row)
         return rows if chunk == size and not drop else rows.rebatch(size, drop_remainder=drop)
 
-    def _row_size(self, row_bytes: int) -> int:
-        return max(1, min(_MOST_RECORDS, row_bytes // self._reader.record_bytes))
+    def _element_rows(self, start: Any, offsets: bool) -> Any:
+        """The rows of one epoch that suit reading single records."""
+        size = max(1, min(_ROW_RECORDS, _ROW_BYTES // self._reader.record_bytes))
+        return self._rows(start, size, offsets)
+
+    def _batch_rows(self, start: Any, offsets: bool) -> Any:
+        """The rows of one epoch that are its batches."""
+        assert self._batch_size is not None
+        return self._rows(start, self._batch_size, offsets, self._drop_remainder)
 
     # Records, by TensorFlow out of the mapped file
 
@@ -189,9 +195,9 @@ class Pipeline:
                 return tuple(component.read(table, offsets) for component, table in pairs)
 
             if self._batch_size is not None:
-                rows = self._rows(start, self._batch_size, True, self._drop_remainder)
+                rows = self._batch_rows(start, offsets=True)
                 return rows.map(lambda row: self._nest(*gather(row)))
-            rows = self._rows(start, self._row_size(_GATHER_BYTES), offsets=True)
+            rows = self._element_rows(start, offsets=True)
             if self._can_unbatch:
                 return rows.map(lambda row: self._nest(*gather(row))).unbatch()
             return rows.map(gather).unbatch().map(self._nest)
@@ -232,9 +238,9 @@ class Pipeline:
 
         def plan(start: Any) -> Any:
             if self._batch_size is not None and stacks:
-                rows = self._rows(start, self._batch_size, False, self._drop_remainder)
+                rows = self._batch_rows(start, offsets=False)
                 return rows.map(reader.read).map(lambda _positions, *parts: self._nest(*parts))
-            rows = self._rows(start, self._row_size(_READ_BYTES), offsets=False)
+            rows = self._element_rows(start, offsets=False)
             elements = rows.map(reader.read).unbatch().map(reader.element)
             if self._batch_size is None:
                 return elements
