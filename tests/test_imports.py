@@ -258,3 +258,18 @@ except yogadl.errors.MissingExtraError as error:
     print(error)
 """
     assert "yogadl[tensorflow]" in _python(code)
+
+
+def test_submodules_come_when_they_are_used() -> None:
+    """After ``import yogadl.storage``, scripts of 0.1.4 could use ``yogadl.tensorflow``."""
+    program = (
+        "import sys, yogadl, yogadl.storage\n"
+        "assert 'tensorflow' not in sys.modules\n"
+        "assert yogadl.dataref.LMDBDataRef and yogadl.constants.AWS_STORAGE\n"
+        "assert callable(yogadl.tensorflow.make_tf_dataset)\n"
+        "assert not hasattr(yogadl, 'nonsense')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr

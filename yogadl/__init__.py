@@ -16,6 +16,9 @@
 Importing this package imports neither TensorFlow nor any cloud SDK.
 """
 
+import importlib
+from types import ModuleType
+
 from yogadl._version import __version__
 from yogadl.cache.lmdb_access import LmdbAccess, serialize_generator_to_lmdb
 from yogadl.core import DataRef, Storage, Stream, Submittable
@@ -26,6 +29,17 @@ from yogadl.keys import (
     shard_keys,
     shuffle_keys,
 )
+
+# 0.1.4 had all of them once one was imported, and scripts rely on it.
+_SUBMODULES = frozenset(("constants", "dataref", "errors", "spec", "storage", "tensorflow"))
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Imports a submodule when it is first used."""
+    if name not in _SUBMODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")
+
 
 __all__ = [
     "DataRef",
