@@ -262,6 +262,7 @@ except yogadl.errors.MissingExtraError as error:
 
 def test_submodules_come_when_they_are_used() -> None:
     """After ``import yogadl.storage``, scripts of 0.1.4 could use ``yogadl.tensorflow``."""
+    pytest.importorskip("tensorflow")
     program = (
         "import sys, yogadl, yogadl.storage\n"
         "assert 'tensorflow' not in sys.modules\n"
