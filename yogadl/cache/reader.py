@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import datetime
 import json
 import os
@@ -100,10 +101,14 @@ class RecordReader(Closing):
 
 
 class CacheFile(RecordReader):
-    """A cache file of format version 1, mapped into memory."""
+    """A cache file of format version 1, mapped into memory.
 
-    def __init__(self, path: pathlib.Path, buffer: Array) -> None:
+    With ``check_records``, every record is compared with its checksum whenever it is looked up.
+    """
+
+    def __init__(self, path: pathlib.Path, buffer: Array, check_records: bool = False) -> None:
         self.path = path
+        self._check_records = check_records
         page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
         self.header = header = headers.unpack(page, len(buffer), str(path))
         self.spec = self._load_spec(buffer)
@@ -181,10 +186,17 @@ class CacheFile(RecordReader):
         return max(self.header.file_size // max(self.header.record_count, 1), 1)
 
     def lookup(self, positions: Array) -> Array:
-        """Index entries of some records; see :meth:`yogadl.format.index.Index.lookup`."""
+        """Index entries of some records; see :meth:`yogadl.format.index.Index.lookup`.
+
+        Raises:
+            ChecksumError: the index is damaged there, or with ``check_records`` a record is.
+        """
         if self._index is None:
             raise ClosedError(f"the reader of {self.path} is closed; open it again")
-        return self._index.lookup(positions)
+        entries = self._index.lookup(positions)
+        if self._check_records:
+            self._check(positions, entries)
+        return entries
 
     def read_columns(self, positions: Array) -> list[Column]:
         entries = self.lookup(positions)
@@ -209,15 +221,11 @@ class CacheFile(RecordReader):
         value = self.read_value(position)
         return value[LEAD:] if len(value) > INLINE_LIMIT else value
 
-    def check_records(self, positions: Array) -> None:
-        """Compares some records with their checksums.
-
-        Raises:
-            ChecksumError: one differs.
-        """
+    def _check(self, positions: Array, entries: Array) -> None:
+        """Compares some records with their checksums."""
         view = memoryview(self.buffer)
         for position, (offset, length, checksum) in zip(
-            positions.tolist(), self.lookup(positions).tolist(), strict=True
+            positions.tolist(), entries.tolist(), strict=True
         ):
             if xxhash.xxh3_64_intdigest(view[offset : offset + length]) & 0xFFFFFFFF != checksum:
                 raise ChecksumError(
@@ -226,8 +234,10 @@ class CacheFile(RecordReader):
 
     def verify(self) -> None:
         step = 1 << 16
+        checking = copy.copy(self)
+        checking._check_records = True
         for start in range(0, len(self), step):
-            self.check_records(np.arange(start, min(start + step, len(self))))
+            checking.lookup(np.arange(start, min(start + step, len(self))))
         digest = xxhash.xxh3_128()
         for at in range(headers.BODY_OFFSET, len(self.buffer), 16 << 20):
             digest.update(self.buffer[at : at + (16 << 20)])
@@ -244,8 +254,13 @@ class CacheFile(RecordReader):
         self._index = None
 
 
-def open_cache(path: pathlib.Path) -> RecordReader:
+def open_cache(path: pathlib.Path, check_records: bool = False) -> RecordReader:
     """Opens a cache file, of this release or of 0.1.4.
+
+    Args:
+        path: of the file.
+        check_records: compare every record with its checksum before it is read. A file of 0.1.4
+            has none.
 
     Raises:
         CacheNotFoundError: there is no such file.
@@ -267,7 +282,7 @@ def open_cache(path: pathlib.Path) -> RecordReader:
         os.close(descriptor)
     page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
     if headers.is_header(page):
-        return CacheFile(path, buffer)
+        return CacheFile(path, buffer, check_records)
     from yogadl.cache.legacy_reader import LegacyCacheFile
 
     return LegacyCacheFile(path, buffer)

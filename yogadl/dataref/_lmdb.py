@@ -26,15 +26,19 @@ class LMDBDataRef(DataRef, Closing):
 
     Args:
         cache_filepath: of the ``cache.mdb``.
+        check_records: compare every record with its checksum before it is read, by whatever way: a
+            ``ChecksumError`` instead of wrong data from a failing disk, for some of the speed. A
+            cache of 0.1.4 has no checksums.
 
     Raises:
         CacheNotFoundError: there is no such file.
         CacheFormatError: it cannot be read.
     """
 
-    def __init__(self, cache_filepath: pathlib.Path | str) -> None:
+    def __init__(self, cache_filepath: pathlib.Path | str, *, check_records: bool = False) -> None:
         self._path = pathlib.Path(cache_filepath)
-        self._reader: RecordReader | None = open_cache(self._path)
+        self._check_records = check_records
+        self._reader: RecordReader | None = open_cache(self._path, check_records)
 
     @property
     def reader(self) -> RecordReader:
@@ -147,13 +151,14 @@ class LMDBDataRef(DataRef, Closing):
             self._reader.close()
             self._reader = None
 
-    def __getstate__(self) -> tuple[pathlib.Path, str]:
-        return self._path.absolute(), self.info.identity
+    def __getstate__(self) -> tuple[pathlib.Path, bool, str]:
+        return self._path.absolute(), self._check_records, self.info.identity
 
-    def __setstate__(self, state: tuple[pathlib.Path, str]) -> None:
-        path, identity = state
+    def __setstate__(self, state: tuple[pathlib.Path, bool, str]) -> None:
+        path, check_records, identity = state
         self._path = path
-        self._reader = open_cache(path)
+        self._check_records = check_records
+        self._reader = open_cache(path, check_records)
         if self.info.identity != identity:
             self.close()
             raise CacheReplacedError(

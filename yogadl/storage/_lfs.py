@@ -90,11 +90,13 @@ class LFSStorage(Storage):
             count = writer.commit()
         _log.info("Stored %s:%s, %d records, in %s.", dataset_id, dataset_version, count, path)
 
-    def fetch(self, dataset_id: str, dataset_version: str) -> LMDBDataRef:
-        """See ``Storage.fetch``."""
+    def fetch(
+        self, dataset_id: str, dataset_version: str, *, check_records: bool = False
+    ) -> LMDBDataRef:
+        """See ``Storage.fetch``; for ``check_records``, see ``LMDBDataRef``."""
         path = self._cache_path(dataset_id, dataset_version)
         try:
-            return LMDBDataRef(path)
+            return LMDBDataRef(path, check_records=check_records)
         except CacheNotFoundError as error:
             raise CacheNotFoundError(
                 f"no data set {dataset_id!r} of version {dataset_version!r} in "
