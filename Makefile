@@ -7,6 +7,9 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 WORKERS ?= 2
 
+# TensorFlow tells much that no newcomer needs; its warnings and errors stay.
+export TF_CPP_MIN_LOG_LEVEL ?= 1
+
 .PHONY: quickstart test lint docs bench clean
 
 quickstart: $(VENV)/.examples

@@ -271,7 +271,19 @@ def test_metadata(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
     assert files(storage_dir) == ["a/1/cache.mdb"]
 
 
-@pytest.mark.parametrize("data", [None, 5, 1.5, "text", b"bytes", {"a": 1}, {1, 2}, object(), len])
+class DataFrame:
+    """Like those of pandas, polars, …: iterates over the names of its columns."""
+
+    def __dataframe__(self) -> None:
+        """The data frame interchange protocol's mark."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["column"])
+
+
+@pytest.mark.parametrize(
+    "data", [None, 5, 1.5, "text", b"bytes", {"a": 1}, {1, 2}, object(), len, DataFrame()]
+)
 def test_what_is_no_iterable_of_records(
     data: Any, storage: LFSStorage, storage_dir: pathlib.Path
 ) -> None:

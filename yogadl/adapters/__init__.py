@@ -30,7 +30,11 @@ def open_source(data: Any, spec: Any = None, tensorflow_config: Any = None) -> S
         if spec is not None:
             raise InvalidArgumentError("a tf.data.Dataset has its own spec; leave out spec=")
         return TfDatasetSource(data, tensorflow_config)
-    if isinstance(data, str | bytes | dict | set | frozenset) or not hasattr(data, "__iter__"):
+    # To iterate over a data frame gives the names of its columns.
+    unsuitable = isinstance(data, str | bytes | dict | set | frozenset) or hasattr(
+        data, "__dataframe__"
+    )
+    if unsuitable or not hasattr(data, "__iter__"):
         raise UnsupportedTypeError(
             f"cannot store a {type(data).__module__}.{type(data).__qualname__}; submit a "
             "tf.data.Dataset, or an iterable or generator of records"
