@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
 import pathlib
 import sqlite3
 import struct
@@ -397,3 +398,11 @@ def test_hostile_specs(path: pathlib.Path, spec: bytes) -> None:
                 assert reader.read_record(at).size == 0
             with contextlib.suppress(YogadlError):
                 assert reader.read_columns(np.array([at]))[0][0].size == 0
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: pathlib.Path) -> None:
+    pipe = tmp_path / "pipe.mdb"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(ForeignFileError, match="no regular file"):
+            open_cache(path)

@@ -37,8 +37,11 @@ def remove_leftovers(path: pathlib.Path) -> int:
     removed = 0
     for leftover in path.parent.glob(f"{path.name}.*{_SUFFIX}"):
         try:
-            descriptor = os.open(leftover, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(leftover, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
+            continue
+        except PermissionError:
+            _log.info("%s was left by another user, who has to remove it.", leftover)
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -49,6 +52,8 @@ def remove_leftovers(path: pathlib.Path) -> int:
             _log.debug("%s is being written.", leftover)
         except FileNotFoundError:
             _log.debug("%s was published or removed meanwhile.", leftover)
+        except PermissionError:
+            _log.info("%s was left by another user, who has to remove it.", leftover)
         finally:
             os.close(descriptor)
     return removed

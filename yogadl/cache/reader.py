@@ -8,6 +8,7 @@ import datetime
 import json
 import os
 import pathlib
+import stat
 from dataclasses import dataclass
 from typing import Any
 
@@ -267,17 +268,15 @@ def open_cache(path: pathlib.Path, check_records: bool = False) -> RecordReader:
         CacheFormatError: it cannot be read; see its subclasses.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # A pipe by that name must not keep us waiting for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError as error:
         raise CacheNotFoundError(f"there is no cache at {path}; build it first") from error
-    except IsADirectoryError as error:
-        raise ForeignFileError(f"{path} is a directory, not a cache file") from error
     try:
-        buffer = map_file(descriptor, os.fstat(descriptor).st_size)
-    except OSError as error:
-        raise ForeignFileError(
-            f"{path} cannot be mapped: {error}; is it a regular file?"
-        ) from error
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ForeignFileError(f"{path} is no regular file, so it is no cache")
+        buffer = map_file(descriptor, status.st_size)
     finally:
         os.close(descriptor)
     page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
