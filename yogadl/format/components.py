@@ -19,10 +19,10 @@ Array = np.ndarray[Any, Any]
 
 
 def split_record(spec: specs.Structure, record: Any) -> list[Any]:
-    """The component values of a record, unchecked but for the nesting.
+    """The component values of a record; their dtypes and shapes are for :func:`as_component`.
 
     Raises:
-        SpecMismatchError: the record is nested otherwise, or a leaf is of another class.
+        SpecMismatchError: the record is nested otherwise, or a leaf does not hold together.
     """
     values: list[Any] = []
     for leaf, value in zip(specs.leaves(spec), specs.flatten(spec, record), strict=True):
@@ -31,7 +31,11 @@ def split_record(spec: specs.Structure, record: Any) -> list[Any]:
 
 
 def split_leaf(leaf: specs.Leaf, value: Any) -> list[Any]:
-    """The component values of one leaf, unchecked but for its class."""
+    """The component values of one leaf.
+
+    Raises:
+        SpecMismatchError: the value is of another class, or its parts do not fit together.
+    """
     if isinstance(leaf, specs.TensorSpec):
         if value is None:
             raise SpecMismatchError(f"a component of {leaf} is None; use OptionalSpec for that")

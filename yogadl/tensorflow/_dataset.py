@@ -36,8 +36,7 @@ def make_tf_dataset(
             beginning where the stream stands now; with ``None``, it never ends. Every iteration
             then begins at the same place, and its iterator can be saved and restored with
             ``tf.train.Checkpoint``, to the exact next element. Keras's ``fit`` takes the length of
-            its first epoch for all: give it a stream with ``start_offset`` only with
-            ``epochs=None`` and ``steps_per_epoch``.
+            its first epoch for all, so fit what is left of an interrupted epoch by itself.
 
     Returns:
         A ``tf.data.Dataset``. Its cardinality is known where it is the same for every iteration.

@@ -1,9 +1,9 @@
 """Records of any kind, read by NumPy many at a time, and put together by TensorFlow.
 
 This path serves where the mapped file cannot: records of varying size, strings, ragged, sparse
-and optional components, graph mode, caches of yogadl 0.1.4. A chunk of records leaves Python as
-*parts*, which ``tf.data`` can batch and unbatch whatever the records' shapes are: dense arrays
-``[n, …]`` and flat arrays with a length per record.
+and optional components, caches of yogadl 0.1.4. A row of records leaves Python as *parts*, which
+``tf.data`` can batch and unbatch whatever the records' shapes are: dense arrays ``[n, …]`` and flat
+arrays with a length per record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ReadColumns = Callable[[Array], Sequence[Any]]
 
 
 class RowReader:
-    """Reads chunks of records as parts, and makes elements of parts.
+    """Reads rows of records as parts, and makes elements of parts.
 
     Args:
         spec: the element spec.
@@ -51,8 +51,8 @@ class RowReader:
         Returns:
             The positions, lest there be no part at all; then per component a tensor
             ``[n, *shape]``, or for one of varying shape two ragged tensors ``[n, None]``, flat
-            values and shape. Components that are always empty have no part:
-            TensorFlow (2.21 too) crashes when it takes apart a batch of them.
+            values and shape. Components that are always empty have no part: TensorFlow, as of 2.21,
+            crashes when it takes apart a batch of them.
         """
         kinds = [kind for component in self._components for kind in _part_kinds(component)]
         found = self._calls.numpy_function(self._read_arrays, [positions], kinds) if kinds else []
