@@ -33,22 +33,65 @@ array of ``bytes`` for scalar strings, else a list of values."""
 _LARGEST_ITEM = 2**31 - 1
 
 
-def gather(buffer: Array, offsets: Array, size: int) -> Array:
+# NumPy lets other threads run while it copies this many items, and not while it copies fewer.
+_RELEASING_ITEMS = 512
+# Copying less is over before another thread could make use of it.
+_LONG_COPY = 256 << 10
+# Smaller items are copied more slowly.
+_SMALLEST_PART = 1024
+
+
+def gather(buffer: Array, offsets: Array, size: int, out: Array | None = None) -> Array:
     """Copies ``size`` bytes at each offset of a uint8 buffer, into uint8 ``[n, size]``.
 
     Every byte of the buffer is taken as the start of an item of ``size`` bytes, of which NumPy then
-    copies some: measured against loops, ``take`` and other strides, the fastest at every size.
+    copies some: measured against loops, ``take`` and other strides, the fastest at every size. Few
+    large items are copied in several parts each, so that other Python threads can run meanwhile.
+
+    Args:
+        buffer: what to copy from.
+        offsets: int64 ``[n]``.
+        size: bytes of each item.
+        out: a C-contiguous array of ``n * size`` bytes to copy into, instead of a fresh one.
 
     Raises:
         IndexError: an offset outside the buffer.
     """
+    if out is not None and size >= _SMALLEST_PART:
+        rows = out.reshape(-1).view("u1").reshape(len(offsets), size)
+        _copy_rows(buffer, offsets, size, rows)
+        return rows
     if size > _LARGEST_ITEM:
-        rows = [buffer[offset : offset + size] for offset in offsets.tolist()]
-        return np.stack(rows) if rows else np.empty((0, size), "u1")
-    items = max(len(buffer) - size + 1, 0)
-    window = np.ndarray((items,), f"V{size}", buffer, strides=(1,))
-    found: Array = window[offsets]
-    return found.view("u1").reshape(len(offsets), size)
+        rows = np.empty((len(offsets), size), "u1")
+        _copy_rows(buffer, offsets, size, rows)
+        return rows
+    parts = _parts(len(offsets), size)
+    item = size // parts
+    items = max(len(buffer) - item + 1, 0)
+    window = np.ndarray((items,), f"V{item}", buffer, strides=(1,))
+    places = offsets if parts == 1 else offsets[:, None] + np.arange(parts) * item
+    found: Array = window[places].view("u1").reshape(len(offsets), size)
+    if out is None:
+        return found
+    rows = out.reshape(-1).view("u1").reshape(len(offsets), size)
+    rows[:] = found
+    return rows
+
+
+def _copy_rows(buffer: Array, offsets: Array, size: int, rows: Array) -> None:
+    for row, offset in zip(rows, offsets.tolist(), strict=True):
+        if offset < 0 or offset + size > len(buffer):
+            raise IndexError(f"bytes {offset} to {offset + size} of a buffer of {len(buffer)}")
+        np.copyto(row, buffer[offset : offset + size])
+
+
+def _parts(count: int, size: int) -> int:
+    """In how many parts to copy each of ``count`` items."""
+    if not 0 < count < _RELEASING_ITEMS or count * size < _LONG_COPY:
+        return 1
+    fewest = -(-_RELEASING_ITEMS // count)
+    most = size // _SMALLEST_PART
+    return next((parts for parts in range(fewest, most + 1) if size % parts == 0), 1)
 
 
 class ColumnReader:
@@ -71,25 +114,31 @@ class ColumnReader:
         self._small_start = min((place.offset for place in small), default=0)
         self._small_end = max((place.offset + place.nbytes for place in small), default=0)
 
-    def read(self, buffer: Array, entries: Array) -> list[Column]:
+    def read(
+        self, buffer: Array, entries: Array, out: Sequence[Array] | None = None
+    ) -> list[Column]:
         """One column per leaf of the spec.
 
         Args:
             buffer: the bytes of the file.
             entries: index entries of the records, in the order wanted.
+            out: for records of fixed size, C-contiguous arrays to read into, of the columns' shapes
+                and dtypes.
 
         Raises:
             ChecksumError: a record does not fit the spec.
         """
         if self._codec.layout.content_size is not None:
-            components = self._read_fixed(buffer, entries["offset"].astype("<i8"))
+            components = self._read_fixed(buffer, entries["offset"].astype("<i8"), out)
         else:
             components = self._read_variable(buffer, entries)
         if self._plain:
             return components
         return self._join(components, len(entries))
 
-    def _read_fixed(self, buffer: Array, offsets: Array) -> list[Column]:
+    def _read_fixed(
+        self, buffer: Array, offsets: Array, out: Sequence[Array] | None
+    ) -> list[Column]:
         value_size = self._codec.layout.value_size
         if value_size is not None and value_size > INLINE_LIMIT:
             offsets = offsets + LEAD
@@ -97,15 +146,19 @@ class ColumnReader:
         start, end = self._small_start, self._small_end
         small = gather(buffer, offsets + start, end - start) if end else None
         columns = []
-        for place in self._fixed:
+        for number, place in enumerate(self._fixed):
+            target = None if out is None else out[number]
             if place.nbytes >= WIDE_ALIGNMENT:
-                raw = gather(buffer, offsets + place.offset, place.nbytes)
+                raw = gather(buffer, offsets + place.offset, place.nbytes, target)
             elif place.nbytes and small is not None:
                 at = place.offset - start
                 raw = np.ascontiguousarray(small[:, at : at + place.nbytes])
             else:
                 raw = np.empty((count, 0), "u1")
-            columns.append(raw.view(place.dtype).reshape(count, *place.shape))
+            column = raw.view(place.dtype).reshape(count, *place.shape)
+            if target is not None and place.nbytes < WIDE_ALIGNMENT:
+                target[...] = column
+            columns.append(column if target is None else target)
         return columns
 
     def _read_variable(self, buffer: Array, entries: Array) -> list[Column]:

@@ -8,6 +8,7 @@ shapes and dtypes. It has no checksums: what is damaged inside the numbers of a 
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,7 +164,15 @@ class LegacyCacheFile(RecordReader):
         except YogadlError as error:
             raise type(error)(f"{self.path}: record {position}: {error}") from error
 
-    def read_columns(self, positions: Array) -> list[Column]:
+    def read_columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
+        columns = self._read_columns(positions)
+        if out is None:
+            return columns
+        for target, column in zip(out, columns, strict=True):
+            target[...] = column
+        return list(out)
+
+    def _read_columns(self, positions: Array) -> list[Column]:
         alike = self._read_alike(positions)
         if alike is not None:
             return alike

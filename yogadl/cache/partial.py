@@ -25,6 +25,8 @@ from yogadl.errors import ClosedError, InvalidArgumentError, StorageFullError
 _SUFFIX = ".partial"
 _CHECK_EVERY = 64 << 20
 _RESERVE = 1 << 30
+# Written at a time to the disk: enough to keep it busy, little enough to begin at once.
+_FLUSH_EVERY = 4 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +93,7 @@ class PartialFile:
         self._path = path
         self.size = 0
         self._next_check = 0
+        self._flushed = 0
         self.path, self._descriptor = self._create()
 
     def _create(self) -> tuple[pathlib.Path, int]:
@@ -116,6 +119,18 @@ class PartialFile:
             self._next_check = self.size + len(view) + _CHECK_EVERY
         self._write(view, self.size)
         self.size += len(view)
+        if self.size - self._flushed >= _FLUSH_EVERY:
+            self._start_flushing()
+
+    def _start_flushing(self) -> None:
+        """Has the system write to the disk now what it would otherwise keep until the end.
+
+        It also drops from the page cache what is on the disk already, which nothing of this is.
+        """
+        if hasattr(os, "posix_fadvise"):
+            length = self.size - self._flushed
+            os.posix_fadvise(self._descriptor, self._flushed, length, os.POSIX_FADV_DONTNEED)
+        self._flushed = self.size
 
     def overwrite(self, data: bytes, offset: int) -> None:
         """Writes over bytes that were appended before."""

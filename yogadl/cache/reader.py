@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, ColumnReader
-from yogadl.cache.mapping import map_file
+from yogadl.cache.mapping import Access, MappedFile
 from yogadl.closing import Closing
 from yogadl.errors import (
     CacheNotFoundError,
@@ -31,6 +32,7 @@ from yogadl.format import index as indexes
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
 from yogadl.format.layout import INLINE_LIMIT, LEAD
+from yogadl.format.pages import PAGE_SIZE
 
 Array = np.ndarray[Any, Any]
 
@@ -72,16 +74,43 @@ class RecordReader(Closing):
         return self.info.record_count
 
     @abc.abstractmethod
-    def read_columns(self, positions: Array) -> list[Column]:
+    def read_columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
         """One column per leaf of the spec for some records; see ``cache.columns.Column``.
 
         Args:
             positions: int64 ``[n]``, each in ``[0, len(self))``; the caller has checked them.
+            out: arrays to read into, one per leaf: C-contiguous, of the columns' shapes and dtypes,
+                for specs of numbers of static shape.
         """
 
     @abc.abstractmethod
     def read_record(self, position: int) -> Any:
         """One record, a nest as of the spec, its arrays fresh and writable."""
+
+    # What follows is of use to files that can be larger than memory; a reader may do without.
+
+    def are_cached(self, positions: Array) -> bool:  # noqa: ARG002
+        """Whether some records need not be fetched from the disk, as far as their first bytes tell.
+
+        Args:
+            positions: as for :meth:`read_columns`; a sample is enough.
+        """
+        return True
+
+    def announce(self, positions: Array) -> None:  # noqa: ARG002
+        """Tells the system that some records will be read soon, so that it fetches them."""
+        return
+
+    def announce_all(self) -> None:
+        """Tells the system that every record will be read soon, in no particular order."""
+        return
+
+    def forget(self, start: int, stop: int) -> None:  # noqa: ARG002
+        """Takes the records ``start … stop-1`` out of this process's memory.
+
+        They stay in the page cache, and can be read again all the same.
+        """
+        return
 
     @property
     @abc.abstractmethod
@@ -107,9 +136,10 @@ class CacheFile(RecordReader):
     With ``check_records``, every record is compared with its checksum whenever it is looked up.
     """
 
-    def __init__(self, path: pathlib.Path, buffer: Array, check_records: bool = False) -> None:
+    def __init__(self, path: pathlib.Path, file: MappedFile, check_records: bool = False) -> None:
         self.path = path
         self._check_records = check_records
+        buffer = file.array
         page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
         self.header = header = headers.unpack(page, len(buffer), str(path))
         self.spec = self._load_spec(buffer)
@@ -129,8 +159,8 @@ class CacheFile(RecordReader):
                 f"{path} has a header that contradicts its element spec; rebuild it"
             )
         self._columns = ColumnReader(self.codec)
-        self._index: indexes.Index | None = self._load_index(buffer)
-        self._buffer: Array | None = buffer
+        self._index: indexes.Index | None = self._load_index(file)
+        self._file: MappedFile | None = file
 
     def _section(self, buffer: Array, place: headers.Section, what: str) -> bytes:
         data = buffer[place.offset : place.offset + place.length].tobytes()
@@ -154,8 +184,8 @@ class CacheFile(RecordReader):
         except YogadlError as error:
             raise ChecksumError(f"{self.path}: {error}; rebuild it") from error
 
-    def _load_index(self, buffer: Array) -> indexes.Index:
-        header = self.header
+    def _load_index(self, file: MappedFile) -> indexes.Index:
+        header, buffer = self.header, file.array
         sums = np.frombuffer(self._section(buffer, header.index_checksums, "index"), "<u8")
         count = header.record_count
         segments = max(-(-count // indexes.SEGMENT), 1)
@@ -173,14 +203,22 @@ class CacheFile(RecordReader):
             limit=header.file_size,
             value_size=header.value_size,
             name=str(self.path),
+            announce=lambda start, stop: file.will_need(
+                np.array([header.index.offset + start * indexes.ENTRY.itemsize]),
+                np.array([header.index.offset + stop * indexes.ENTRY.itemsize]),
+            ),
         )
 
     @property
     def buffer(self) -> Array:
         """The whole file, uint8. Must not be written to."""
-        if self._buffer is None:
+        return self._open_file.array
+
+    @property
+    def _open_file(self) -> MappedFile:
+        if self._file is None:
             raise ClosedError(f"the reader of {self.path} is closed; open it again")
-        return self._buffer
+        return self._file
 
     @property
     def record_bytes(self) -> int:
@@ -192,17 +230,38 @@ class CacheFile(RecordReader):
         Raises:
             ChecksumError: the index is damaged there, or with ``check_records`` a record is.
         """
-        if self._index is None:
-            raise ClosedError(f"the reader of {self.path} is closed; open it again")
-        entries = self._index.lookup(positions)
+        entries = self._entries(positions)
         if self._check_records:
             self._check(positions, entries)
         return entries
 
-    def read_columns(self, positions: Array) -> list[Column]:
+    def _entries(self, positions: Array) -> Array:
+        if self._index is None:
+            raise ClosedError(f"the reader of {self.path} is closed; open it again")
+        return self._index.lookup(positions)
+
+    def are_cached(self, positions: Array) -> bool:
+        is_cached = self._open_file.is_cached
+        return all(is_cached(offset) for offset in self._entries(positions)["offset"].tolist())
+
+    def announce(self, positions: Array) -> None:
+        entries = self._entries(positions)
+        starts = entries["offset"].astype("<i8")
+        self._open_file.will_need(starts, starts + entries["length"])
+
+    def announce_all(self) -> None:
+        ends = np.array([headers.BODY_OFFSET, self.header.index.offset])
+        self._open_file.will_need(ends[:1], ends[1:])
+
+    def forget(self, start: int, stop: int) -> None:
+        # In the order of positions they lie one behind the other, or nearly so.
+        first, last = self._entries(np.array([start, stop - 1]))["offset"].tolist()
+        self._open_file.forget(first, last)
+
+    def read_columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
         entries = self.lookup(positions)
         try:
-            return self._columns.read(self.buffer, entries)
+            return self._columns.read(self.buffer, entries, out)
         except ChecksumError as error:
             raise ChecksumError(f"{self.path}: {error}; rebuild it") from error
 
@@ -216,6 +275,9 @@ class CacheFile(RecordReader):
     def read_value(self, position: int) -> memoryview:
         """The LMDB value of a record, without a copy."""
         offset, length, _ = self.lookup(np.array([position])).tolist()[0]
+        if length > PAGE_SIZE:
+            # Else its pages are fetched one by one.
+            self._open_file.will_need(np.array([offset]), np.array([offset + length]))
         return memoryview(self.buffer)[offset : offset + length]
 
     def read_content(self, position: int) -> memoryview:
@@ -238,10 +300,14 @@ class CacheFile(RecordReader):
         checking = copy.copy(self)
         checking._check_records = True
         for start in range(0, len(self), step):
-            checking.lookup(np.arange(start, min(start + step, len(self))))
+            positions = np.arange(start, min(start + step, len(self)))
+            self.announce(positions)
+            checking.lookup(positions)
+            self.forget(start, int(positions[-1]) + 1)
         digest = xxhash.xxh3_128()
         for at in range(headers.BODY_OFFSET, len(self.buffer), 16 << 20):
             digest.update(self.buffer[at : at + (16 << 20)])
+            self._open_file.forget(at, at + (16 << 20))
         digest.update(self.buffer[: headers.HEADER_OFFSET])
         page = self.buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
         digest.update(headers.clear_digest(page))
@@ -251,17 +317,21 @@ class CacheFile(RecordReader):
             )
 
     def close(self) -> None:
-        self._buffer = None
+        self._file = None
         self._index = None
 
 
-def open_cache(path: pathlib.Path, check_records: bool = False) -> RecordReader:
+def open_cache(
+    path: pathlib.Path, check_records: bool = False, access: Access = Access.RANDOM
+) -> RecordReader:
     """Opens a cache file, of this release or of 0.1.4.
 
     Args:
         path: of the file.
         check_records: compare every record with its checksum before it is read. A file of 0.1.4
             has none.
+        access: what to tell the system of reads that are not announced. A file of 0.1.4 is left to
+            the system's own ways.
 
     Raises:
         CacheNotFoundError: there is no such file.
@@ -276,12 +346,13 @@ def open_cache(path: pathlib.Path, check_records: bool = False) -> RecordReader:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise ForeignFileError(f"{path} is no regular file, so it is no cache")
-        buffer = map_file(descriptor, status.st_size)
+        file = MappedFile(descriptor, status.st_size)
     finally:
         os.close(descriptor)
-    page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
+    page = file.array[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
     if headers.is_header(page):
-        return CacheFile(path, buffer, check_records)
+        file.expect(access)
+        return CacheFile(path, file, check_records)
     from yogadl.cache.legacy_reader import LegacyCacheFile
 
-    return LegacyCacheFile(path, buffer)
+    return LegacyCacheFile(path, file.array)

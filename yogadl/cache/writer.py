@@ -118,8 +118,9 @@ class CacheWriter:
         self._queue: list[tuple[int, int, int]] = []
         self._buffer = np.empty((0, 0), "u1")
         # Records of fixed size wait here to be written as columns.
-        self._rows: list[list[Any]] = []
-        self._rows_limit = max(1, min(1024, _BLOCK_BYTES // (value_size or _BLOCK_BYTES)))
+        self._waiting: list[Array] = []
+        self._waiting_count = 0
+        self._waiting_limit = max(1, min(1024, _BLOCK_BYTES // (value_size or _BLOCK_BYTES)))
         self._begin()
 
     def _begin(self) -> None:
@@ -142,20 +143,25 @@ class CacheWriter:
         try:
             components = self._codec.components(record)
         except (SpecMismatchError, UnsupportedTypeError) as error:
-            raise type(error)(f"record {self._count + len(self._rows)}: {error}") from error
+            raise type(error)(f"record {self._count + self._waiting_count}: {error}") from error
         if self._codec.layout.content_size is None:
             self._append_variable(self._codec.encode_components(components))
             return
+        if not self._waiting:
+            limit = self._waiting_limit
+            arrays = [np.asarray(component) for component in components]
+            self._waiting = [np.empty((limit, *array.shape), array.dtype) for array in arrays]
         # Copies: a generator may fill one array again and again.
-        self._rows.append([np.array(component) for component in components])
-        if len(self._rows) >= self._rows_limit:
-            self._flush_rows()
+        for column, component in zip(self._waiting, components, strict=True):
+            column[self._waiting_count] = component
+        self._waiting_count += 1
+        if self._waiting_count == self._waiting_limit:
+            self._flush_waiting()
 
-    def _flush_rows(self) -> None:
-        if self._rows:
-            rows, self._rows = self._rows, []
-            columns = [np.stack(values) for values in zip(*rows, strict=True)]
-            self._append_columns(columns, len(rows))
+    def _flush_waiting(self) -> None:
+        if self._waiting_count:
+            count, self._waiting_count = self._waiting_count, 0
+            self._append_columns([column[:count] for column in self._waiting], count)
 
     def _append_variable(self, content: bytes) -> None:
         value = bytes(lead_of(len(content))) + content
@@ -189,7 +195,7 @@ class CacheWriter:
             SpecMismatchError: a column does not fit the spec.
             StorageFullError: the disk is full, or nearly so.
         """
-        self._flush_rows()
+        self._flush_waiting()
         for column in columns:
             if len(column) != count:
                 raise SpecMismatchError(f"a column of {len(column)} records stands beside {count}")
@@ -283,7 +289,7 @@ class CacheWriter:
         Raises:
             StorageFullError: the disk is full, or nearly so.
         """
-        self._flush_rows()
+        self._flush_waiting()
         self._flush_queue()
         self._packer.flush()
         entries = self._finished_entries()

@@ -9,12 +9,23 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
+from yogadl.cache.mapping import Access
 from yogadl.cache.reader import CacheInfo, RecordReader, open_cache
 from yogadl.closing import Closing
 from yogadl.core import DataRef
+from yogadl.dataref._read_ahead import DEFAULT_WINDOW
 from yogadl.dataref._stream import Epochs, IndexedStream
 from yogadl.errors import CacheReplacedError, ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.keys import Order, as_index
+
+
+def _access(name: str) -> Access:
+    try:
+        return Access(name)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"access must be one of {', '.join(repr(a.value) for a in Access)}, not {name!r}"
+        ) from None
 
 
 class LMDBDataRef(DataRef, Closing):
@@ -29,16 +40,26 @@ class LMDBDataRef(DataRef, Closing):
         check_records: compare every record with its checksum before it is read, by whatever way: a
             ``ChecksumError`` instead of wrong data from a failing disk, for some of the speed. A
             cache of 0.1.4 has no checksums.
+        access: what the system is told of reads that no stream announces: ``"random"``,
+            ``"sequential"`` or ``"normal"``.
 
     Raises:
         CacheNotFoundError: there is no such file.
         CacheFormatError: it cannot be read.
+        InvalidArgumentError: ``access`` is none of these.
     """
 
-    def __init__(self, cache_filepath: pathlib.Path | str, *, check_records: bool = False) -> None:
+    def __init__(
+        self,
+        cache_filepath: pathlib.Path | str,
+        *,
+        check_records: bool = False,
+        access: str = "random",
+    ) -> None:
         self._path = pathlib.Path(cache_filepath)
         self._check_records = check_records
-        self._reader: RecordReader | None = open_cache(self._path, check_records)
+        self._access = _access(access)
+        self._reader: RecordReader | None = open_cache(self._path, check_records, self._access)
 
     @property
     def reader(self) -> RecordReader:
@@ -75,8 +96,17 @@ class LMDBDataRef(DataRef, Closing):
         shard_rank: int = 0,
         num_shards: int = 1,
         drop_shard_remainder: bool = False,
+        *,
+        read_ahead: int = DEFAULT_WINDOW,
     ) -> IndexedStream:
-        """See ``DataRef.stream``. Costs the same at any offset; unshuffled, in any data set."""
+        """See ``DataRef.stream``. Costs the same at any offset; unshuffled, in any data set.
+
+        Args:
+            start_offset, shuffle, skip_shuffle_at_epoch_end, shuffle_seed, shard_rank, num_shards,
+                drop_shard_remainder: see ``DataRef.stream``.
+            read_ahead: bytes of the coming records, in the stream's order, that the system is asked
+                to fetch from the disk in advance if it has not got them yet. 0 asks for nothing.
+        """
         order = Order.of_stream(
             record_count=len(self),
             shuffle=shuffle,
@@ -86,7 +116,14 @@ class LMDBDataRef(DataRef, Closing):
             num_shards=num_shards,
             drop_shard_remainder=drop_shard_remainder,
         )
-        return IndexedStream(Epochs(self, order, as_index("start_offset", start_offset)))
+        return IndexedStream(
+            Epochs(
+                self,
+                order,
+                as_index("start_offset", start_offset),
+                as_index("read_ahead", read_ahead),
+            )
+        )
 
     def __len__(self) -> int:
         return len(self.reader)
@@ -119,7 +156,11 @@ class LMDBDataRef(DataRef, Closing):
         Raises:
             RecordIndexError: there is no such record.
         """
-        return specs.unflatten(self.spec, self.reader.read_columns(self._positions(indices)))
+        positions = self._positions(indices)
+        reader = self.reader
+        if len(positions) and not reader.are_cached(positions[:: -(-len(positions) // 8)]):
+            reader.announce(positions)
+        return specs.unflatten(reader.spec, reader.read_columns(positions))
 
     def _positions(self, indices: Any) -> np.ndarray[Any, Any]:
         given = np.asarray(indices)
@@ -151,14 +192,15 @@ class LMDBDataRef(DataRef, Closing):
             self._reader.close()
             self._reader = None
 
-    def __getstate__(self) -> tuple[pathlib.Path, bool, str]:
-        return self._path.absolute(), self._check_records, self.info.identity
+    def __getstate__(self) -> tuple[pathlib.Path, bool, Access, str]:
+        return self._path.absolute(), self._check_records, self._access, self.info.identity
 
-    def __setstate__(self, state: tuple[pathlib.Path, bool, str]) -> None:
-        path, check_records, identity = state
+    def __setstate__(self, state: tuple[pathlib.Path, bool, Access, str]) -> None:
+        path, check_records, access, identity = state
         self._path = path
         self._check_records = check_records
-        self._reader = open_cache(path, check_records)
+        self._access = access
+        self._reader = open_cache(path, check_records, access)
         if self.info.identity != identity:
             self.close()
             raise CacheReplacedError(

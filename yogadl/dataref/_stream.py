@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from yogadl import spec as specs
-from yogadl.cache.columns import Column
 from yogadl.cache.reader import RecordReader
 from yogadl.closing import Closing
 from yogadl.core import Stream
+from yogadl.dataref._batches import Batches, records_of
+from yogadl.dataref._read_ahead import DEFAULT_WINDOW, ReadAhead
 from yogadl.errors import ClosedError
 from yogadl.keys import EpochCounter, Order, Permutations
 
@@ -22,32 +23,24 @@ _CHUNK_BYTES = 1 << 20
 _CHUNK_RECORDS = 1024
 
 
-def records_of(spec: specs.Structure, columns: Sequence[Column]) -> Iterator[Any]:
-    """The records whose leaves are the rows of ``columns``."""
-    if isinstance(spec, specs.LEAVES):
-        return iter(columns[0])
-    rows = zip(*columns, strict=True)
-    children = list(spec.values()) if isinstance(spec, dict) else list(spec)
-    if all(isinstance(child, specs.LEAVES) for child in children):
-        if isinstance(spec, dict):
-            keys = tuple(spec)
-            return (dict(zip(keys, row, strict=True)) for row in rows)
-        if not specs.is_namedtuple(spec):
-            return rows
-    return (specs.unflatten(spec, row) for row in rows)
-
-
 class Epochs:
     """The epochs of a stream: each call is an iterator over the next one.
 
     Safe for threads; can be pickled, and goes on in the copy where the original stood.
     """
 
-    def __init__(self, dataref: LMDBDataRef, order: Order, start_offset: int) -> None:
+    def __init__(
+        self,
+        dataref: LMDBDataRef,
+        order: Order,
+        start_offset: int,
+        window: int = DEFAULT_WINDOW,
+    ) -> None:
         self.dataref = dataref
         self.order = order
         self.permutations = Permutations(order)
         self.counter = EpochCounter(len(order), start_offset)
+        self.window = window
         self.closed = False
 
     def reader(self) -> RecordReader:
@@ -66,9 +59,21 @@ class Epochs:
         reader = self.reader()
         epoch, start = self.counter.claim()
         step = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // reader.record_bytes))
+        ahead = self.read_ahead(epoch, start)
         for at in range(start, len(self.order), step):
+            ahead.before(at)
             columns = self.reader().read_columns(self.positions(epoch, at, at + step))
             yield from records_of(reader.spec, columns)
+
+    def read_ahead(self, epoch: int, start: int) -> ReadAhead:
+        """What announces the records of one epoch from ``start`` on."""
+        return ReadAhead(
+            self.reader(),
+            self.order,
+            lambda first, stop: self.positions(epoch, first, stop),
+            start,
+            self.window,
+        )
 
     def positions(self, epoch: int, start: int, stop: int) -> np.ndarray[Any, Any]:
         """Positions in the data set of the records ``start … stop-1`` of an epoch, int64."""
@@ -104,6 +109,42 @@ class IndexedStream(Stream, Closing):
         value = getattr(tf_specs, name)(self.spec)
         setattr(self, name, value)
         return value
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        pad: Any = None,
+        out: Sequence[Any] | None = None,
+        read_ahead: int | None = None,
+    ) -> Batches:
+        """Batches of NumPy arrays, read ahead in threads.
+
+        A batch is a nest as of the spec. A leaf of static shape is an array
+        ``[batch_size, *shape]``, an ``object`` array of ``bytes`` for strings; any other leaf is a
+        list of values. An epoch that begins at an offset has its batches counted from there.
+
+        Args:
+            batch_size: records in a batch; the last of an epoch may have fewer.
+            drop_remainder: leave out an epoch's last batch if it is smaller.
+            pad: a number with which to pad arrays of varying shape at their ends, to the largest of
+                their batch, so that they too are stacked; or a nest of numbers as of the spec, with
+                ``None`` for leaves to leave alone.
+            out: memory to read into, for records of numbers of static shape: one or more nests of
+                C-contiguous arrays ``[batch_size, *shape]``, which are filled in turn. A batch is
+                overwritten after the next one was asked for, and ``len(out) - 1`` are read ahead.
+            read_ahead: reads to have under way beyond the batch in use, of one batch or of as many
+                small ones as make a megabyte; 3 without ``out``. With 0, no threads are used.
+
+        Returns:
+            An iterable with a length, of which every iteration is the stream's next epoch.
+
+        Raises:
+            InvalidArgumentError: an argument is out of range, or does not fit the spec.
+            ClosedError: the stream or its DataRef is closed.
+        """
+        return Batches(self.epochs, batch_size, drop_remainder, pad, out, read_ahead)
 
     def close(self) -> None:
         """Ends the stream: reading from it raises ``ClosedError``. Its DataRef stays open."""

@@ -9,6 +9,7 @@ Entries are checked in blocks when first used: opening must not depend on the nu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ class Index:
         value_size: what every length must be, or 0.
         segment: entries per segment.
         name: what to call the file in errors.
+        announce: called with the first slot and the end of what is about to be read.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Index:
         value_size: int,
         name: str,
         segment: int = SEGMENT,
+        announce: Callable[[int, int], None] | None = None,
     ) -> None:
         self._slots = slots
         self._count = count
@@ -76,6 +79,7 @@ class Index:
         self._name = name
         self._segment = segment
         self._gap = gap(segment)
+        self._announce = announce
         self._checked = np.zeros(len(checksums), bool)
         self._all_checked = len(checksums) == 0
 
@@ -112,6 +116,8 @@ class Index:
         first = block * BLOCK
         start = first + first // self._segment * self._gap
         entries = self._slots[start : start + min(BLOCK, self._count - first)]
+        if self._announce is not None:
+            self._announce(start, start + len(entries))
         if xxhash.xxh3_64_intdigest(entries) != int(self._checksums[block]):
             raise ChecksumError(
                 f"{self._name} has a damaged index at records {first} to "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
-from yogadl.dataref import IndexedStream
+from yogadl.dataref import IndexedStream, ReadAhead
 from yogadl.errors import UnsupportedTypeError
 from yogadl.extras import require
 from yogadl.tensorflow import _words
@@ -30,8 +31,10 @@ Array = np.ndarray[Any, Any]
 Plan = Callable[[Any], Any]
 """Makes the data set of one epoch from its start, an int64 ``[2]``: epoch and first record."""
 
-# Records looked up by one call into Python, which costs about 50 µs.
+# Looked up by one call into Python, which costs about 50 µs; records are read ahead as they are
+# looked up, so not too many.
 _LOOKUP_RECORDS = 4096
+_LOOKUP_BYTES = 32 << 20
 # Records that are read at once and then taken apart: larger rows leave the processor's cache,
 # smaller ones cost more calls.
 _ROW_BYTES = 2 << 20
@@ -63,6 +66,8 @@ class Pipeline:
         self._order = stream.epochs.order
         self._permutations = stream.epochs.permutations
         self._counter = stream.epochs.counter
+        self._window = stream.epochs.window
+        self._read_ahead: tuple[int, ReadAhead] | None = None
         # A reader of its own, for the data set may outlive the stream's.
         self._reader = copy.copy(stream.epochs.reader())
         self._spec = self._reader.spec
@@ -140,12 +145,13 @@ class Pipeline:
 
     def _rows(self, start: Any, size: int, offsets: bool, drop: bool = False) -> Any:
         """The rows of one epoch, each of ``size`` records but for the last, or without that."""
-        chunk = size * max(1, _LOOKUP_RECORDS // size)
-        order, permutations, reader = self._order, self._permutations, self._reader
+        reader = self._reader
+        most = min(_LOOKUP_RECORDS, _LOOKUP_BYTES // reader.record_bytes)
+        chunk = size * max(1, most // size)
 
         def look_up(epoch: Array, at: Array) -> Array:
-            permutation = permutations.of_epoch(int(epoch))
-            positions = order.positions(permutation, int(at), int(at) + chunk)
+            self._announce(int(epoch), int(at))
+            positions = self._positions(int(epoch), int(at), int(at) + chunk)
             if not offsets:
                 return positions
             assert isinstance(reader, CacheFile)
@@ -156,8 +162,21 @@ class Pipeline:
             found.set_shape([None])
             return found
 
-        rows = tf.data.Dataset.range(start[1], len(order), chunk).map(row)
+        rows = tf.data.Dataset.range(start[1], len(self._order), chunk).map(row)
         return rows if chunk == size and not drop else rows.rebatch(size, drop_remainder=drop)
+
+    def _positions(self, epoch: int, start: int, stop: int) -> Array:
+        return self._order.positions(self._permutations.of_epoch(epoch), start, stop)
+
+    def _announce(self, epoch: int, at: int) -> None:
+        """Tells the system what is read soon after record ``at`` of an epoch."""
+        last = self._read_ahead
+        if last is None or last[0] != epoch or at < last[1].at:
+            positions = functools.partial(self._positions, epoch)
+            ahead = ReadAhead(self._reader, self._order, positions, at, self._window)
+            # Two iterators in one epoch undo each other's work, which costs time only.
+            self._read_ahead = last = (epoch, ahead)
+        last[1].before(at)
 
     def _element_rows(self, start: Any, offsets: bool) -> Any:
         """The rows of one epoch that suit reading single records."""

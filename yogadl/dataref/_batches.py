@@ -1,0 +1,220 @@
+"""Batches of NumPy arrays straight from a stream, read ahead in threads."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from yogadl import spec as specs
+from yogadl.cache.columns import Column
+from yogadl.dataref._padding import Padding
+from yogadl.errors import InvalidArgumentError
+from yogadl.format import dtypes
+from yogadl.keys import as_index
+
+if TYPE_CHECKING:
+    from yogadl.dataref._stream import Epochs
+
+Array = np.ndarray[Any, Any]
+
+# Batches smaller than this are read several at a time, and are views of what was read.
+_CHUNK_BYTES = 1 << 20
+_CHUNK_RECORDS = 8192
+_THREADS = 2
+READ_AHEAD = 3
+"""Reads in progress, or waiting to be taken, beyond the one in use."""
+
+
+def records_of(spec: specs.Structure, columns: Sequence[Column]) -> Iterator[Any]:
+    """The records whose leaves are the rows of ``columns``."""
+    if isinstance(spec, specs.LEAVES):
+        return iter(columns[0])
+    rows = zip(*columns, strict=True)
+    children = list(spec.values()) if isinstance(spec, dict) else list(spec)
+    if all(isinstance(child, specs.LEAVES) for child in children):
+        if isinstance(spec, dict):
+            keys = tuple(spec)
+            return (dict(zip(keys, row, strict=True)) for row in rows)
+        if not specs.is_namedtuple(spec):
+            return rows
+    return (specs.unflatten(spec, row) for row in rows)
+
+
+class _Chunk(NamedTuple):
+    """Some batches that are read at once: the records ``start … stop-1`` of an epoch."""
+
+    epoch: int
+    start: int
+    stop: int
+    number: int
+
+
+class Batches:
+    """The batches of a stream: every iteration is the stream's next epoch.
+
+    Made by ``IndexedStream.batches``, which says what they are. Iterators are to be used by one
+    thread each; they survive a fork.
+    """
+
+    def __init__(
+        self,
+        epochs: Epochs,
+        batch_size: int,
+        drop_remainder: bool,
+        pad: Any,
+        out: Sequence[Any] | None,
+        read_ahead: int | None,
+    ) -> None:
+        self._epochs = epochs
+        self._spec = epochs.reader().spec
+        self._size = as_index("batch_size", batch_size, 1)
+        self._drop_remainder = bool(drop_remainder)
+        self._padding = None if pad is None else Padding(self._spec, pad)
+        self._out = None if out is None else [self._checked_out(nest) for nest in out]
+        if self._out is not None:
+            if not self._out:
+                raise InvalidArgumentError("out= needs one batch of arrays at least")
+            if read_ahead is not None:
+                raise InvalidArgumentError("with out=, its length says how much is read ahead")
+            read_ahead = len(self._out) - 1
+        self._ahead = READ_AHEAD if read_ahead is None else as_index("read_ahead", read_ahead)
+
+    def __len__(self) -> int:
+        """Batches per epoch; an offset does not make them fewer."""
+        count = len(self._epochs.order)
+        return count // self._size if self._drop_remainder else -(-count // self._size)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not len(self._epochs.order):
+            return
+        self._epochs.reader()
+        epoch, start = self._epochs.counter.claim()
+        announcer = self._epochs.read_ahead(epoch, start)
+
+        def read(chunk: _Chunk) -> list[Column]:
+            announcer.before(chunk.start)
+            return self._read(chunk)
+
+        for chunk, columns in self._through_pool(self._chunks(epoch, start), read):
+            yield from self._split(columns, chunk.stop - chunk.start)
+
+    def _chunks(self, epoch: int, start: int) -> Iterator[_Chunk]:
+        end = len(self._epochs.order)
+        if self._drop_remainder:
+            end -= (end - start) % self._size
+        size = self._size
+        if self._out is None:
+            record_bytes = self._epochs.reader().record_bytes
+            size *= max(1, min(_CHUNK_BYTES // record_bytes, _CHUNK_RECORDS) // size)
+        for number, at in enumerate(range(start, end, size)):
+            yield _Chunk(epoch, at, min(at + size, end), number)
+
+    # Reading
+
+    def _through_pool(
+        self, chunks: Iterator[_Chunk], read: Callable[[_Chunk], list[Column]]
+    ) -> Iterator[tuple[_Chunk, list[Column]]]:
+        """The chunks with their columns, in order, a few of them read before they are wanted."""
+        if not self._ahead:
+            for chunk in chunks:
+                yield chunk, read(chunk)
+            return
+        pool = _Pool(read, min(_THREADS, self._ahead))
+        try:
+            for chunk in chunks:
+                pool.submit(chunk)
+                if len(pool) > self._ahead:
+                    yield pool.take()
+            while len(pool):
+                yield pool.take()
+        finally:
+            pool.close()
+
+    def _read(self, chunk: _Chunk) -> list[Column]:
+        positions = self._epochs.positions(chunk.epoch, chunk.start, chunk.stop)
+        reader = self._epochs.reader()
+        if self._out is None:
+            return reader.read_columns(positions)
+        arrays = self._out[chunk.number % len(self._out)]
+        return reader.read_columns(positions, [array[: len(positions)] for array in arrays])
+
+    def _split(self, columns: Sequence[Column], count: int) -> Iterator[Any]:
+        """The batches in the columns of ``count`` records."""
+        starts = range(0, count, self._size)
+        batched = [[column[start : start + self._size] for start in starts] for column in columns]
+        if self._padding is not None:
+            batched = self._padding.apply(batched)
+        return records_of(self._spec, batched)
+
+    def _checked_out(self, nest: Any) -> list[Array]:
+        """The arrays of one element of ``out``.
+
+        Raises:
+            InvalidArgumentError: they are not such that batches can be read into them.
+        """
+        arrays = specs.flatten(self._spec, nest)
+        for leaf, array in zip(specs.leaves(self._spec), arrays, strict=True):
+            if not isinstance(leaf, specs.TensorSpec) or leaf.static_shape is None:
+                raise InvalidArgumentError(f"out= needs records of static shape, not {leaf}")
+            if leaf.is_string:
+                raise InvalidArgumentError("out= cannot hold strings, which Python allocates")
+            dtype, shape = dtypes.to_numpy(leaf.dtype), (self._size, *leaf.static_shape)
+            if (
+                not isinstance(array, np.ndarray)
+                or array.dtype != dtype
+                or array.shape != shape
+                or not (array.flags.c_contiguous and array.flags.writeable)
+            ):
+                raise InvalidArgumentError(
+                    f"out= needs writable C-contiguous arrays, here of {dtype}{list(shape)}, "
+                    f"not {_described(array)}"
+                )
+        return arrays
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)} with {value.flags!r}"
+    return f"a {type(value).__name__}"
+
+
+class _Pool:
+    """Chunks being read by threads, in the order of their submission. For one thread's use.
+
+    A forked child has none of its parent's threads, and reads again what was under way.
+    """
+
+    def __init__(self, read: Callable[[_Chunk], list[Column]], threads: int) -> None:
+        self._read = read
+        self._threads = threads
+        self._pending: deque[tuple[_Chunk, Future[list[Column]]]] = deque()
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._executor = ThreadPoolExecutor(self._threads, "yogadl-read-ahead")
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def submit(self, chunk: _Chunk) -> None:
+        self._pending.append((chunk, self._executor.submit(self._read, chunk)))
+
+    def take(self) -> tuple[_Chunk, list[Column]]:
+        """The oldest chunk, waited for."""
+        if os.getpid() != self._process:
+            chunks = [chunk for chunk, _ in self._pending]
+            self._pending.clear()
+            self._start()
+            for chunk in chunks:
+                self.submit(chunk)
+        chunk, future = self._pending.popleft()
+        return chunk, future.result()
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,105 @@
+"""Reading ahead by the known order: what comes next is told to the system before it is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from yogadl.cache.reader import RecordReader
+from yogadl.format.pages import PAGE_SIZE
+from yogadl.keys import Order
+
+Array = np.ndarray[Any, Any]
+
+DEFAULT_WINDOW = 64 << 20
+"""Bytes that are announced beyond the record being read."""
+
+_SAMPLES = 8
+# Pieces that are announced without looking, after one was found missing from the page cache.
+_TRUST = 8
+_LARGEST_WHOLE = 1 << 30
+
+
+class ReadAhead:
+    """Announces the records of one epoch, piece by piece, and forgets what was read in order.
+
+    Announcing costs a system call per record, so it is left out where the page cache has a sample
+    of the records. Safe for threads: one may do more or less than its share, which costs time only.
+
+    Args:
+        reader: of the cache file.
+        order: the order of the stream.
+        positions: the positions in the data set of a range of the epoch's records.
+        start: the first record that will be read.
+        window: bytes to announce beyond the record being read; 0 for none.
+
+    Attributes:
+        at: the record that was last about to be read.
+    """
+
+    def __init__(
+        self,
+        reader: RecordReader,
+        order: Order,
+        positions: Callable[[int, int], Array],
+        start: int,
+        window: int,
+    ) -> None:
+        self._reader = reader
+        self._positions = positions
+        self._in_order = not order.shuffle
+        self._announces = window > 0
+        # What is read together with a small record is a page.
+        size = max(reader.record_bytes, PAGE_SIZE)
+        self._piece = max(1, (window or DEFAULT_WINDOW) // 2 // size)
+        self.at = start
+        self._announced = start
+        self._forgotten = start
+        self._trusted = 0
+        self._whole = self._announces and _is_dense(reader, order)
+
+    def before(self, at: int) -> None:
+        """Announces what comes soon after the epoch's record ``at``, which is about to be read."""
+        self.at = at
+        while self._announced <= at + self._piece:
+            start = self._announced
+            self._announced = start + self._piece
+            if self._announces:
+                self._announce(start, start + self._piece)
+        # Other threads may still be reading a little behind.
+        if self._in_order and at - self._forgotten >= 2 * self._piece:
+            start, self._forgotten = self._forgotten, at - self._piece
+            first, last = self._positions(start, start + 1), self._positions(at - self._piece, at)
+            self._reader.forget(int(first[0]), int(last[0]) + 1)
+
+    def _announce(self, start: int, stop: int) -> None:
+        positions = self._positions(start, stop)
+        if not len(positions):
+            return
+        if self._trusted:
+            self._trusted -= 1
+        elif self._reader.are_cached(positions[:: -(-len(positions) // _SAMPLES)]):
+            return
+        elif self._whole:
+            self._whole = False
+            self._reader.announce_all()
+            return
+        else:
+            self._trusted = _TRUST
+        self._reader.announce(positions)
+
+
+def _is_dense(reader: RecordReader, order: Order) -> bool:
+    """Whether an epoch needs nearly every page of a file that fits into memory.
+
+    Then reading the file from end to end is several times faster than page by page.
+    """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return (
+        order.shuffle
+        and reader.record_bytes * order.num_shards <= PAGE_SIZE
+        and reader.info.file_size <= min(_LARGEST_WHOLE, memory // 8)
+    )
