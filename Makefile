@@ -1,5 +1,7 @@
 # make quickstart   set up, then run the walkthrough and train on handwritten digits
 # make test         set up, then run the tests
+# make bench        measure this yogadl and its peers, each in an environment of its own
+# make bench-smoke  only see whether the benchmark works, in seconds
 # All set-up happens in .venv; PYTHON chooses the interpreter it is made from.
 
 PYTHON ?= python3
@@ -10,7 +12,7 @@ WORKERS ?= 2
 # TensorFlow tells much that no newcomer needs; its warnings and errors stay.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
 
-.PHONY: quickstart test lint docs bench clean
+.PHONY: quickstart test lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py
@@ -27,8 +29,11 @@ lint: $(VENV)/.lint
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
-bench: $(VENV)/.test
-	$(BIN)/python benchmarks/local_storage.py
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/run.py
+
+bench-smoke: $(VENV)/.bench
+	$(BIN)/python benchmarks/run.py --smoke >/dev/null
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,105 @@
+"""yogadl as it is in this tree."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+import tf_source
+import workloads
+from workloads import Workload
+
+import yogadl
+import yogadl.dataref
+import yogadl.spec
+import yogadl.storage
+import yogadl.tensorflow
+from loaders import BATCH, Loader
+
+_ID, _VERSION = "benchmark", "1"
+
+
+class ThisYogadl(Loader):
+    writes = ("write", "write_arrays")
+
+    def __init__(self, workload: Workload, directory: pathlib.Path) -> None:
+        super().__init__(workload, directory)
+        self._pipelines: dict[str, Any] = {}
+        varies = any(None in field.shape for field in workload.fields.values())
+        ways = ["batches"] if hasattr(yogadl.dataref.IndexedStream, "batches") else []
+        if varies:
+            ways += ["padded"] * len(ways) + ["tf_padded", "tf_ragged"]
+        else:
+            ways += ["tf_batch_size", "tf_batch"]
+        self.ways = (*ways, "records")
+
+    @classmethod
+    def version(cls) -> str:
+        return f"yogadl {yogadl.__version__} (TensorFlow {tf.__version__})"
+
+    def write(self) -> None:
+        self._storage().submit(tf_source.tf_dataset(self.workload), _ID, _VERSION)
+
+    def write_arrays(self) -> None:
+        """From NumPy records instead of a ``tf.data`` pipeline."""
+        records = map(workloads.nest, self.workload.records())
+        self._storage().submit(records, _ID, _VERSION, spec=self._spec())
+
+    def open(self) -> None:
+        self._dataref = self._storage().fetch(_ID, _VERSION)
+
+    def epoch(
+        self, way: str, *, seed: int, offset: int = 0, shard: int = 0, shards: int = 1
+    ) -> Iterator[Any]:
+        stream = self._dataref.stream(
+            start_offset=offset,
+            shuffle=True,
+            shuffle_seed=seed,
+            shard_rank=shard,
+            num_shards=shards,
+        )
+        if way == "records":
+            return tf_source.lists(stream)
+        if way in ("batches", "padded"):
+            return iter(stream.batches(BATCH, **({"pad": 0} if way == "padded" else {})))
+        if offset or shards > 1:
+            return iter(_pipeline(stream, way))
+        # A training script makes its pipeline once. Every iteration has an order of its own.
+        if way not in self._pipelines:
+            self._pipelines[way] = _pipeline(stream, way)
+        return iter(self._pipelines[way])
+
+    def to_records(self, way: str, batch: Any) -> list[dict[str, Any]]:
+        if way == "records":
+            return [workloads.flatten(record) for record in batch]
+        if way.startswith("tf_"):
+            return tf_source.records_of_batch(self.workload, batch)
+        return tf_source.records_of_columns(self.workload, workloads.flatten(batch))
+
+    def close(self) -> None:
+        if hasattr(self, "_dataref"):
+            self._dataref.close()
+
+    def _storage(self) -> yogadl.storage.LFSStorage:
+        configurations = yogadl.storage.LFSConfigurations(self.directory)
+        return yogadl.storage.LFSStorage(configurations)
+
+    def _spec(self) -> Any:
+        """What ``submit`` cannot infer from the first record: dimensions that vary."""
+        fields = self.workload.fields.items()
+        return workloads.nest({name: _leaf(field) for name, field in fields})
+
+
+def _leaf(field: workloads.Field) -> Any:
+    dtype = "string" if field.dtype == "bytes" else field.dtype
+    return yogadl.spec.TensorSpec(dtype, field.shape)
+
+
+def _pipeline(stream: Any, way: str) -> Any:
+    make_tf_dataset = yogadl.tensorflow.make_tf_dataset
+    if way == "tf_batch_size":
+        return make_tf_dataset(stream, batch_size=BATCH)
+    method = {"tf_batch": "batch", "tf_padded": "padded_batch", "tf_ragged": "ragged_batch"}[way]
+    return getattr(make_tf_dataset(stream), method)(BATCH)

@@ -1,0 +1,208 @@
+"""Writes a run's results as tables and plots.
+
+    python benchmarks/report.py RESULTS.json DIRECTORY
+
+``run.py`` does this at its end; by itself it publishes an earlier run elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+from typing import Any
+
+import plots
+import targets
+import workloads
+from measures import MEASURES, OURS, Cell, Measure, Results, Row, reference
+
+_LABELS = {
+    OURS: "this yogadl",
+    "yogadl_014": "yogadl 0.1.4",
+    "ffcv_loader": "FFCV",
+    "tf_record": "tf.data TFRecord",
+    "tf_save": "tf.data save",
+    "grain_loader": "Grain",
+    "litdata_loader": "LitData",
+    "mosaic": "Mosaic Streaming",
+    "torch_lmdb": "PyTorch, LMDB",
+}
+_SHUFFLE = (
+    "The mean distance of a record of an epoch from its place in the data set, as a share of the "
+    "data set: 0.333 in a uniform shuffle, less where only a window or a block is shuffled."
+)
+_FLOORS = (
+    ("copyto", "copying batches out of plain mapped arrays, records/s", "records_per_second"),
+    ("tf_ready", "`tf.data` handing out ready batches, records/s", "records_per_second"),
+    ("write_fsync", "writing the bytes and fsync, records/s", "records_per_second"),
+    ("random_reads", "direct random reads, records/s", "reads_per_second"),
+)
+
+
+def write(results: Results, directory: pathlib.Path) -> str:
+    """Writes ``results.json``, ``report.md`` and a plot per measure; returns the tables."""
+    directory.mkdir(parents=True, exist_ok=True)
+    results["targets"] = targets.as_json(targets.targets(results))
+    (directory / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    pictures = plots.draw(results, directory)
+    text = markdown(results, pictures)
+    (directory / "report.md").write_text(text)
+    return text
+
+
+def markdown(results: Results, pictures: dict[str, str] | None = None) -> str:
+    """The report; ``pictures`` are file names by measure."""
+    parts = ["# Benchmark", _machine(results), _versions(results)]
+    parts.append(
+        "In brackets: how many times better this yogadl is, by its best way of the same kind: "
+        "NumPy batches, single records, or TensorFlow batches. `–`: the loader cannot do it."
+    )
+    for measure in MEASURES:
+        parts.append(f"## {measure.title}")
+        if pictures and measure.name in pictures:
+            parts.append(f"![{measure.title}]({pictures[measure.name]})")
+        parts.append(_measure_table(measure, results))
+    parts += ["## How well it is shuffled", _SHUFFLE, _shuffle_table(results)]
+    parts += ["## What the machine can do", _floor_table(results)]
+    if "cost" in results.get("scaling", {}):
+        parts += ["## Scaling", _scaling(results["scaling"])]
+    parts += ["## Targets", _target_table(targets.targets(results))]
+    return "\n\n".join(parts) + "\n"
+
+
+def label(row: Row) -> str:
+    loader, way = row
+    name = _LABELS.get(loader, loader)
+    return f"{name} · {way}" if way else name
+
+
+def number(value: float) -> str:
+    """A value in about three digits."""
+    if value == 0 or value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 else f"{value:.1e}"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _titles(results: Results) -> dict[str, str]:
+    return {name: workloads.workload(name).title for name in results["results"]}
+
+
+def _measure_table(measure: Measure, results: Results) -> str:
+    values = measure.values(results)
+    titles = _titles(results)
+    rows = [
+        [label(row), *(_cell(measure, values, row, name) for name in titles)]
+        for row in sorted(values, key=lambda row: row[0] != OURS)
+    ]
+    return _table([measure.unit, *titles.values()], rows)
+
+
+def _cell(measure: Measure, values: dict[Row, dict[str, Cell]], row: Row, workload: str) -> str:
+    cell = values[row].get(workload, "")
+    if isinstance(cell, str):
+        return cell
+    ours = reference(measure, values, row, workload)
+    if row[0] == OURS or ours is None:
+        return number(cell)
+    return f"{number(cell)} ({number(measure.better(cell, ours))}×)"
+
+
+def _machine(results: Results) -> str:
+    machine = results["machine"]
+    arguments = results["arguments"]
+    return (
+        f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory_bytes'] / 2**30:.0f} GiB of memory, {machine['system']} "
+        f"{machine['kernel']}, {machine['file_system']}, read-ahead "
+        f"{machine['read_ahead_kb']} KiB, Python {machine['python']}. Scale "
+        f"{arguments['scale']:g}, up to {arguments['seconds']:g} s per way of reading."
+    )
+
+
+def _versions(results: Results) -> str:
+    lines = []
+    for name, found in results["loaders"].items():
+        told = f"skipped: {found['skipped']}" if "skipped" in found else found.get("version", "")
+        lines.append(f"- {label((name, ''))}: {told}")
+    for workload, loaders in results["results"].items():
+        for name, phases in loaders.items():
+            for phase, line in phases.items():
+                for word in ("wrong", "error", "unsupported"):
+                    if word in line and name != "floors":
+                        told = "WRONG" if word == "wrong" else "skipped"
+                        place = f"{label((name, ''))}, {workload}, {phase}"
+                        lines.append(f"- {place}: {told}: {line[word]}")
+    return "\n".join(lines)
+
+
+def _shuffle_table(results: Results) -> str:
+    """How far an epoch moves a record, of the ways that were read to the end."""
+    rows: dict[Row, dict[str, str]] = {}
+    for workload, loaders in results["results"].items():
+        for loader, phases in loaders.items():
+            ways = phases.get("check", {}).get("result", {}).get("ways", {})
+            for way, found in ways.items():
+                epoch = found.get("epoch", {})
+                if epoch.get("complete"):
+                    rows.setdefault((loader, way), {})[workload] = number(epoch["moved"])
+    titles = _titles(results)
+    lines = [[label(row), *(cells.get(name, "") for name in titles)] for row, cells in rows.items()]
+    return _table(["", *titles.values()], lines)
+
+
+def _floor_table(results: Results) -> str:
+    rows = []
+    for name, text, key in _FLOORS:
+        cells = []
+        for loaders in results["results"].values():
+            value = loaders.get("floors", {}).get(name, {}).get("result", {}).get(key)
+            cells.append("–" if value is None else number(value))
+        rows.append([text, *cells])
+    return _table(["", *_titles(results).values()], rows)
+
+
+def _scaling(scaling: dict[str, Any]) -> str:
+    costs = scaling["cost"]
+    sizes = sorted({cost["records"] for cost in costs})
+    rows: dict[tuple[str, str], list[str]] = {}
+    for cost in sorted(costs, key=lambda cost: cost["records"]):
+        order = "shuffled" if cost["shuffled"] else "in order"
+        rows.setdefault((cost["way"], order), []).append(number(cost["ns"]))
+    head = ["ns per record", *(f"{size:,} records" for size in sizes)]
+    table = _table(head, [[f"{way}, {order}", *cells] for (way, order), cells in rows.items()])
+    memory = scaling["memory"]
+    lines = [
+        f"- {way}: {found['own_bytes'] / 1e6:,.1f} MB of its own, "
+        f"{found['mapped_file_bytes'] / 1e6:,.1f} MB of the mapped file"
+        for way, found in memory.items()
+        if way != "file_bytes"
+    ]
+    told = f"Memory grows while a file of {memory['file_bytes'] / 1e6:,.0f} MB is read in order:"
+    return "\n\n".join([table, told, "\n".join(lines)])
+
+
+def _target_table(found: list[targets.Target]) -> str:
+    rows = []
+    for target in found:
+        ratio = "–" if target.ratio is None else f"{target.ratio:.3g}"
+        limit = f"{'≥' if target.at_least else '≤'} {target.limit:g}"
+        rows.append([target.text, target.workload, limit, ratio, target.figures, target.verdict])
+    return _table(["ratio", "records", "target", "measured", "figures", "verdict"], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=pathlib.Path)
+    parser.add_argument("directory", type=pathlib.Path)
+    arguments = parser.parse_args()
+    print(write(json.loads(arguments.results.read_text()), arguments.directory))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""How this yogadl's cost per record and memory grow with the data set.
+
+    python scaling.py --directory DIRECTORY [--scale 1.0] [--seconds 3]
+
+Prints one line of JSON: nanoseconds per record of data sets of 10^4 to 10^7 int64 scalars, and how
+much memory grows while a large file is read once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import pathlib
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import disk
+import numpy as np
+import processes
+import tensorflow as tf
+import tf_source
+from loaders import BATCH
+
+import yogadl.dataref
+import yogadl.storage
+import yogadl.tensorflow
+
+SIZES = (10_000, 1_000_000, 10_000_000)
+RUNS = 3
+ENOUGH_SECONDS = 1.0
+LARGE_RECORD, LARGE_RECORDS = 1 << 17, 8192
+SAMPLE_EVERY = 16
+
+
+def ways() -> dict[str, Callable[[Any], Iterable[Any]]]:
+    found: dict[str, Callable[[Any], Iterable[Any]]] = {"records": tf_source.lists}
+    if hasattr(yogadl.dataref.IndexedStream, "batches"):
+        found["batches"] = lambda stream: stream.batches(BATCH)
+    found["tf_batch_size"] = lambda stream: yogadl.tensorflow.make_tf_dataset(
+        stream, batch_size=BATCH
+    )
+    return found
+
+
+def nanoseconds(make: Callable[[], Iterable[Any]], count: int, seconds: float) -> float:
+    """Per record, of epochs repeated until a second has passed, but not for over ``seconds``."""
+    read = 0
+    started = time.perf_counter()
+    while time.perf_counter() - started < min(ENOUGH_SECONDS, seconds):
+        read += _epoch(make(), count, started + seconds)
+    return (time.perf_counter() - started) / read * 1e9
+
+
+def _epoch(batches: Iterable[Any], count: int, deadline: float) -> int:
+    """Records read of an epoch until it ends or the deadline comes."""
+    number = 0
+    for number, _batch in enumerate(batches, 1):
+        if number % SAMPLE_EVERY == 0 and time.perf_counter() > deadline:
+            break
+    return min(number * BATCH, count)
+
+
+def costs(storage: Any, scale: float, seconds: float) -> list[dict[str, Any]]:
+    found = []
+    for size in SIZES:
+        count = max(int(size * scale), 64)
+        storage.submit(tf.data.Dataset.range(count), "scaling", "1")
+        with storage.fetch("scaling", "1") as dataref:
+            for (way, read), shuffle in itertools.product(ways().items(), (False, True)):
+                stream = dataref.stream(shuffle=shuffle, shuffle_seed=1)
+                # A TensorFlow pipeline is made once; each iteration is the stream's next epoch.
+                pipeline = read(stream) if way.startswith("tf_") else None
+
+                def make(pipeline: Any = pipeline, stream: Any = stream, read: Any = read) -> Any:
+                    return read(stream) if pipeline is None else pipeline
+
+                best = min(nanoseconds(make, count, seconds) for _ in range(RUNS))
+                found.append({"records": count, "way": way, "shuffled": shuffle, "ns": best})
+    return found
+
+
+def growth(storage: Any, directory: pathlib.Path, scale: float) -> dict[str, Any]:
+    """The most that memory grows by while a large file is read in order, once."""
+    count = max(int(LARGE_RECORDS * scale), 64)
+    storage.submit(_large_records(count), "large", "1")
+    found: dict[str, Any] = {"file_bytes": disk.used_bytes(directory / "large")}
+    for way in ("batches", "records"):
+        if way not in ways():
+            continue
+        with storage.fetch("large", "1") as dataref:
+            before = processes.Memory(["self"])
+            own = file = 0
+            for number, _batch in enumerate(ways()[way](dataref.stream())):
+                if number % SAMPLE_EVERY == 0:
+                    now = processes.Memory(["self"])
+                    own = max(own, now.own - before.own)
+                    file = max(file, now.file - before.file)
+            found[way] = {"own_bytes": own, "mapped_file_bytes": file}
+    return found
+
+
+def _large_records(count: int) -> Iterator[Any]:
+    pool = np.random.default_rng(0).integers(0, 255, (16, LARGE_RECORD)).astype(np.uint8)
+    return (pool[number % 16] for number in range(count))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--directory", type=pathlib.Path, required=True)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    arguments = parser.parse_args()
+    directory = arguments.directory / "scaling"
+    directory.mkdir()
+    storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations(directory))
+    # Memory first, while the process has freed nothing that it could use again.
+    memory = growth(storage, directory, arguments.scale)
+    cost = costs(storage, arguments.scale, arguments.seconds)
+    shutil.rmtree(directory)
+    print(json.dumps({"cost": cost, "memory": memory}))
+
+
+if __name__ == "__main__":
+    main()
