@@ -37,8 +37,10 @@ _LARGEST_ITEM = 2**31 - 1
 _RELEASING_ITEMS = 512
 # Copying less is over before another thread could make use of it.
 _LONG_COPY = 256 << 10
+# Rows below this are copied faster by way of a fresh array than one by one.
+_SHORT_ROW = 1024
 # Smaller items are copied more slowly.
-_SMALLEST_PART = 1024
+_SMALLEST_PART = 4096
 
 
 def gather(buffer: Array, offsets: Array, size: int, out: Array | None = None) -> Array:
@@ -57,7 +59,7 @@ def gather(buffer: Array, offsets: Array, size: int, out: Array | None = None) -
     Raises:
         IndexError: an offset outside the buffer.
     """
-    if out is not None and size >= _SMALLEST_PART:
+    if out is not None and size >= _SHORT_ROW:
         rows = out.reshape(-1).view("u1").reshape(len(offsets), size)
         _copy_rows(buffer, offsets, size, rows)
         return rows

@@ -19,6 +19,7 @@ import xxhash
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.mapping import Access, MappedFile
+from yogadl.cache.memory import keep_freed_memory
 from yogadl.closing import Closing
 from yogadl.errors import (
     CacheNotFoundError,
@@ -349,10 +350,13 @@ def open_cache(
         file = MappedFile(descriptor, status.st_size)
     finally:
         os.close(descriptor)
+    file.expect(Access.RANDOM)
     page = file.array[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
     if headers.is_header(page):
         file.expect(access)
+        keep_freed_memory()
         return CacheFile(path, file, check_records)
     from yogadl.cache.legacy_reader import LegacyCacheFile
 
+    file.expect(Access.NORMAL)
     return LegacyCacheFile(path, file.array)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,9 +27,9 @@ Array = np.ndarray[Any, Any]
 # Batches smaller than this are read several at a time, and are views of what was read.
 _CHUNK_BYTES = 1 << 20
 _CHUNK_RECORDS = 8192
-_THREADS = 2
-READ_AHEAD = 3
-"""Reads in progress, or waiting to be taken, beyond the one in use."""
+_READ_AHEAD = 2
+# A consumer that takes this share of the time of reading is worth reading ahead for.
+_BUSY = 0.25
 
 
 def records_of(spec: specs.Structure, columns: Sequence[Column]) -> Iterator[Any]:
@@ -82,7 +84,7 @@ class Batches:
             if read_ahead is not None:
                 raise InvalidArgumentError("with out=, its length says how much is read ahead")
             read_ahead = len(self._out) - 1
-        self._ahead = READ_AHEAD if read_ahead is None else as_index("read_ahead", read_ahead)
+        self._ahead = _READ_AHEAD if read_ahead is None else as_index("read_ahead", read_ahead)
 
     def __len__(self) -> int:
         """Batches per epoch; an offset does not make them fewer."""
@@ -120,18 +122,26 @@ class Batches:
         self, chunks: Iterator[_Chunk], read: Callable[[_Chunk], list[Column]]
     ) -> Iterator[tuple[_Chunk, list[Column]]]:
         """The chunks with their columns, in order, a few of them read before they are wanted."""
-        if not self._ahead:
-            for chunk in chunks:
-                yield chunk, read(chunk)
-            return
-        pool = _Pool(read, min(_THREADS, self._ahead))
+        pool = _Pool(read)
+        is_busy = False
         try:
-            for chunk in chunks:
-                pool.submit(chunk)
-                if len(pool) > self._ahead:
-                    yield pool.take()
-            while len(pool):
-                yield pool.take()
+            while True:
+                started = time.perf_counter()
+                if len(pool):
+                    taken = pool.take()
+                else:
+                    chunk = next(chunks, None)
+                    if chunk is None:
+                        return
+                    taken = chunk, read(chunk)
+                if is_busy:
+                    for chunk in itertools.islice(chunks, max(0, self._ahead - len(pool))):
+                        pool.submit(chunk)
+                finished = time.perf_counter()
+                yield taken
+                # Handing chunks over costs more than it gains while the consumer wants the next
+                # at once.
+                is_busy = time.perf_counter() - finished > _BUSY * (finished - started)
         finally:
             pool.close()
 
@@ -184,20 +194,21 @@ def _described(value: Any) -> str:
 
 
 class _Pool:
-    """Chunks being read by threads, in the order of their submission. For one thread's use.
+    """Chunks that a thread reads in the order of their submission. For one thread's use.
 
-    A forked child has none of its parent's threads, and reads again what was under way.
+    Who takes a chunk that the thread has not come to yet reads it itself: a consumer that does
+    nothing else loses no time to the thread. A forked child has not got its parent's thread, and
+    reads again what was under way.
     """
 
-    def __init__(self, read: Callable[[_Chunk], list[Column]], threads: int) -> None:
+    def __init__(self, read: Callable[[_Chunk], list[Column]]) -> None:
         self._read = read
-        self._threads = threads
         self._pending: deque[tuple[_Chunk, Future[list[Column]]]] = deque()
         self._start()
 
     def _start(self) -> None:
         self._process = os.getpid()
-        self._executor = ThreadPoolExecutor(self._threads, "yogadl-read-ahead")
+        self._executor = ThreadPoolExecutor(1, "yogadl-read-ahead")
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -206,7 +217,7 @@ class _Pool:
         self._pending.append((chunk, self._executor.submit(self._read, chunk)))
 
     def take(self) -> tuple[_Chunk, list[Column]]:
-        """The oldest chunk, waited for."""
+        """The oldest chunk."""
         if os.getpid() != self._process:
             chunks = [chunk for chunk, _ in self._pending]
             self._pending.clear()
@@ -214,7 +225,7 @@ class _Pool:
             for chunk in chunks:
                 self.submit(chunk)
         chunk, future = self._pending.popleft()
-        return chunk, future.result()
+        return chunk, self._read(chunk) if future.cancel() else future.result()
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -30,6 +30,8 @@ Array = np.ndarray[Any, Any]
 
 # Reading beyond the end of a component, in larger rows, may waste one byte in so many.
 _WASTE = 16
+# Rows of so many bytes are copied as fast as longer ones.
+_LONG_ROW = 512
 
 
 class MappedComponent:
@@ -72,6 +74,10 @@ class MappedComponent:
             fits.append(fits[-1] * 2)
         # TensorFlow shares an array only if it starts on a multiple of 64 bytes.
         good = [row for row in fits if begins % row % WIDE_ALIGNMENT == 0 and period % row == 0]
+        # To cut off what was read too much is a second copy.
+        exact = [row for row in good if row >= _LONG_ROW and size % row == 0]
+        if exact:
+            return max(exact)
         return max(row for row in good if row == good[0] or -size % row <= size // _WASTE)
 
     def read(self, table: Any, offsets: Any) -> Any:

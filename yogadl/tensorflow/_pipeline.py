@@ -39,6 +39,9 @@ _LOOKUP_BYTES = 32 << 20
 # smaller ones cost more calls.
 _ROW_BYTES = 2 << 20
 _ROW_RECORDS = 1024
+# Copying smaller rows takes less time than handing them to another thread.
+_LARGE_ROW = 1 << 20
+_PARALLEL_ROWS = 2
 
 
 class PerIteration(enum.Enum):
@@ -178,15 +181,25 @@ class Pipeline:
             self._read_ahead = last = (epoch, ahead)
         last[1].before(at)
 
+    @property
+    def _row_size(self) -> int:
+        """Records in a row that suits reading single records."""
+        return max(1, min(_ROW_RECORDS, _ROW_BYTES // self._reader.record_bytes))
+
     def _element_rows(self, start: Any, offsets: bool) -> Any:
         """The rows of one epoch that suit reading single records."""
-        size = max(1, min(_ROW_RECORDS, _ROW_BYTES // self._reader.record_bytes))
-        return self._rows(start, size, offsets)
+        return self._rows(start, self._row_size, offsets)
 
     def _batch_rows(self, start: Any, offsets: bool) -> Any:
         """The rows of one epoch that are its batches."""
         assert self._batch_size is not None
         return self._rows(start, self._batch_size, offsets, self._drop_remainder)
+
+    def _map(self, rows: Any, read: Callable[[Any], Any], size: int) -> Any:
+        """Rows of ``size`` records as what they read; large ones several at a time, in order."""
+        if size * self._reader.record_bytes < _LARGE_ROW:
+            return rows.map(read)
+        return rows.map(read, num_parallel_calls=_PARALLEL_ROWS, deterministic=True)
 
     # Records, by TensorFlow out of the mapped file
 
@@ -215,11 +228,12 @@ class Pipeline:
 
             if self._batch_size is not None:
                 rows = self._batch_rows(start, offsets=True)
-                return rows.map(lambda row: self._nest(*gather(row)))
+                return self._map(rows, lambda row: self._nest(*gather(row)), self._batch_size)
             rows = self._element_rows(start, offsets=True)
             if self._can_unbatch:
-                return rows.map(lambda row: self._nest(*gather(row))).unbatch()
-            return rows.map(gather).unbatch().map(self._nest)
+                read = self._map(rows, lambda row: self._nest(*gather(row)), self._row_size)
+                return read.unbatch()
+            return self._map(rows, gather, self._row_size).unbatch().map(self._nest)
 
         return plan
 
@@ -258,9 +272,10 @@ class Pipeline:
         def plan(start: Any) -> Any:
             if self._batch_size is not None and stacks:
                 rows = self._batch_rows(start, offsets=False)
-                return rows.map(reader.read).map(lambda _positions, *parts: self._nest(*parts))
+                read = self._map(rows, reader.read, self._batch_size)
+                return read.map(lambda _positions, *parts: self._nest(*parts))
             rows = self._element_rows(start, offsets=False)
-            elements = rows.map(reader.read).unbatch().map(reader.element)
+            elements = self._map(rows, reader.read, self._row_size).unbatch().map(reader.element)
             if self._batch_size is None:
                 return elements
             return elements.batch(self._batch_size, self._drop_remainder)
