@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from yogadl import spec as specs
+from yogadl.cache.gather import gather
+from yogadl.cache.spans import Spans
 from yogadl.errors import ChecksumError
 from yogadl.format import dtypes
 from yogadl.format.codec import RecordCodec
@@ -26,74 +28,7 @@ from yogadl.format.layout import (
 Array = np.ndarray[Any, Any]
 Column = Any
 """The values of one component or leaf: a stacked array where the spec is of static shape, an object
-array of ``bytes`` for scalar strings, else a list of values."""
-
-
-# NumPy has no larger dtype.
-_LARGEST_ITEM = 2**31 - 1
-
-
-# NumPy lets other threads run while it copies this many items, and not while it copies fewer.
-_RELEASING_ITEMS = 512
-# Copying less is over before another thread could make use of it.
-_LONG_COPY = 256 << 10
-# Rows below this are copied faster by way of a fresh array than one by one.
-_SHORT_ROW = 1024
-# Smaller items are copied more slowly.
-_SMALLEST_PART = 4096
-
-
-def gather(buffer: Array, offsets: Array, size: int, out: Array | None = None) -> Array:
-    """Copies ``size`` bytes at each offset of a uint8 buffer, into uint8 ``[n, size]``.
-
-    Every byte of the buffer is taken as the start of an item of ``size`` bytes, of which NumPy then
-    copies some: measured against loops, ``take`` and other strides, the fastest at every size. Few
-    large items are copied in several parts each, so that other Python threads can run meanwhile.
-
-    Args:
-        buffer: what to copy from.
-        offsets: int64 ``[n]``.
-        size: bytes of each item.
-        out: a C-contiguous array of ``n * size`` bytes to copy into, instead of a fresh one.
-
-    Raises:
-        IndexError: an offset outside the buffer.
-    """
-    if out is not None and size >= _SHORT_ROW:
-        rows = out.reshape(-1).view("u1").reshape(len(offsets), size)
-        _copy_rows(buffer, offsets, size, rows)
-        return rows
-    if size > _LARGEST_ITEM:
-        rows = np.empty((len(offsets), size), "u1")
-        _copy_rows(buffer, offsets, size, rows)
-        return rows
-    parts = _parts(len(offsets), size)
-    item = size // parts
-    items = max(len(buffer) - item + 1, 0)
-    window = np.ndarray((items,), f"V{item}", buffer, strides=(1,))
-    places = offsets if parts == 1 else offsets[:, None] + np.arange(parts) * item
-    found: Array = window[places].view("u1").reshape(len(offsets), size)
-    if out is None:
-        return found
-    rows = out.reshape(-1).view("u1").reshape(len(offsets), size)
-    rows[:] = found
-    return rows
-
-
-def _copy_rows(buffer: Array, offsets: Array, size: int, rows: Array) -> None:
-    for row, offset in zip(rows, offsets.tolist(), strict=True):
-        if offset < 0 or offset + size > len(buffer):
-            raise IndexError(f"bytes {offset} to {offset + size} of a buffer of {len(buffer)}")
-        np.copyto(row, buffer[offset : offset + size])
-
-
-def _parts(count: int, size: int) -> int:
-    """In how many parts to copy each of ``count`` items."""
-    if not 0 < count < _RELEASING_ITEMS or count * size < _LONG_COPY:
-        return 1
-    fewest = -(-_RELEASING_ITEMS // count)
-    most = size // _SMALLEST_PART
-    return next((parts for parts in range(fewest, most + 1) if size % parts == 0), 1)
+array of ``bytes`` for scalar strings, else a list of values, or ``Spans`` where asked for."""
 
 
 class ColumnReader:
@@ -117,7 +52,11 @@ class ColumnReader:
         self._small_end = max((place.offset + place.nbytes for place in small), default=0)
 
     def read(
-        self, buffer: Array, entries: Array, out: Sequence[Array] | None = None
+        self,
+        buffer: Array,
+        entries: Array,
+        out: Sequence[Array] | None = None,
+        spans: bool = False,
     ) -> list[Column]:
         """One column per leaf of the spec.
 
@@ -126,6 +65,7 @@ class ColumnReader:
             entries: index entries of the records, in the order wanted.
             out: for records of fixed size, C-contiguous arrays to read into, of the columns' shapes
                 and dtypes.
+            spans: leave values of one unknown dimension unread where they lie, as ``Spans``.
 
         Raises:
             ChecksumError: a record does not fit the spec.
@@ -133,7 +73,7 @@ class ColumnReader:
         if self._codec.layout.content_size is not None:
             components = self._read_fixed(buffer, entries["offset"].astype("<i8"), out)
         else:
-            components = self._read_variable(buffer, entries)
+            components = self._read_variable(buffer, entries, spans)
         if self._plain:
             return components
         return self._join(components, len(entries))
@@ -163,12 +103,12 @@ class ColumnReader:
             columns.append(column if target is None else target)
         return columns
 
-    def _read_variable(self, buffer: Array, entries: Array) -> list[Column]:
+    def _read_variable(self, buffer: Array, entries: Array, spans: bool) -> list[Column]:
         offsets, lengths = entries["offset"].astype("<i8"), entries["length"].astype("<i8")
         leads = np.where(lengths > INLINE_LIMIT, LEAD, 0)
         offsets, lengths = offsets + leads, lengths - leads
         if self._is_simple and len(entries):
-            return self._read_simple(buffer, offsets, lengths)
+            return self._read_simple(buffer, offsets, lengths, spans)
         decode = self._codec.decode_components
         view = memoryview(buffer)
         rows = [
@@ -181,7 +121,9 @@ class ColumnReader:
             for component, values in zip(self._codec.layout.components, columns, strict=True)
         ]
 
-    def _read_simple(self, buffer: Array, offsets: Array, lengths: Array) -> list[Column]:
+    def _read_simple(
+        self, buffer: Array, offsets: Array, lengths: Array, spans: bool
+    ) -> list[Column]:
         """Records whose components are one array each; what can be is done for all at once."""
         layout = self._codec.layout
         head_size = align(layout.fixed_end)
@@ -205,9 +147,12 @@ class ColumnReader:
                 raw = np.ascontiguousarray(head[:, place.offset : place.offset + place.nbytes])
                 columns.append(raw.view(place.dtype).reshape(len(offsets), *place.shape))
             else:
-                first = starts[:, place.slot]
-                spans = zip(first.tolist(), (first + sizes[:, place.slot]).tolist(), strict=True)
-                columns.append(_cut(buffer, component, place.dtype, spans))
+                first, size = starts[:, place.slot], sizes[:, place.slot]
+                if component.kind is Kind.STRING:
+                    columns.append(_strings(buffer, component, first, first + size))
+                    continue
+                found = Spans(buffer, component.spec, place.dtype, first, size)
+                columns.append(found if spans else found.arrays())
         return columns
 
     def _join(self, components: list[Column], count: int) -> list[Column]:
@@ -225,19 +170,10 @@ class ColumnReader:
         return columns
 
 
-def _cut(
-    buffer: Array, component: Component, dtype: np.dtype[Any], spans: Iterable[tuple[int, int]]
-) -> Column:
-    """The values of a component that is one variable array, which spans the bytes given."""
-    if component.kind is Kind.STRING:
-        view = memoryview(buffer)
-        return stack(component.spec, [bytes(view[start:end]) for start, end in spans])
-    assert component.spec.shape is not None
-    shape = [-1 if dim is None else dim for dim in component.spec.shape]
-    try:
-        return [buffer[start:end].view(dtype).reshape(shape).copy() for start, end in spans]
-    except ValueError as error:
-        raise ChecksumError(f"an array of a record does not fit {component.spec}") from error
+def _strings(buffer: Array, component: Component, starts: Array, ends: Array) -> Column:
+    view = memoryview(buffer)
+    spans = zip(starts.tolist(), ends.tolist(), strict=True)
+    return stack(component.spec, [bytes(view[start:end]) for start, end in spans])
 
 
 def stack(spec: specs.TensorSpec, values: Sequence[Any]) -> Column:

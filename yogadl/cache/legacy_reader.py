@@ -16,7 +16,8 @@ import numpy as np
 import xxhash
 
 from yogadl import spec as specs
-from yogadl.cache.columns import Column, gather, stack
+from yogadl.cache.columns import Column, stack
+from yogadl.cache.gather import gather
 from yogadl.cache.reader import CacheInfo, RecordReader
 from yogadl.errors import (
     ChecksumError,
@@ -164,7 +165,12 @@ class LegacyCacheFile(RecordReader):
         except YogadlError as error:
             raise type(error)(f"{self.path}: record {position}: {error}") from error
 
-    def read_columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
+    def read_columns(
+        self,
+        positions: Array,
+        out: Sequence[Array] | None = None,
+        spans: bool = False,  # noqa: ARG002 # pickles have to be taken apart to the end
+    ) -> list[Column]:
         columns = self._read_columns(positions)
         if out is None:
             return columns

@@ -75,13 +75,17 @@ class RecordReader(Closing):
         return self.info.record_count
 
     @abc.abstractmethod
-    def read_columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
+    def read_columns(
+        self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
+    ) -> list[Column]:
         """One column per leaf of the spec for some records; see ``cache.columns.Column``.
 
         Args:
             positions: int64 ``[n]``, each in ``[0, len(self))``; the caller has checked them.
             out: arrays to read into, one per leaf: C-contiguous, of the columns' shapes and dtypes,
                 for specs of numbers of static shape.
+            spans: values of one unknown dimension may be returned as ``Spans``, to be read by the
+                caller.
         """
 
     @abc.abstractmethod
@@ -259,10 +263,12 @@ class CacheFile(RecordReader):
         first, last = self._entries(np.array([start, stop - 1]))["offset"].tolist()
         self._open_file.forget(first, last)
 
-    def read_columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
+    def read_columns(
+        self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
+    ) -> list[Column]:
         entries = self.lookup(positions)
         try:
-            return self._columns.read(self.buffer, entries, out)
+            return self._columns.read(self.buffer, entries, out, spans)
         except ChecksumError as error:
             raise ChecksumError(f"{self.path}: {error}; rebuild it") from error
 

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from yogadl.dataref._stream import Epochs
 
 Array = np.ndarray[Any, Any]
+_Batched: TypeAlias = list[list[Column]]
+"""Some batches, each a column per leaf."""
 
 # Batches smaller than this are read several at a time, and are views of what was read.
 _CHUNK_BYTES = 1 << 20
@@ -98,12 +100,12 @@ class Batches:
         epoch, start = self._epochs.counter.claim()
         announcer = self._epochs.read_ahead(epoch, start)
 
-        def read(chunk: _Chunk) -> list[Column]:
+        def read(chunk: _Chunk) -> _Batched:
             announcer.before(chunk.start)
             return self._read(chunk)
 
-        for chunk, columns in self._through_pool(self._chunks(epoch, start), read):
-            yield from self._split(columns, chunk.stop - chunk.start)
+        for batches in self._through_pool(self._chunks(epoch, start), read):
+            yield from records_of(self._spec, list(zip(*batches, strict=True)))
 
     def _chunks(self, epoch: int, start: int) -> Iterator[_Chunk]:
         end = len(self._epochs.order)
@@ -119,9 +121,9 @@ class Batches:
     # Reading
 
     def _through_pool(
-        self, chunks: Iterator[_Chunk], read: Callable[[_Chunk], list[Column]]
-    ) -> Iterator[tuple[_Chunk, list[Column]]]:
-        """The chunks with their columns, in order, a few of them read before they are wanted."""
+        self, chunks: Iterator[_Chunk], read: Callable[[_Chunk], _Batched]
+    ) -> Iterator[_Batched]:
+        """What is read of each chunk, in order, some of it before it is wanted."""
         pool = _Pool(read)
         is_busy = False
         try:
@@ -133,7 +135,7 @@ class Batches:
                     chunk = next(chunks, None)
                     if chunk is None:
                         return
-                    taken = chunk, read(chunk)
+                    taken = read(chunk)
                 if is_busy:
                     for chunk in itertools.islice(chunks, max(0, self._ahead - len(pool))):
                         pool.submit(chunk)
@@ -145,21 +147,18 @@ class Batches:
         finally:
             pool.close()
 
-    def _read(self, chunk: _Chunk) -> list[Column]:
+    def _read(self, chunk: _Chunk) -> _Batched:
         positions = self._epochs.positions(chunk.epoch, chunk.start, chunk.stop)
         reader = self._epochs.reader()
-        if self._out is None:
-            return reader.read_columns(positions)
-        arrays = self._out[chunk.number % len(self._out)]
-        return reader.read_columns(positions, [array[: len(positions)] for array in arrays])
-
-    def _split(self, columns: Sequence[Column], count: int) -> Iterator[Any]:
-        """The batches in the columns of ``count`` records."""
-        starts = range(0, count, self._size)
-        batched = [[column[start : start + self._size] for start in starts] for column in columns]
-        if self._padding is not None:
-            batched = self._padding.apply(batched)
-        return records_of(self._spec, batched)
+        if self._out is not None:
+            arrays = self._out[chunk.number % len(self._out)]
+            return [reader.read_columns(positions, [array[: len(positions)] for array in arrays])]
+        columns = reader.read_columns(positions, spans=self._padding is not None)
+        batches = [
+            [column[start : start + self._size] for column in columns]
+            for start in range(0, len(positions), self._size)
+        ]
+        return batches if self._padding is None else list(map(self._padding.apply, batches))
 
     def _checked_out(self, nest: Any) -> list[Array]:
         """The arrays of one element of ``out``.
@@ -201,9 +200,9 @@ class _Pool:
     reads again what was under way.
     """
 
-    def __init__(self, read: Callable[[_Chunk], list[Column]]) -> None:
+    def __init__(self, read: Callable[[_Chunk], _Batched]) -> None:
         self._read = read
-        self._pending: deque[tuple[_Chunk, Future[list[Column]]]] = deque()
+        self._pending: deque[tuple[_Chunk, Future[_Batched]]] = deque()
         self._start()
 
     def _start(self) -> None:
@@ -216,8 +215,8 @@ class _Pool:
     def submit(self, chunk: _Chunk) -> None:
         self._pending.append((chunk, self._executor.submit(self._read, chunk)))
 
-    def take(self) -> tuple[_Chunk, list[Column]]:
-        """The oldest chunk."""
+    def take(self) -> _Batched:
+        """What is read of the oldest chunk."""
         if os.getpid() != self._process:
             chunks = [chunk for chunk, _ in self._pending]
             self._pending.clear()
@@ -225,7 +224,7 @@ class _Pool:
             for chunk in chunks:
                 self.submit(chunk)
         chunk, future = self._pending.popleft()
-        return chunk, self._read(chunk) if future.cancel() else future.result()
+        return self._read(chunk) if future.cancel() else future.result()
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

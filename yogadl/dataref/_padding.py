@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
+from yogadl.cache.columns import Column
+from yogadl.cache.spans import Spans, pad_arrays
 from yogadl.errors import InvalidArgumentError
 from yogadl.format import dtypes
 
@@ -37,12 +39,20 @@ class Padding:
             for leaf, value in zip(leaves, wanted, strict=True)
         ]
 
-    def apply(self, columns: Sequence[list[Any]]) -> list[list[Any]]:
-        """Per leaf its batches, padded where asked for."""
-        return [
-            batches if value is None else [_pad(batch, value) for batch in batches]
-            for batches, value in zip(columns, self._values, strict=True)
-        ]
+    @property
+    def values(self) -> list[Array | None]:
+        """Per leaf the number to pad with, of the leaf's dtype; ``None`` where it is left alone."""
+        return self._values
+
+    def apply(self, columns: Sequence[Column]) -> list[Column]:
+        """The columns of a batch, padded where asked for."""
+        return [_pad(column, value) for column, value in zip(columns, self._values, strict=True)]
+
+
+def _pad(column: Column, value: Array | None) -> Column:
+    if isinstance(column, Spans):
+        return column.arrays() if value is None else column.padded(value)
+    return column if value is None else pad_arrays(column, value)
 
 
 def _varies(leaf: specs.Leaf) -> bool:
@@ -67,12 +77,3 @@ def _checked(leaf: specs.Leaf, value: Any) -> Array:
     if not fits:
         raise InvalidArgumentError(f"pad={value!r} is no number that {dtype} can hold")
     return padding
-
-
-def _pad(batch: Sequence[Array], value: Array) -> Array:
-    """Arrays of one rank as ``[n, *largest shape]``."""
-    shapes = np.array([array.shape for array in batch])
-    padded = np.full((len(batch), *shapes.max(axis=0).tolist()), value, value.dtype)
-    for row, array in zip(padded, batch, strict=True):
-        row[tuple(map(slice, array.shape))] = array
-    return padded

@@ -20,6 +20,8 @@ def make_tf_dataset(
     batch_size: int | None = None,
     drop_remainder: bool = False,
     epochs: Epochs = PER_ITERATION,
+    pad: Any = None,
+    ragged: bool = False,
 ) -> Any:
     """A stream as a ``tf.data.Dataset`` with the stream's full element spec.
 
@@ -37,6 +39,11 @@ def make_tf_dataset(
             then begins at the same place, and its iterator can be saved and restored with
             ``tf.train.Checkpoint``, to the exact next element. Keras's ``fit`` takes the length of
             its first epoch for all, so fit what is left of an interrupted epoch by itself.
+        pad: with ``batch_size``, pad arrays of varying shape to the largest of their batch with
+            this number, as ``padded_batch`` does; or a nest of numbers, ``None`` for leaves to
+            leave alone.
+        ragged: with ``batch_size``, make ragged tensors of arrays of varying shape, as
+            ``ragged_batch`` does.
 
     Returns:
         A ``tf.data.Dataset``. Its cardinality is known where it is the same for every iteration.
@@ -51,6 +58,10 @@ def make_tf_dataset(
         batch_size = as_index("batch_size", batch_size, 1)
     elif drop_remainder:
         raise InvalidArgumentError("drop_remainder=True needs a batch_size")
+    elif pad is not None or ragged:
+        raise InvalidArgumentError("pad= and ragged=True need a batch_size")
+    if pad is not None and ragged:
+        raise InvalidArgumentError("pad= and ragged=True exclude each other")
     if epochs is not None and epochs is not PER_ITERATION:
         epochs = as_index("epochs", epochs)
     if not isinstance(stream, Stream):
@@ -60,7 +71,12 @@ def make_tf_dataset(
     if isinstance(stream, IndexedStream):
         # The pipeline's functions are TensorFlow code as they stand.
         build = tf.autograph.experimental.do_not_convert(Pipeline.dataset)
-        return build(Pipeline(stream, batch_size, drop_remainder, epochs))
+        return build(Pipeline(stream, batch_size, drop_remainder, epochs, pad, ragged))
+    if pad is not None or ragged:
+        raise InvalidArgumentError(
+            "pad= and ragged=True need a stream of DataRef.stream; for others, use padded_batch or "
+            "ragged_batch"
+        )
     return _from_generator(stream, batch_size, drop_remainder, epochs)
 
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
-from yogadl.dataref import IndexedStream, ReadAhead
+from yogadl.dataref import IndexedStream, Padding, ReadAhead
 from yogadl.errors import UnsupportedTypeError
 from yogadl.extras import require
-from yogadl.tensorflow import _words
+from yogadl.tensorflow import _varying, _words
 from yogadl.tensorflow._calls import Calls
 from yogadl.tensorflow._gather import MappedComponent, MappedTables
 from yogadl.tensorflow._rows import RowReader, is_empty
@@ -65,6 +65,8 @@ class Pipeline:
         batch_size: int | None,
         drop_remainder: bool,
         epochs: Epochs,
+        pad: Any = None,
+        ragged: bool = False,
     ) -> None:
         self._order = stream.epochs.order
         self._permutations = stream.epochs.permutations
@@ -77,6 +79,8 @@ class Pipeline:
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
         self._count = epochs
+        self._padding = None if pad is None else Padding(self._spec, pad)
+        self._ragged = ragged
         self._calls = Calls()
         self._first, self._start = self._counter.peek()
         to_tf(self._spec)  # raises where TensorFlow lacks a dtype
@@ -274,10 +278,24 @@ class Pipeline:
                 rows = self._batch_rows(start, offsets=False)
                 read = self._map(rows, reader.read, self._batch_size)
                 return read.map(lambda _positions, *parts: self._nest(*parts))
+            if (self._padding or self._ragged) and _varying.can_read(self._spec):
+                batches = _varying.VaryingBatches(self._reader, self._padding, self._calls)
+                return self._batch_rows(start, offsets=False).map(batches.read)
             rows = self._element_rows(start, offsets=False)
             elements = self._map(rows, reader.read, self._row_size).unbatch().map(reader.element)
-            if self._batch_size is None:
-                return elements
-            return elements.batch(self._batch_size, self._drop_remainder)
+            return elements if self._batch_size is None else self._batched(elements)
 
         return plan
+
+    def _batched(self, elements: Any) -> Any:
+        size, drop = self._batch_size, self._drop_remainder
+        if self._ragged:
+            return elements.ragged_batch(size, drop)
+        if self._padding is None:
+            return elements.batch(size, drop)
+        values = [
+            None if value is None else tf.constant(value.tolist(), to_tf(leaf).dtype)
+            for leaf, value in zip(specs.leaves(self._spec), self._padding.values, strict=True)
+        ]
+        values = specs.unflatten(self._spec, values)
+        return elements.padded_batch(size, padding_values=values, drop_remainder=drop)

@@ -102,10 +102,10 @@ def _component_arrays(spec: specs.TensorSpec, values: Any) -> Iterator[Array]:
     word = dtypes.to_numpy(_words.carrier(spec.dtype))
     if spec.static_shape is not None:
         stacked = values if isinstance(values, np.ndarray) else stack(spec, values)
-        yield _viewed(np.asarray(stacked), word)
+        yield as_words(np.asarray(stacked), word)
         return
     arrays = [_as_array(value) for value in values]
-    yield np.concatenate([np.empty(0, word), *[_viewed(a.reshape(-1), word) for a in arrays]])
+    yield np.concatenate([np.empty(0, word), *[as_words(a.reshape(-1), word) for a in arrays]])
     yield np.array([array.size for array in arrays], "i8")
     yield np.array([dim for array in arrays for dim in array.shape], "i8")
     yield np.array([array.ndim for array in arrays], "i8")
@@ -132,7 +132,8 @@ def _tensors(spec: specs.TensorSpec, remaining: Iterator[Any], count: int | None
     yield _ragged(next(remaining), next(remaining))
 
 
-def _viewed(array: Array, word: np.dtype[Any]) -> Array:
+def as_words(array: Array, word: np.dtype[Any]) -> Array:
+    """An array as words of the same width."""
     # NumPy 1 refuses a view of objects even as objects.
     return array if array.dtype == word else array.view(word)
 
