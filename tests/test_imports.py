@@ -198,13 +198,15 @@ def test_stream_keeps_its_arguments_as_attributes() -> None:
 
 
 def test_every_exported_name_exists() -> None:
-    for name in ("yogadl", "yogadl.storage", "yogadl.dataref"):
+    for name in ("yogadl", "yogadl.storage", "yogadl.dataref", "yogadl.profile"):
         module = importlib.import_module(name)
         for exported in module.__all__:
             assert hasattr(module, exported)
 
 
-@pytest.mark.parametrize("modules", ["yogadl", "yogadl, yogadl.storage, yogadl.dataref"])
+@pytest.mark.parametrize(
+    "modules", ["yogadl", "yogadl, yogadl.storage, yogadl.dataref, yogadl.profile"]
+)
 def test_importing_is_light(modules: str) -> None:
     code = f"import sys, {modules}; print([name for name in {HEAVY} if name in sys.modules])"
     assert _python(code).strip() == "[]"

@@ -31,7 +31,9 @@ from yogadl.keys import (
 )
 
 # 0.1.4 had all of them once one was imported, and scripts rely on it.
-_SUBMODULES = frozenset(("constants", "dataref", "errors", "spec", "storage", "tensorflow"))
+_SUBMODULES = frozenset(
+    ("constants", "dataref", "errors", "profile", "spec", "storage", "tensorflow")
+)
 
 
 def __getattr__(name: str) -> ModuleType:

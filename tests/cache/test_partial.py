@@ -107,6 +107,34 @@ def test_no_descriptor_is_left_open(path: pathlib.Path) -> None:
             os.fstat(descriptor)
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="only Linux writes when it is told to")
+def test_writing_to_the_disk_begins_at_once(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
+    plain = os.posix_fadvise
+
+    def fadvise(descriptor: int, offset: int, length: int, advice: int) -> None:
+        assert advice == os.POSIX_FADV_DONTNEED
+        told.append((offset, length))
+        plain(descriptor, offset, length, advice)
+
+    monkeypatch.setattr(partial.os, "posix_fadvise", fadvise)
+    content = np.random.RandomState(1).bytes(30_000_001)
+    with PartialFile(path) as file:
+        for at in range(0, len(content), 700_000):
+            file.append(content[at : at + 700_000])
+            # Never more than a few megabytes are kept back.
+            assert file.size - sum(length for _, length in told) < 5 << 20
+        file.overwrite(content[:100], 0)
+        file.commit()
+    assert path.read_bytes() == content
+    at = 0
+    for offset, length in told:
+        assert offset == at
+        at += length
+
+
 # Leftovers
 
 WRITER = """

@@ -24,7 +24,7 @@ from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format.index import BLOCK, ENTRY, Index, block_checksums, gap
 from yogadl.format.record_keys import key_order, record_key
-from yogadl.spec import NoneSpec, TensorSpec, flatten
+from yogadl.spec import NoneSpec, TensorSpec, flatten, leaves, unflatten
 
 INLINE_LIMIT = 2000
 """As the format has it; the library's own constant may not change."""
@@ -393,3 +393,34 @@ def test_arrays_may_be_used_again_once_appended(tmp_path: pathlib.Path, spec: An
         writer.commit()
     with open_cache(tmp_path / "cache.mdb") as reader:
         assert [reader.read_record(at).tolist() for at in range(5)] == [[at, at] for at in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [
+        (TensorSpec("int64", (2,)), 2500),
+        (TensorSpec("uint8", (3000,)), 2500),
+        (TensorSpec("float64", (60_000,)), 25),
+        ({"x": TensorSpec("int16", (3,)), "y": (TensorSpec("bool"), TensorSpec("int64"))}, 1025),
+    ],
+)
+def test_arrays_may_be_used_again_in_more_records_than_are_written_at_once(
+    tmp_path: pathlib.Path, spec: Any, count: int
+) -> None:
+    """Records of fixed size wait for others, and the first to wait are not overwritten."""
+    buffers = [np.zeros(leaf.shape, leaf.dtype) for leaf in leaves(spec)]
+    record = unflatten(spec, buffers)
+    with CacheWriter(tmp_path / "cache.mdb", spec) as writer:
+        for number in range(count):
+            for buffer in buffers:
+                buffer[...] = number % 100
+            writer.append(record)
+        for buffer in buffers:
+            buffer[...] = 101
+        assert writer.commit() == count
+    with open_cache(tmp_path / "cache.mdb") as reader:
+        columns = reader.read_columns(np.arange(count))
+        for column, buffer in zip(columns, buffers, strict=True):
+            numbers = (np.arange(count) % 100).astype(buffer.dtype)
+            assert (column.reshape(count, -1) == numbers[:, None]).all()
+        reader.verify()

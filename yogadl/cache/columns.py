@@ -73,7 +73,7 @@ class ColumnReader:
         if self._codec.layout.content_size is not None:
             components = self._read_fixed(buffer, entries["offset"].astype("<i8"), out)
         else:
-            components = self._read_variable(buffer, entries, spans)
+            components = self._read_variable(buffer, entries, spans and self._plain)
         if self._plain:
             return components
         return self._join(components, len(entries))

@@ -46,6 +46,8 @@ def gather(buffer: Array, offsets: Array, size: int, out: Array | None = None) -
         rows = np.empty((len(offsets), size), "u1")
         _copy_rows(buffer, offsets, size, rows)
         return rows
+    if len(offsets) and int(offsets.min()) < 0:
+        raise IndexError(f"byte {int(offsets.min())} of a buffer of {len(buffer)}")
     parts = _parts(len(offsets), size)
     item = size // parts
     items = max(len(buffer) - item + 1, 0)

@@ -57,18 +57,24 @@ class Spans:
         return Spans(self._buffer, self._spec, self._dtype, starts, sizes)
 
     def arrays(self) -> list[Array]:
-        """The values, fresh arrays."""
+        """The values, fresh arrays.
+
+        Raises:
+            ChecksumError: NumPy has no arrays of the spec's rank.
+        """
         assert self._spec.shape is not None
         axis = self._spec.shape.index(None)
         shape = [dim or 0 for dim in self._spec.shape]
         before, after = shape[:axis], shape[axis + 1 :]
         buffer, dtype = self._buffer, self._dtype
-        return [
-            np.ndarray((*before, length, *after), dtype, buffer, start).copy()
-            for start, length in zip(
-                self._starts.tolist(), (self._sizes // self._step).tolist(), strict=True
-            )
-        ]
+        lengths = (self._sizes // self._step).tolist()
+        try:
+            return [
+                np.ndarray((*before, length, *after), dtype, buffer, start).copy()
+                for start, length in zip(self._starts.tolist(), lengths, strict=True)
+            ]
+        except ValueError as error:
+            raise ChecksumError(f"an array of {self._spec}: {error}") from error
 
     def joined(self) -> tuple[Array, Array]:
         """The values one behind the other, flat, and the number of items of each, int64 ``[n]``."""

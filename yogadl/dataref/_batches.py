@@ -15,7 +15,7 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.dataref._padding import Padding
-from yogadl.errors import InvalidArgumentError
+from yogadl.errors import InvalidArgumentError, SpecMismatchError
 from yogadl.format import dtypes
 from yogadl.keys import as_index
 
@@ -101,7 +101,7 @@ class Batches:
         announcer = self._epochs.read_ahead(epoch, start)
 
         def read(chunk: _Chunk) -> _Batched:
-            announcer.before(chunk.start)
+            announcer.before(chunk.start, chunk.stop)
             return self._read(chunk)
 
         for batches in self._through_pool(self._chunks(epoch, start), read):
@@ -145,7 +145,7 @@ class Batches:
                 # at once.
                 is_busy = time.perf_counter() - finished > _BUSY * (finished - started)
         finally:
-            pool.close()
+            pool.close(wait=self._out is not None)
 
     def _read(self, chunk: _Chunk) -> _Batched:
         positions = self._epochs.positions(chunk.epoch, chunk.start, chunk.stop)
@@ -166,7 +166,10 @@ class Batches:
         Raises:
             InvalidArgumentError: they are not such that batches can be read into them.
         """
-        arrays = specs.flatten(self._spec, nest)
+        try:
+            arrays = specs.flatten(self._spec, nest)
+        except SpecMismatchError as error:
+            raise InvalidArgumentError(f"out= is not nested as the spec: {error}") from error
         for leaf, array in zip(specs.leaves(self._spec), arrays, strict=True):
             if not isinstance(leaf, specs.TensorSpec) or leaf.static_shape is None:
                 raise InvalidArgumentError(f"out= needs records of static shape, not {leaf}")
@@ -213,18 +216,24 @@ class _Pool:
         return len(self._pending)
 
     def submit(self, chunk: _Chunk) -> None:
+        self._renew()
         self._pending.append((chunk, self._executor.submit(self._read, chunk)))
 
     def take(self) -> _Batched:
         """What is read of the oldest chunk."""
-        if os.getpid() != self._process:
-            chunks = [chunk for chunk, _ in self._pending]
-            self._pending.clear()
-            self._start()
-            for chunk in chunks:
-                self.submit(chunk)
+        self._renew()
         chunk, future = self._pending.popleft()
         return self._read(chunk) if future.cancel() else future.result()
 
-    def close(self) -> None:
-        self._executor.shutdown(wait=False, cancel_futures=True)
+    def _renew(self) -> None:
+        """Starts anew in a forked child."""
+        if os.getpid() == self._process:
+            return
+        self._start()
+        self._pending = deque(
+            (chunk, self._executor.submit(self._read, chunk)) for chunk, _ in self._pending
+        )
+
+    def close(self, wait: bool) -> None:
+        # A forked child has no thread to wait for.
+        self._executor.shutdown(wait and os.getpid() == self._process, cancel_futures=True)

@@ -99,11 +99,11 @@ class LMDBDataRef(DataRef, Closing):
         *,
         read_ahead: int = DEFAULT_WINDOW,
     ) -> IndexedStream:
-        """See ``DataRef.stream``. Costs the same at any offset; unshuffled, in any data set.
+        """See ``DataRef.stream``, which describes all arguments but the last.
+
+        Costs the same at any offset; unshuffled, in any data set.
 
         Args:
-            start_offset, shuffle, skip_shuffle_at_epoch_end, shuffle_seed, shard_rank, num_shards,
-                drop_shard_remainder: see ``DataRef.stream``.
             read_ahead: bytes of the coming records, in the stream's order, that the system is asked
                 to fetch from the disk in advance if it has not got them yet. 0 asks for nothing.
         """

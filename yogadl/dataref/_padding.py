@@ -10,7 +10,7 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.spans import Spans, pad_arrays
-from yogadl.errors import InvalidArgumentError
+from yogadl.errors import InvalidArgumentError, SpecMismatchError
 from yogadl.format import dtypes
 
 Array = np.ndarray[Any, Any]
@@ -33,7 +33,10 @@ class Padding:
         if isinstance(pad, int | float | complex | np.generic):
             wanted = [pad if _varies(leaf) else None for leaf in leaves]
         else:
-            wanted = specs.flatten(spec, pad)
+            try:
+                wanted = specs.flatten(spec, pad)
+            except SpecMismatchError as error:
+                raise InvalidArgumentError(f"pad= is not nested as the spec: {error}") from error
         self._values = [
             None if value is None else _checked(leaf, value)
             for leaf, value in zip(leaves, wanted, strict=True)
@@ -68,12 +71,20 @@ def _checked(leaf: specs.Leaf, value: Any) -> Array:
     if leaf.shape is None:
         raise InvalidArgumentError(f"{leaf} cannot be padded: its rank is not known")
     dtype = dtypes.to_numpy(leaf.dtype)
-    try:
-        number = np.asarray(value)
-        padding = number.astype(dtype)
-        fits = number.shape == () and (padding == number or number != number)  # noqa: PLR0124 # NaN
-    except (TypeError, ValueError, OverflowError):
-        fits = False
-    if not fits:
+    number = np.asarray(value)
+    padding = _converted(number, dtype) if number.shape == () else None
+    if padding is None:
         raise InvalidArgumentError(f"pad={value!r} is no number that {dtype} can hold")
     return padding
+
+
+def _converted(number: Array, dtype: np.dtype[Any]) -> Array | None:
+    """A number as of a dtype; to the nearest one of floats, else exactly or not at all."""
+    exact = dtype.kind in "biu" or np.array(0.5).astype(dtype) == 0
+    if number.dtype.kind not in "biufcV" or (number.dtype.kind == "c" and dtype.kind != "c"):
+        return None
+    with np.errstate(all="ignore"):
+        padding = number.astype(dtype)
+        if exact:
+            return padding if padding == number else None
+        return padding if np.isfinite(padding) == np.isfinite(number) else None

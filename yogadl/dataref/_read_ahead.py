@@ -61,10 +61,15 @@ class ReadAhead:
         self._trusted = 0
         self._whole = self._announces and _is_dense(reader, order)
 
-    def before(self, at: int) -> None:
-        """Announces what comes soon after the epoch's record ``at``, which is about to be read."""
+    def before(self, at: int, stop: int | None = None) -> None:
+        """Announces the epoch's records ``at … stop-1``, about to be read, and what comes soon.
+
+        Args:
+            at: the first of them.
+            stop: by default, it is one record.
+        """
         self.at = at
-        while self._announced <= at + self._piece:
+        while self._announced < (at + 1 if stop is None else stop) + self._piece:
             start = self._announced
             self._announced = start + self._piece
             if self._announces:

@@ -61,7 +61,7 @@ class Epochs:
         step = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // reader.record_bytes))
         ahead = self.read_ahead(epoch, start)
         for at in range(start, len(self.order), step):
-            ahead.before(at)
+            ahead.before(at, at + step)
             columns = self.reader().read_columns(self.positions(epoch, at, at + step))
             yield from records_of(reader.spec, columns)
 
@@ -135,7 +135,7 @@ class IndexedStream(Stream, Closing):
                 C-contiguous arrays ``[batch_size, *shape]``, which are filled in turn. A batch is
                 overwritten after the next one was asked for, and ``len(out) - 1`` are read ahead.
             read_ahead: reads to have under way beyond the batch in use, of one batch or of as many
-                small ones as make a megabyte; 3 without ``out``. With 0, no threads are used.
+                small ones as make a megabyte; 2 without ``out``. With 0, no threads are used.
 
         Returns:
             An iterable with a length, of which every iteration is the stream's next epoch.

@@ -157,7 +157,7 @@ class Pipeline:
         chunk = size * max(1, most // size)
 
         def look_up(epoch: Array, at: Array) -> Array:
-            self._announce(int(epoch), int(at))
+            self._announce(int(epoch), int(at), int(at) + chunk)
             positions = self._positions(int(epoch), int(at), int(at) + chunk)
             if not offsets:
                 return positions
@@ -175,15 +175,15 @@ class Pipeline:
     def _positions(self, epoch: int, start: int, stop: int) -> Array:
         return self._order.positions(self._permutations.of_epoch(epoch), start, stop)
 
-    def _announce(self, epoch: int, at: int) -> None:
-        """Tells the system what is read soon after record ``at`` of an epoch."""
+    def _announce(self, epoch: int, at: int, stop: int) -> None:
+        """Tells the system that some records of an epoch are read, and what comes soon."""
         last = self._read_ahead
         if last is None or last[0] != epoch or at < last[1].at:
             positions = functools.partial(self._positions, epoch)
             ahead = ReadAhead(self._reader, self._order, positions, at, self._window)
             # Two iterators in one epoch undo each other's work, which costs time only.
             self._read_ahead = last = (epoch, ahead)
-        last[1].before(at)
+        last[1].before(at, stop)
 
     @property
     def _row_size(self) -> int:

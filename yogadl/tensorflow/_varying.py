@@ -77,7 +77,7 @@ class VaryingBatches:
     def _arrays(self, positions: Array) -> list[Array]:
         columns = self._reader.read_columns(positions, spans=True)
         if self._padding is not None:
-            columns = self._padding.apply(columns)
+            columns = [_dense(column) for column in self._padding.apply(columns)]
         return [
             array
             for leaf, column in zip(self._leaves, columns, strict=True)
@@ -95,6 +95,11 @@ class VaryingBatches:
         lengths.set_shape([count])
         flat = _words.from_words(values, leaf.dtype)
         return tf.RaggedTensor.from_row_lengths(flat, lengths, validate=False)
+
+
+def _dense(column: Any) -> Any:
+    """A column that is not to be padded as one array, which TensorFlow needs; else as it is."""
+    return np.stack(column) if isinstance(column, list) else column
 
 
 def _column_arrays(leaf: specs.TensorSpec, column: Any) -> Iterator[Array]:
