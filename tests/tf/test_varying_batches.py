@@ -23,7 +23,7 @@ from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError, InvalidArgumentError, UnsupportedTypeError
 from yogadl.format import dtypes
 from yogadl.spec import OptionalSpec, TensorSpec
-from yogadl.tensorflow import _varying, make_tf_dataset
+from yogadl.tensorflow import _pipeline, make_tf_dataset
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"
 COUNT = 23
@@ -177,23 +177,34 @@ def test_ragged_batches_are_those_of_ragged_batch(kind: str, tmp_path: pathlib.P
         assert elements(found) == elements(expected), "third epoch"
 
 
-def test_the_kinds_take_the_ways_they_are_for(tmp_path: pathlib.Path) -> None:
-    assert all(_varying.can_read(spec) for spec, _ in FAST.values())
-    assert not any(_varying.can_read(spec) for spec, _ in GENERIC.values())
+@pytest.mark.parametrize("kind", FAST)
+def test_batches_are_those_of_the_stream(kind: str, tmp_path: pathlib.Path) -> None:
+    """Read by other code, which knows no TensorFlow."""
+    ref = made(kind, tmp_path)
+    options: dict[str, Any] = {"start_offset": 4, "shuffle": True, "shuffle_seed": 3}
+    value: Any = True if kind == "bool" else 1
+    padded = make_tf_dataset(ref.stream(**options), batch_size=5, pad=value)
+    expected = [plain(batch) for batch in ref.stream(**options).batches(5, pad=value)]
+    assert elements(padded) == expected
 
 
-@pytest.mark.parametrize("kind", ["tokens", "tokens beside others", "bfloat16"])
-def test_both_ways_give_the_same(
-    kind: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize(
+    "kind", ["tokens beside others", "bfloat16", "unknown dimensions", "static with strings"]
+)
+def test_what_is_read_at_once_makes_no_difference(
+    kind: str, rows: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref = made(kind, tmp_path)
-    ways: list[dict[str, Any]] = [{"pad": True if kind == "bool" else 1}, {"ragged": True}]
-    for way in ways:
-        fast = make_tf_dataset(ref.stream(), batch_size=5, epochs=2, **way)
-        with monkeypatch.context() as patched:
-            patched.setattr(_varying, "can_read", lambda spec: False)
-            slow = make_tf_dataset(ref.stream(), batch_size=5, epochs=2, **way)
-        same_batches(fast, slow)
+    records = [plain(record) for record in ref.stream()]
+    monkeypatch.setattr(_pipeline, "_NUMPY_ROW_RECORDS", rows)
+    assert elements(make_tf_dataset(ref.stream())) == records
+    if kind in FAST:
+        value: Any = True if kind == "bool" else 1
+        padded = make_tf_dataset(ref.stream(), batch_size=3, pad=value)
+        assert elements(padded) == [plain(batch) for batch in ref.stream().batches(3, pad=value)]
+    ragged = make_tf_dataset(ref.stream(), batch_size=3, ragged=True, drop_remainder=True)
+    same_batches(ragged, make_tf_dataset(ref.stream()).ragged_batch(3, drop_remainder=True))
 
 
 sequences = st.builds(
@@ -253,18 +264,20 @@ def test_a_nest_of_pads(tmp_path: pathlib.Path) -> None:
     same_batches(found, expected)
 
 
-def test_a_varying_leaf_that_is_left_alone_is_batched_as_batch_does(
-    tmp_path: pathlib.Path,
-) -> None:
-    """``None`` leaves it alone: it is stacked, as the arrays of a batch have one shape here."""
-    spec = {"a": TensorSpec("int32", (None,)), "b": TensorSpec("int32", (None,))}
-    records = [{"a": sequence(n), "b": np.full(3, n, "i4")} for n in range(6)]
-    with write(tmp_path / "alike.mdb", spec, records) as ref:
-        found = list(make_tf_dataset(ref.stream(), batch_size=3, pad={"a": 0, "b": None}))
-        assert [batch["b"].shape for batch in found] == [(3, 3)] * 2
-        assert found[1]["b"].numpy().tolist() == [[3] * 3, [4] * 3, [5] * 3]
-        longest = max(len(record["a"]) for record in records[3:])
-        assert found[1]["a"].shape == (3, longest)
+def test_a_varying_leaf_cannot_be_left_alone(tmp_path: pathlib.Path) -> None:
+    cases: list[tuple[Any, Any]] = [
+        (
+            {"a": TensorSpec("int32", (None,)), "b": TensorSpec("int32", (None,))},
+            {"a": 0, "b": None},
+        ),
+        ({"a": TensorSpec("int32", (None,)), "b": TensorSpec("string", (None,))}, 0),
+    ]
+    for number, (spec, pad) in enumerate(cases):
+        with (
+            write(tmp_path / str(number), spec, []) as ref,
+            pytest.raises(InvalidArgumentError, match="alone"),
+        ):
+            make_tf_dataset(ref.stream(), batch_size=3, pad=pad)
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn"])

@@ -17,12 +17,13 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
 from yogadl.dataref import IndexedStream, Padding, ReadAhead
-from yogadl.errors import UnsupportedTypeError
+from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
-from yogadl.tensorflow import _varying, _words
+from yogadl.format import dtypes
+from yogadl.tensorflow import _words
 from yogadl.tensorflow._calls import Calls
 from yogadl.tensorflow._gather import MappedComponent, MappedTables
-from yogadl.tensorflow._rows import RowReader, is_empty
+from yogadl.tensorflow._rows import RowReader, as_words, is_empty
 from yogadl.tf_specs import to_tf
 
 tf = require("tensorflow", "tensorflow")
@@ -39,9 +40,14 @@ _LOOKUP_BYTES = 32 << 20
 # smaller ones cost more calls.
 _ROW_BYTES = 2 << 20
 _ROW_RECORDS = 1024
+# The same where NumPy reads them, and every row is a data set that has to be made.
+_NUMPY_ROW_BYTES = 8 << 20
+_NUMPY_ROW_RECORDS = 2048
 # Copying smaller rows takes less time than handing them to another thread.
 _LARGE_ROW = 1 << 20
 _PARALLEL_ROWS = 2
+# Two threads in Python would only wait for each other.
+_PARALLEL_NUMPY_ROWS = 1
 
 
 class PerIteration(enum.Enum):
@@ -79,7 +85,7 @@ class Pipeline:
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
         self._count = epochs
-        self._padding = None if pad is None else Padding(self._spec, pad)
+        self._padding = None if pad is None else _whole_padding(self._spec, pad)
         self._ragged = ragged
         self._calls = Calls()
         self._first, self._start = self._counter.peek()
@@ -150,27 +156,34 @@ class Pipeline:
 
     # Rows
 
-    def _rows(self, start: Any, size: int, offsets: bool, drop: bool = False) -> Any:
-        """The rows of one epoch, each of ``size`` records but for the last, or without that."""
+    def _rows(self, start: Any, size: int, offsets: bool, whole: int = 1) -> Any:
+        """The rows of one epoch, each of ``size`` records but for the last.
+
+        What is left of the epoch after multiples of ``whole`` records is left out.
+        """
         reader = self._reader
         most = min(_LOOKUP_RECORDS, _LOOKUP_BYTES // reader.record_bytes)
         chunk = size * max(1, most // size)
+        length = len(self._order)
+        end = length - (length - start[1]) % whole
+        are_full = self._drop_remainder and whole % size == 0
 
-        def look_up(epoch: Array, at: Array) -> Array:
-            self._announce(int(epoch), int(at), int(at) + chunk)
-            positions = self._positions(int(epoch), int(at), int(at) + chunk)
+        def look_up(epoch: Array, at: Array, end: Array) -> Array:
+            stop = min(int(at) + chunk, int(end))
+            self._announce(int(epoch), int(at), stop)
+            positions = self._positions(int(epoch), int(at), stop)
             if not offsets:
                 return positions
             assert isinstance(reader, CacheFile)
             return reader.lookup(positions)["offset"].astype("i8")
 
         def row(at: Any) -> Any:
-            found = self._calls.numpy_function(look_up, [start[0], at], tf.int64)
-            found.set_shape([None])
+            found = self._calls.numpy_function(look_up, [start[0], at, end], tf.int64)
+            found.set_shape([chunk if are_full and chunk == size else None])
             return found
 
-        rows = tf.data.Dataset.range(start[1], len(self._order), chunk).map(row)
-        return rows if chunk == size and not drop else rows.rebatch(size, drop_remainder=drop)
+        rows = tf.data.Dataset.range(start[1], end, chunk).map(row)
+        return rows if chunk == size else rows.rebatch(size, drop_remainder=are_full)
 
     def _positions(self, epoch: int, start: int, stop: int) -> Array:
         return self._order.positions(self._permutations.of_epoch(epoch), start, stop)
@@ -190,20 +203,26 @@ class Pipeline:
         """Records in a row that suits reading single records."""
         return max(1, min(_ROW_RECORDS, _ROW_BYTES // self._reader.record_bytes))
 
-    def _element_rows(self, start: Any, offsets: bool) -> Any:
-        """The rows of one epoch that suit reading single records."""
-        return self._rows(start, self._row_size, offsets)
+    @property
+    def _numpy_row_size(self) -> int:
+        """The same for reading by NumPy."""
+        return max(1, min(_NUMPY_ROW_RECORDS, _NUMPY_ROW_BYTES // self._reader.record_bytes))
 
     def _batch_rows(self, start: Any, offsets: bool) -> Any:
         """The rows of one epoch that are its batches."""
         assert self._batch_size is not None
-        return self._rows(start, self._batch_size, offsets, self._drop_remainder)
+        return self._rows(start, self._batch_size, offsets, self._whole)
 
-    def _map(self, rows: Any, read: Callable[[Any], Any], size: int) -> Any:
-        """Rows of ``size`` records as what they read; large ones several at a time, in order."""
+    @property
+    def _whole(self) -> int:
+        """The records that an epoch is to be a multiple of."""
+        return self._batch_size if self._batch_size and self._drop_remainder else 1
+
+    def _map(self, rows: Any, read: Callable[[Any], Any], size: int, parallel: int) -> Any:
+        """Rows of ``size`` records as what they read; large ones ahead of time, in order."""
         if size * self._reader.record_bytes < _LARGE_ROW:
             return rows.map(read)
-        return rows.map(read, num_parallel_calls=_PARALLEL_ROWS, deterministic=True)
+        return rows.map(read, num_parallel_calls=parallel, deterministic=True)
 
     # Records, by TensorFlow out of the mapped file
 
@@ -230,14 +249,18 @@ class Pipeline:
             def gather(offsets: Any) -> Any:
                 return tuple(component.read(table, offsets) for component, table in pairs)
 
+            def read(row: Any) -> Any:
+                return self._nest(*gather(row))
+
+            parallel = _PARALLEL_ROWS
             if self._batch_size is not None:
                 rows = self._batch_rows(start, offsets=True)
-                return self._map(rows, lambda row: self._nest(*gather(row)), self._batch_size)
-            rows = self._element_rows(start, offsets=True)
+                return self._map(rows, read, self._batch_size, parallel)
+            size = self._row_size
+            rows = self._rows(start, size, offsets=True)
             if self._can_unbatch:
-                read = self._map(rows, lambda row: self._nest(*gather(row)), self._row_size)
-                return read.unbatch()
-            return self._map(rows, gather, self._row_size).unbatch().map(self._nest)
+                return self._map(rows, read, size, parallel).unbatch()
+            return self._map(rows, gather, size, parallel).unbatch().map(self._nest)
 
         return plan
 
@@ -262,7 +285,7 @@ class Pipeline:
     # Records, by NumPy
 
     def _by_rows(self) -> Plan:
-        reader = RowReader(self._spec, self._reader.read_columns, self._calls)
+        reader = RowReader(self._reader, self._calls)
         stacks = all(
             isinstance(leaf, specs.NoneSpec)
             or (
@@ -274,16 +297,25 @@ class Pipeline:
         )
 
         def plan(start: Any) -> Any:
-            if self._batch_size is not None and stacks:
+            size, row_size = self._batch_size, self._numpy_row_size
+            parallel = _PARALLEL_NUMPY_ROWS
+            if size is not None and stacks:
                 rows = self._batch_rows(start, offsets=False)
-                read = self._map(rows, reader.read, self._batch_size)
-                return read.map(lambda _positions, *parts: self._nest(*parts))
-            if (self._padding or self._ragged) and _varying.can_read(self._spec):
-                batches = _varying.VaryingBatches(self._reader, self._padding, self._calls)
-                return self._batch_rows(start, offsets=False).map(batches.read)
-            rows = self._element_rows(start, offsets=False)
-            elements = self._map(rows, reader.read, self._row_size).unbatch().map(reader.element)
-            return elements if self._batch_size is None else self._batched(elements)
+                return self._map(
+                    rows, lambda row: self._nest(*reader.read(row)[1:]), size, parallel
+                )
+            if size is not None and self._ragged and reader.is_plain:
+                row_size = size * max(1, row_size // size)
+                rows = self._rows(start, row_size, False, self._whole)
+                parts = self._map(rows, reader.read, row_size, parallel)
+                batches = functools.partial(reader.ragged_batches, size, self._drop_remainder)
+                return parts.flat_map(batches)
+            rows = self._rows(start, row_size, offsets=False)
+            records = self._map(rows, reader.read, row_size, parallel).flat_map(reader.records)
+            if size is not None and self._padding is not None and reader.is_plain:
+                return reader.finished(self._padded(records, self._padding, words=True))
+            elements = reader.finished(records)
+            return elements if size is None else self._batched(elements)
 
         return plan
 
@@ -293,9 +325,36 @@ class Pipeline:
             return elements.ragged_batch(size, drop)
         if self._padding is None:
             return elements.batch(size, drop)
-        values = [
-            None if value is None else tf.constant(value.tolist(), to_tf(leaf).dtype)
-            for leaf, value in zip(specs.leaves(self._spec), self._padding.values, strict=True)
-        ]
-        values = specs.unflatten(self._spec, values)
+        return self._padded(elements, self._padding, words=False)
+
+    def _padded(self, elements: Any, padding: Padding, words: bool) -> Any:
+        """Padded batches of records, which may still be words (see ``_words``)."""
+
+        def constant(leaf: Any, value: Array | None) -> Any:
+            if value is None:
+                return None
+            if not words:
+                return tf.constant(value.tolist(), to_tf(leaf).dtype)
+            word = dtypes.to_numpy(_words.carrier(leaf.dtype))
+            return tf.constant(as_words(value.reshape(1), word)[0])
+
+        pairs = zip(specs.leaves(self._spec), padding.values, strict=True)
+        values = specs.unflatten(self._spec, [constant(*pair) for pair in pairs])
+        size, drop = self._batch_size, self._drop_remainder
         return elements.padded_batch(size, padding_values=values, drop_remainder=drop)
+
+
+def _whole_padding(spec: specs.Structure, pad: Any) -> Padding:
+    """How to pad all leaves whose shape varies.
+
+    Raises:
+        InvalidArgumentError: one is left alone, which TensorFlow would pad with its own default.
+    """
+    padding = Padding(spec, pad)
+    for leaf, value in zip(specs.leaves(spec), padding.values, strict=True):
+        if value is None and isinstance(leaf, specs.TensorSpec) and leaf.static_shape is None:
+            raise InvalidArgumentError(
+                f"pad={pad!r} leaves {leaf} alone, whose shape varies; give a number, or "
+                "use padded_batch on single records"
+            )
+    return padding
