@@ -108,7 +108,12 @@ def _first_batch_seconds(loader: Loader, way: str, **place: int) -> float:
 
 
 def _read(loader: Loader, way: str, seed: int, seconds: float) -> tuple[int, float]:
-    """Records read of an epoch within ``seconds``, and the seconds that it took."""
+    """Records read of an epoch within ``seconds``, and the seconds up to the last batch.
+
+    What a loader does after that is left out, such as ending its workers. At the end of an iterator
+    TensorFlow waits for its own tuning thread, at times for as long as the epoch took, whatever the
+    data set is.
+    """
     count = 0
     started = now = time.perf_counter()
     batches = iter(loader.epoch(way, seed=seed))
@@ -117,8 +122,6 @@ def _read(loader: Loader, way: str, seed: int, seconds: float) -> tuple[int, flo
         now = time.perf_counter()
         if now > deadline:
             break
-    else:
-        now = time.perf_counter()
     _close(batches)
     return min(count * BATCH, loader.workload.count), now - started
 

@@ -24,25 +24,21 @@ import tensorflow as tf
 import tf_source
 from loaders import BATCH
 
-import yogadl.dataref
 import yogadl.storage
 import yogadl.tensorflow
 
 SIZES = (10_000, 1_000_000, 10_000_000)
-RUNS = 3
+RUNS = 4
 ENOUGH_SECONDS = 1.0
 LARGE_RECORD, LARGE_RECORDS = 1 << 17, 8192
 SAMPLE_EVERY = 16
 
 
-def ways() -> dict[str, Callable[[Any], Iterable[Any]]]:
-    found: dict[str, Callable[[Any], Iterable[Any]]] = {"records": tf_source.lists}
-    if hasattr(yogadl.dataref.IndexedStream, "batches"):
-        found["batches"] = lambda stream: stream.batches(BATCH)
-    found["tf_batch_size"] = lambda stream: yogadl.tensorflow.make_tf_dataset(
-        stream, batch_size=BATCH
-    )
-    return found
+WAYS: dict[str, Callable[[Any], Iterable[Any]]] = {
+    "records": tf_source.lists,
+    "batches": lambda stream: stream.batches(BATCH),
+    "tf_batch_size": lambda stream: yogadl.tensorflow.make_tf_dataset(stream, batch_size=BATCH),
+}
 
 
 def nanoseconds(make: Callable[[], Iterable[Any]], count: int, seconds: float) -> float:
@@ -69,7 +65,7 @@ def costs(storage: Any, scale: float, seconds: float) -> list[dict[str, Any]]:
         count = max(int(size * scale), 64)
         storage.submit(tf.data.Dataset.range(count), "scaling", "1")
         with storage.fetch("scaling", "1") as dataref:
-            for (way, read), shuffle in itertools.product(ways().items(), (False, True)):
+            for (way, read), shuffle in itertools.product(WAYS.items(), (False, True)):
                 stream = dataref.stream(shuffle=shuffle, shuffle_seed=1)
                 # A TensorFlow pipeline is made once; each iteration is the stream's next epoch.
                 pipeline = read(stream) if way.startswith("tf_") else None
@@ -88,12 +84,10 @@ def growth(storage: Any, directory: pathlib.Path, scale: float) -> dict[str, Any
     storage.submit(_large_records(count), "large", "1")
     found: dict[str, Any] = {"file_bytes": disk.used_bytes(directory / "large")}
     for way in ("batches", "records"):
-        if way not in ways():
-            continue
         with storage.fetch("large", "1") as dataref:
             before = processes.Memory(["self"])
             own = file = 0
-            for number, _batch in enumerate(ways()[way](dataref.stream())):
+            for number, _batch in enumerate(WAYS[way](dataref.stream())):
                 if number % SAMPLE_EVERY == 0:
                     now = processes.Memory(["self"])
                     own = max(own, now.own - before.own)

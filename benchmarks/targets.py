@@ -64,9 +64,21 @@ class Figures:
         return float(best(found)) if found else None
 
     def floor(self, workload: str, name: str, key: str = "records_per_second") -> float | None:
-        line = self._results["results"][workload].get("floors", {}).get(name, {})
-        value = line.get("result", {}).get(key)
+        value = self._floor(workload, name).get(key)
         return None if value is None else float(value)
+
+    def ready(self, workload: str) -> dict[str, float]:
+        """The rate of tf.data over ready batches, by way."""
+        return dict(self._floor(workload, "tf_ready").get("ways", {}))
+
+    def costs(self, way: str) -> list[float]:
+        """Nanoseconds per record in order, of data sets of increasing size."""
+        lines = self._results.get("scaling", {}).get("cost", [])
+        return [line["ns"] for line in lines if line["way"] == way and not line["shuffled"]]
+
+    def _floor(self, workload: str, name: str) -> Results:
+        line = self._results["results"][workload].get("floors", {}).get(name, {})
+        return dict(line.get("result", {}))
 
 
 def _target(
@@ -94,20 +106,38 @@ def _warm(figures: Figures) -> Iterator[Target]:
             yield _target("warm NumPy batches / copyto", workload, ours, floor, 0.85)
 
 
-def _tf(figures: Figures) -> Iterator[Target]:
-    def named(name: str) -> Callable[[str, str], bool]:
-        # Records that differ in size have neither: there it is the best of the TensorFlow ways.
-        other = ("tf_padded", "tf_ragged")
-        return lambda loader, way: loader == OURS and way in (name, *other)
+_TF_WAYS = {
+    "batches": ("tf_batch_size", "tf_batch"),
+    "padded": ("tf_padded", "tf_padded_batch"),
+    "ragged": ("tf_ragged", "tf_ragged_batch"),
+}
+"""What a batch of tf.data is like: read whole, and batched by tf.data."""
 
+
+def _tf(figures: Figures) -> Iterator[Target]:
     for workload in figures.workloads:
-        whole = figures.best("warm", workload, named("tf_batch_size"))
-        single = figures.best("warm", workload, named("tf_batch"))
-        peer = figures.best("warm", workload, lambda loader, _way: loader in TF_LOADERS)
-        ready = figures.floor(workload, "tf_ready")
-        yield _target("batch_size=32 / tf.data's ready batches", workload, whole, ready, 0.5)
-        yield _target("batch_size=32 / best of tf.data's files", workload, whole, peer, 5.0)
-        yield _target(".batch(32) / best of tf.data's files", workload, single, peer, 2.0)
+        for like, ready in figures.ready(workload).items():
+            whole, single = (
+                figures.best(
+                    "warm", workload, lambda loader, way, name=name: (loader, way) == (OURS, name)
+                )
+                for name in _TF_WAYS[like]
+            )
+            peer = figures.best(
+                "warm",
+                workload,
+                lambda loader, way, like=like: loader in TF_LOADERS and way == like,
+            )
+            more = "" if like == "batches" else f", {like}"
+            yield _target(
+                f"batch_size=32{more} / tf.data's ready batches", workload, whole, ready, 0.5
+            )
+            yield _target(
+                f"batch_size=32{more} / best of tf.data's files", workload, whole, peer, 5.0
+            )
+            yield _target(
+                f".batch(32){more} / best of tf.data's files", workload, single, peer, 2.0
+            )
 
 
 def _cold(figures: Figures) -> Iterator[Target]:
@@ -139,10 +169,26 @@ def _write(figures: Figures) -> Iterator[Target]:
             yield _target("write / plain write and fsync", workload, ours, floor, 0.8)
 
 
+def _scaling(figures: Figures) -> Iterator[Target]:
+    for way in ("records", "batches"):
+        costs = figures.costs(way)
+        if costs:
+            text = "most / least cost per record of 10^4, 10^6 and 10^7, in order"
+            shown = ", ".join(f"{cost:.1f}" for cost in costs) + " ns"
+            yield Target(text, way, max(costs) / min(costs), 1.1, at_least=False, figures=shown)
+
+
 def targets(results: Results) -> list[Target]:
     """All targets of the workloads that a run had."""
     figures = Figures(results)
-    groups: list[Callable[[Figures], Iterator[Target]]] = [_warm, _tf, _cold, _shard, _write]
+    groups: list[Callable[[Figures], Iterator[Target]]] = [
+        _warm,
+        _tf,
+        _cold,
+        _shard,
+        _write,
+        _scaling,
+    ]
     return [target for group in groups for target in group(figures)]
 
 

@@ -12,13 +12,26 @@ import workloads
 from workloads import Workload
 
 import yogadl
-import yogadl.dataref
 import yogadl.spec
 import yogadl.storage
 import yogadl.tensorflow
 from loaders import BATCH, Loader
 
 _ID, _VERSION = "benchmark", "1"
+
+# Whole batches of make_tf_dataset, and its single records batched by TensorFlow.
+_WHOLE: dict[str, dict[str, Any]] = {
+    "tf_batch_size": {},
+    "tf_padded": {"pad": 0},
+    "tf_ragged": {"ragged": True},
+}
+_SINGLE = {
+    "tf_batch": "batch",
+    "tf_padded_batch": "padded_batch",
+    "tf_ragged_batch": "ragged_batch",
+}
+_STATIC = ("batches", "tf_batch_size", "tf_batch")
+_VARYING = ("batches", "padded", "tf_padded", "tf_ragged", "tf_padded_batch", "tf_ragged_batch")
 
 
 class ThisYogadl(Loader):
@@ -28,12 +41,7 @@ class ThisYogadl(Loader):
         super().__init__(workload, directory)
         self._pipelines: dict[str, Any] = {}
         varies = any(None in field.shape for field in workload.fields.values())
-        ways = ["batches"] if hasattr(yogadl.dataref.IndexedStream, "batches") else []
-        if varies:
-            ways += ["padded"] * len(ways) + ["tf_padded", "tf_ragged"]
-        else:
-            ways += ["tf_batch_size", "tf_batch"]
-        self.ways = (*ways, "records")
+        self.ways = (*(_VARYING if varies else _STATIC), "records")
 
     @classmethod
     def version(cls) -> str:
@@ -99,7 +107,6 @@ def _leaf(field: workloads.Field) -> Any:
 
 def _pipeline(stream: Any, way: str) -> Any:
     make_tf_dataset = yogadl.tensorflow.make_tf_dataset
-    if way == "tf_batch_size":
-        return make_tf_dataset(stream, batch_size=BATCH)
-    method = {"tf_batch": "batch", "tf_padded": "padded_batch", "tf_ragged": "ragged_batch"}[way]
-    return getattr(make_tf_dataset(stream), method)(BATCH)
+    if way in _WHOLE:
+        return make_tf_dataset(stream, batch_size=BATCH, **_WHOLE[way])
+    return getattr(make_tf_dataset(stream), _SINGLE[way])(BATCH)

@@ -40,7 +40,9 @@ _LOOKUP_BYTES = 32 << 20
 # smaller ones cost more calls.
 _ROW_BYTES = 2 << 20
 _ROW_RECORDS = 1024
-# The same where NumPy reads them, and every row is a data set that has to be made.
+# Batches that are read at once, for the same reason, if they are small.
+_ROW_BATCHES = 4
+# What suits single records where NumPy reads them, and every row is a data set that has to be made.
 _NUMPY_ROW_BYTES = 8 << 20
 _NUMPY_ROW_RECORDS = 2048
 # Copying smaller rows takes less time than handing them to another thread.
@@ -208,6 +210,14 @@ class Pipeline:
         """The same for reading by NumPy."""
         return max(1, min(_NUMPY_ROW_RECORDS, _NUMPY_ROW_BYTES // self._reader.record_bytes))
 
+    @property
+    def _batches_per_row(self) -> int:
+        """How many batches to read at once and then take apart."""
+        assert self._batch_size is not None
+        batch_bytes = self._batch_size * self._reader.record_bytes
+        most = min(_ROW_BATCHES, _LARGE_ROW // 2 // batch_bytes)
+        return max(1, most) if self._can_unbatch else 1
+
     def _batch_rows(self, start: Any, offsets: bool) -> Any:
         """The rows of one epoch that are its batches."""
         assert self._batch_size is not None
@@ -254,8 +264,12 @@ class Pipeline:
 
             parallel = _PARALLEL_ROWS
             if self._batch_size is not None:
-                rows = self._batch_rows(start, offsets=True)
-                return self._map(rows, read, self._batch_size, parallel)
+                size = self._batch_size * self._batches_per_row
+                rows = self._rows(start, size, True, self._whole)
+                batches = self._map(rows, read, size, parallel)
+                if size == self._batch_size:
+                    return batches
+                return batches.rebatch(self._batch_size, self._drop_remainder)
             size = self._row_size
             rows = self._rows(start, size, offsets=True)
             if self._can_unbatch:
