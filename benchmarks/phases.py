@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import pathlib
 import shutil
@@ -107,23 +108,49 @@ def _first_batch_seconds(loader: Loader, way: str, **place: int) -> float:
     return elapsed
 
 
-def _read(loader: Loader, way: str, seed: int, seconds: float) -> tuple[int, float]:
-    """Records read of an epoch within ``seconds``, and the seconds up to the last batch.
+@dataclasses.dataclass(frozen=True)
+class _Epoch:
+    """What was read of an epoch.
 
-    What a loader does after that is left out, such as ending its workers. At the end of an iterator
-    TensorFlow waits for its own tuning thread, at times for as long as the epoch took, whatever the
-    data set is.
+    Attributes:
+        records: how many.
+        rate: records per second of the whole epoch.
+        seconds: how long reading took.
     """
+
+    records: int
+    rate: float
+    seconds: float
+
+
+def _read(loader: Loader, way: str, seed: int, seconds: float) -> _Epoch:
+    """Reads an epoch, but not for over ``seconds`` after the first batch.
+
+    If that is not all of it, the rest counts as if it went on as it did after the first batch. So a
+    loader that first fills a shuffle buffer takes as long as it takes, once an epoch.
+
+    What a loader does after the last batch is left out, such as ending its workers. At the end of
+    an iterator TensorFlow waits for its own tuning thread, at times for as long as the epoch took,
+    whatever the data set is.
+    """
+    total = loader.workload.count
     count = 0
-    started = now = time.perf_counter()
+    started = first = now = time.perf_counter()
     batches = iter(loader.epoch(way, seed=seed))
-    deadline = started + seconds
-    for count, _batch in enumerate(batches, 1):  # noqa: B007
+    for count, _batch in enumerate(batches, 1):
         now = time.perf_counter()
-        if now > deadline:
+        if count == 1:
+            first = now
+        # One batch tells no rate, however long it took.
+        elif now > first + seconds:
             break
     _close(batches)
-    return min(count * BATCH, loader.workload.count), now - started
+    records = min(count * BATCH, total)
+    after_first = (now - first) / max(records - BATCH, 1)
+    whole = first - started + after_first * (total - BATCH)
+    return _Epoch(
+        records, total / whole if records < total else total / (now - started), now - started
+    )
 
 
 def _by_way(loader: Loader, function: Callable[[str], Any]) -> Result:
@@ -162,9 +189,9 @@ def warm(run: Reading, loader: Loader) -> Result:
         rates: list[float] = []
         spent = 0.0
         while len(rates) < REPEATS and spent < run.seconds:
-            count, elapsed = _read(loader, way, len(rates), run.seconds)
-            rates.append(count / elapsed)
-            spent += elapsed
+            epoch_read = _read(loader, way, len(rates), run.seconds)
+            rates.append(epoch_read.rate)
+            spent += epoch_read.seconds
         if watching:
             watching.clear()
             run.watched()
@@ -180,13 +207,13 @@ def cold(run: Reading, loader: Loader) -> Result:
     disk.drop_cache(run.directory)
     before = processes.read_bytes()
     loader.open()
-    count, elapsed = _read(loader, loader.ways[0], 1, run.seconds)
+    epoch = _read(loader, loader.ways[0], 1, run.seconds)
     read = processes.read_bytes() - before
     share = run.workload.total_bytes() / run.workload.count
     return {
-        "records_per_second": count / elapsed,
-        "bytes_per_second": count * share / elapsed,
-        "records": count,
+        "records_per_second": epoch.rate,
+        "bytes_per_second": epoch.rate * share,
+        "records": epoch.records,
         "read_bytes": read,
     }
 

@@ -3,7 +3,8 @@
     python scaling.py --directory DIRECTORY [--scale 1.0] [--seconds 3]
 
 Prints one line of JSON: nanoseconds per record of data sets of 10^4 to 10^7 int64 scalars, and how
-much memory grows while a large file is read once.
+much memory grows while a large file is read once. TensorFlow is imported only when its turn comes:
+its threads and its memory would be measured, too.
 """
 
 from __future__ import annotations
@@ -20,12 +21,9 @@ from typing import Any
 import disk
 import numpy as np
 import processes
-import tensorflow as tf
-import tf_source
 from loaders import BATCH
 
 import yogadl.storage
-import yogadl.tensorflow
 
 SIZES = (10_000, 1_000_000, 10_000_000)
 RUNS = 4
@@ -34,10 +32,22 @@ LARGE_RECORD, LARGE_RECORDS = 1 << 17, 8192
 SAMPLE_EVERY = 16
 
 
+def _lists(stream: Any) -> Iterator[list[Any]]:
+    records = iter(stream)
+    while batch := list(itertools.islice(records, BATCH)):
+        yield batch
+
+
+def _tf_dataset(stream: Any) -> Any:
+    import yogadl.tensorflow
+
+    return yogadl.tensorflow.make_tf_dataset(stream, batch_size=BATCH)
+
+
 WAYS: dict[str, Callable[[Any], Iterable[Any]]] = {
-    "records": tf_source.lists,
+    "records": _lists,
     "batches": lambda stream: stream.batches(BATCH),
-    "tf_batch_size": lambda stream: yogadl.tensorflow.make_tf_dataset(stream, batch_size=BATCH),
+    "tf_batch_size": _tf_dataset,
 }
 
 
@@ -60,21 +70,21 @@ def _epoch(batches: Iterable[Any], count: int, deadline: float) -> int:
 
 
 def costs(storage: Any, scale: float, seconds: float) -> list[dict[str, Any]]:
+    counts = [max(int(size * scale), 64) for size in SIZES]
+    for count in counts:
+        storage.submit(np.arange(count), "scaling", str(count))
     found = []
-    for size in SIZES:
-        count = max(int(size * scale), 64)
-        storage.submit(tf.data.Dataset.range(count), "scaling", "1")
-        with storage.fetch("scaling", "1") as dataref:
-            for (way, read), shuffle in itertools.product(WAYS.items(), (False, True)):
-                stream = dataref.stream(shuffle=shuffle, shuffle_seed=1)
-                # A TensorFlow pipeline is made once; each iteration is the stream's next epoch.
-                pipeline = read(stream) if way.startswith("tf_") else None
+    for (way, read), shuffle, count in itertools.product(WAYS.items(), (False, True), counts):
+        with storage.fetch("scaling", str(count)) as dataref:
+            stream = dataref.stream(shuffle=shuffle, shuffle_seed=1)
+            # A TensorFlow pipeline is made once; each iteration is the stream's next epoch.
+            pipeline = read(stream) if way.startswith("tf_") else None
 
-                def make(pipeline: Any = pipeline, stream: Any = stream, read: Any = read) -> Any:
-                    return read(stream) if pipeline is None else pipeline
+            def make(pipeline: Any = pipeline, stream: Any = stream, read: Any = read) -> Any:
+                return read(stream) if pipeline is None else pipeline
 
-                best = min(nanoseconds(make, count, seconds) for _ in range(RUNS))
-                found.append({"records": count, "way": way, "shuffled": shuffle, "ns": best})
+            best = min(nanoseconds(make, count, seconds) for _ in range(RUNS))
+            found.append({"records": count, "way": way, "shuffled": shuffle, "ns": best})
     return found
 
 

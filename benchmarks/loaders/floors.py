@@ -73,7 +73,7 @@ def tf_ready(workload: Workload, directory: pathlib.Path, seconds: float) -> Res
     Of records that differ in size, padded and ragged ones.
     """
     del directory
-    if workload.is_static:
+    if not any(None in field.shape for field in workload.fields.values()):
         found = {"batches": _ready_rate(workload, seconds, "batches")}
     else:
         found = {way: _ready_rate(workload, seconds, way) for way in ("padded", "ragged")}
