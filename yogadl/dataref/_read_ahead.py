@@ -21,6 +21,9 @@ _SAMPLES = 8
 # Pieces that are announced without looking, after one was found missing from the page cache.
 _TRUST = 8
 _LARGEST_WHOLE = 1 << 30
+# A disk that reads 4 KiB here and there at 0.3 GB/s reads 150 KB here and there, or a file from end
+# to end, at 2 GB/s.
+_DENSE_BYTES = 4 * PAGE_SIZE
 
 
 class ReadAhead:
@@ -98,13 +101,13 @@ class ReadAhead:
 
 
 def _is_dense(reader: RecordReader, order: Order) -> bool:
-    """Whether an epoch needs nearly every page of a file that fits into memory.
+    """Whether an epoch needs much of a file that fits into memory, in small pieces.
 
     Then reading the file from end to end is several times faster than page by page.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return (
         order.shuffle
-        and reader.record_bytes * order.num_shards <= PAGE_SIZE
+        and reader.record_bytes * order.num_shards <= _DENSE_BYTES
         and reader.info.file_size <= min(_LARGEST_WHOLE, memory // 8)
     )
