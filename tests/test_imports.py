@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 HEAVY = ["tensorflow", "boto3", "botocore", "google.cloud", "torch", "keras", "ml_dtypes"]
+HEAVY += ["websockets"]
 REQUIRED = inspect.Parameter.empty
 
 # Names and defaults of positional parameters, as scripts written for 0.1.4 give them.
@@ -95,6 +96,52 @@ SIGNATURES: dict[tuple[str, str], list[tuple[str, Any]]] = {
         ("dataset_id", REQUIRED),
         ("dataset_version", REQUIRED),
     ],
+    ("yogadl.storage", "S3Configurations"): [
+        ("bucket", REQUIRED),
+        ("bucket_directory_path", REQUIRED),
+        ("url", None),
+        ("access_key", None),
+        ("secret_key", None),
+        ("endpoint_url", None),
+        ("local_cache_dir", "/tmp/"),
+        ("skip_verify", False),
+        ("coordinator_cert_file", None),
+        ("coordinator_cert_name", None),
+    ],
+    ("yogadl.storage", "GCSConfigurations"): [
+        ("bucket", REQUIRED),
+        ("bucket_directory_path", REQUIRED),
+        ("url", None),
+        ("local_cache_dir", "/tmp/"),
+        ("skip_verify", False),
+        ("coordinator_cert_file", None),
+        ("coordinator_cert_name", None),
+    ],
+    ("yogadl.storage", "S3Storage"): [("configurations", REQUIRED), ("tensorflow_config", None)],
+    ("yogadl.storage", "GCSStorage"): [("configurations", REQUIRED), ("tensorflow_config", None)],
+    ("yogadl.rw_coordinator", "RwCoordinatorServer"): [
+        ("hostname", None),
+        ("port", None),
+        ("ssl_context", None),
+    ],
+    ("yogadl.rw_coordinator", "RwCoordinatorServer.run_server"): [],
+    ("yogadl.rw_coordinator", "RwCoordinatorServer.stop_server"): [],
+    ("yogadl.rw_coordinator", "RwCoordinatorClient"): [
+        ("url", REQUIRED),
+        ("skip_verify", False),
+        ("coordinator_cert_file", None),
+        ("coordinator_cert_name", None),
+    ],
+    ("yogadl.rw_coordinator", "RwCoordinatorClient.read_lock"): [
+        ("storage_type", REQUIRED),
+        ("bucket", REQUIRED),
+        ("cache_path", REQUIRED),
+    ],
+    ("yogadl.rw_coordinator", "RwCoordinatorClient.write_lock"): [
+        ("storage_type", REQUIRED),
+        ("bucket", REQUIRED),
+        ("cache_path", REQUIRED),
+    ],
     ("yogadl.dataref", "LMDBDataRef"): [("cache_filepath", REQUIRED)],
     ("yogadl.dataref", "LMDBDataRef.stream"): [
         ("start_offset", 0),
@@ -145,7 +192,8 @@ def _positional(function: Any) -> list[tuple[str, Any]]:
     found = [(p.name, p.default) for p in parameters if p.kind in kinds and p.name != "self"]
     # All else must be optional, and not positional.
     for parameter in parameters:
-        assert parameter.kind in kinds or parameter.default is not REQUIRED
+        optional = parameter.kind is parameter.VAR_KEYWORD or parameter.default is not REQUIRED
+        assert parameter.kind in kinds or optional
     return found
 
 

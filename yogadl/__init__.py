@@ -32,7 +32,16 @@ from yogadl.keys import (
 
 # 0.1.4 had all of them once one was imported, and scripts rely on it.
 _SUBMODULES = frozenset(
-    ("constants", "dataref", "errors", "profile", "spec", "storage", "tensorflow")
+    (
+        "constants",
+        "dataref",
+        "errors",
+        "profile",
+        "rw_coordinator",
+        "spec",
+        "storage",
+        "tensorflow",
+    )
 )
 
 

@@ -14,6 +14,18 @@ and ``except FileNotFoundError`` work without knowing this module::
     ├── ClosedError (ValueError)                a reader that was closed is used
     ├── StorageFullError (OSError)              the disk has too little room; ``errno`` is ENOSPC
     ├── MissingExtraError (ImportError)         an optional dependency is not installed
+    ├── StoreError (OSError)                    an object store did not do as it was asked
+    │   ├── BucketNotFoundError (FileNotFoundError)  there is no such bucket
+    │   ├── AccessDeniedError (PermissionError)  the credentials do not allow it
+    │   ├── CredentialsError (PermissionError)  they are missing, wrong or expired
+    │   ├── WrongRegionError                    the bucket is in another region
+    │   ├── ThrottledError                      too many requests, and retrying did not help
+    │   ├── StoreUnavailableError               the store is failing, likewise
+    │   ├── NetworkError (ConnectionError)      it cannot be reached, or broke off
+    │   └── UnsafeStoreError                    it cannot do what a lock or an upload needs
+    ├── LockError (RuntimeError)                a lock cannot be had
+    │   ├── CoordinatorUnreachableError (ConnectionError)  no lock server answers
+    │   └── LockLostError                       it was had, and is no longer
     └── CacheFormatError (ValueError)           a file that cannot be read as a cache
         ├── ForeignFileError                    it is not a yogadl cache at all
         ├── TruncatedCacheError                 it is shorter or longer than it says
@@ -104,3 +116,63 @@ class UnsafePickleError(CacheFormatError):
 
 class ChecksumError(CacheFormatError):
     """The bytes of a file are not those that were written."""
+
+
+class StoreError(YogadlError, OSError):
+    """An object store did not do as it was asked; the base of the reasons below.
+
+    Attributes:
+        is_transient: whether the same request may well succeed later.
+    """
+
+    is_transient = False
+
+
+class BucketNotFoundError(StoreError, FileNotFoundError):
+    """There is no such bucket."""
+
+
+class AccessDeniedError(StoreError, PermissionError):
+    """The credentials do not allow what was asked."""
+
+
+class CredentialsError(StoreError, PermissionError):
+    """The credentials are missing, wrong or expired."""
+
+
+class WrongRegionError(StoreError):
+    """The bucket is in another region than the one that was asked."""
+
+
+class ThrottledError(StoreError):
+    """The store gets too many requests, and retrying did not help."""
+
+    is_transient = True
+
+
+class StoreUnavailableError(StoreError):
+    """The store is failing, and retrying did not help."""
+
+    is_transient = True
+
+
+class NetworkError(StoreError, ConnectionError):
+    """The store cannot be reached, or broke off, and retrying did not help."""
+
+    is_transient = True
+
+
+class UnsafeStoreError(StoreError):
+    """The store lacks an operation, or its conditional writes cannot be trusted with a lock."""
+
+
+class LockError(YogadlError, RuntimeError):
+    """A lock cannot be had."""
+
+
+class CoordinatorUnreachableError(LockError, ConnectionError):
+    """The lock server cannot be reached, or is not one."""
+
+
+class LockLostError(LockError):
+    """A lock that was held is held no longer."""

@@ -90,6 +90,9 @@ class Recording(RecordReader):
     def record_bytes(self) -> int:
         return self._reader.record_bytes
 
+    def pieces(self) -> Iterator[Array]:
+        return self._reader.pieces()
+
     def verify(self) -> None:
         self._reader.verify()
 

@@ -9,6 +9,7 @@ import contextlib
 import io
 import pathlib
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -46,7 +47,29 @@ def test_blocks_run(
     if any("tensorflow" in code for _, code in blocks(path, "python")):
         pytest.importorskip("tensorflow")
     monkeypatch.chdir(tmp_path)
-    assert run(path) == "".join(text for _, text in blocks(path, "text"))
+    with contextlib.ExitStack() as stack:
+        if path.name == "cloud.md":
+            stack.enter_context(_store(monkeypatch))
+        assert run(path) == "".join(text for _, text in blocks(path, "text"))
+
+
+@contextlib.contextmanager
+def _store(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Has boto3 take a server on this machine for S3; with the bucket of the page."""
+    boto3 = pytest.importorskip("boto3")
+    pytest.importorskip("moto")
+    monkeypatch.syspath_prepend(ROOT / "tests" / "cloud")
+    from rig import environment
+    from servers import s3_server
+
+    with s3_server() as server:
+        for name, value in environment("s3", server.url).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+        client = boto3.session.Session().client("s3")
+        client.create_bucket(Bucket="my-bucket")
+        client.close()
+        yield
 
 
 def test_no_block_is_missed() -> None:

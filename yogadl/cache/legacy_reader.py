@@ -8,7 +8,7 @@ shapes and dtypes. It has no checksums: what is damaged inside the numbers of a 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import xxhash
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, stack
 from yogadl.cache.gather import gather
-from yogadl.cache.reader import CacheInfo, RecordReader
+from yogadl.cache.reader import PIECE_BYTES, CacheInfo, RecordReader
 from yogadl.errors import (
     ChecksumError,
     ClosedError,
@@ -154,11 +154,15 @@ class LegacyCacheFile(RecordReader):
     def record_bytes(self) -> int:
         return max(self.info.file_size // max(self.info.record_count, 1), 1)
 
+    @property
+    def _open_buffer(self) -> memoryview:
+        if self._buffer is None:
+            raise ClosedError(f"the reader of {self.path} is closed; open it again")
+        return self._buffer
+
     def _load(self, position: int) -> tuple[Any, list[Any]]:
         """One record, and the values of its leaves, checked against the spec."""
-        buffer = self._buffer
-        if buffer is None:
-            raise ClosedError(f"the reader of {self.path} is closed; open it again")
+        buffer = self._open_buffer
         start, size = int(self._offsets[position]), int(self._sizes[position])
         try:
             return _fit(self.spec, legacy.load(buffer[start : start + size]))
@@ -216,6 +220,10 @@ class LegacyCacheFile(RecordReader):
             if self._read_alike(positions) is None:
                 for position in positions.tolist():
                     self._load(position)
+
+    def pieces(self) -> Iterator[Array]:
+        for start in range(0, self.info.file_size, PIECE_BYTES):
+            yield np.frombuffer(self._open_buffer[start : start + PIECE_BYTES], "u1")
 
     def close(self) -> None:
         self._buffer = None

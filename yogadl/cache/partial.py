@@ -136,6 +136,16 @@ class PartialFile:
         """Writes over bytes that were appended before."""
         self._write(memoryview(data), offset)
 
+    def write_at(self, data: bytes, offset: int) -> None:
+        """Writes anywhere, also beyond the end; from many threads, at different places.
+
+        The caller has seen to it that there is room.
+
+        Raises:
+            StorageFullError: there was not.
+        """
+        self._write(memoryview(data), offset)
+
     def _write(self, view: memoryview, offset: int) -> None:
         if self._descriptor < 0:
             raise ClosedError(f"the file of {self._path} was committed or discarded")

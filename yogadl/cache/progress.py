@@ -1,10 +1,12 @@
-"""Progress of long writes: a bar on a terminal, a log line now and then elsewhere."""
+"""Progress of long work: a bar on a terminal, a log line now and then elsewhere."""
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
+from types import TracebackType
 from typing import Any
 
 import tqdm
@@ -59,3 +61,56 @@ class Progress:
         if done and not self._closed:
             _log.info("%s: done: %s", self._title, self._summary())
         self._closed = True
+
+
+class ByteProgress:
+    """Counts the bytes of a transfer, and tells somebody. A context manager; thread-safe.
+
+    Args:
+        title: what is being done.
+        total: bytes.
+    """
+
+    def __init__(self, title: str, total: int) -> None:
+        self._title = title
+        self._total = total
+        self._moved = 0
+        self._mutex = threading.Lock()
+        self._started = self._last = time.monotonic()
+        self._bar: Any = None
+        if sys.stderr is not None and sys.stderr.isatty():
+            self._bar = tqdm.tqdm(
+                desc=title, total=total, unit="B", unit_scale=True, unit_divisor=1024
+            )
+
+    def update(self, count: int) -> None:
+        """Adds ``count`` bytes."""
+        with self._mutex:
+            self._moved += count
+            if self._bar is not None:
+                self._bar.update(count)
+            elif time.monotonic() - self._last > _LOG_EVERY_SECONDS:
+                self._last = time.monotonic()
+                _log.info("%s: %s", self._title, self._summary())
+
+    def done(self) -> None:
+        """Says in the log that all of it was moved."""
+        _log.info("%s: done: %s", self._title, self._summary())
+
+    def _summary(self) -> str:
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        of = "" if self._moved == self._total else f" of {self._total / 1e6:,.1f}"
+        moved = self._moved / 1e6
+        return f"{moved:,.1f}{of} MB, {moved / seconds:,.1f} MB/s"
+
+    def __enter__(self) -> ByteProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()

@@ -9,7 +9,7 @@ import json
 import os
 import pathlib
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,9 @@ from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_SIZE
 
 Array = np.ndarray[Any, Any]
+
+PIECE_BYTES = 16 << 20
+"""A file is read from beginning to end in pieces of this size."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,14 @@ class RecordReader(Closing):
     @abc.abstractmethod
     def record_bytes(self) -> int:
         """Bytes of a record, estimated where they differ; for choosing how many to read at once."""
+
+    @abc.abstractmethod
+    def pieces(self) -> Iterator[Array]:
+        """The bytes of the file, uint8, from beginning to end, in pieces of some megabytes.
+
+        Raises:
+            ClosedError: the file is closed.
+        """
 
     @abc.abstractmethod
     def verify(self) -> None:
@@ -312,9 +323,8 @@ class CacheFile(RecordReader):
             checking.lookup(positions)
             self.forget(start, int(positions[-1]) + 1)
         digest = xxhash.xxh3_128()
-        for at in range(headers.BODY_OFFSET, len(self.buffer), 16 << 20):
-            digest.update(self.buffer[at : at + (16 << 20)])
-            self._open_file.forget(at, at + (16 << 20))
+        for piece in self._pieces_from(headers.BODY_OFFSET):
+            digest.update(piece)
         digest.update(self.buffer[: headers.HEADER_OFFSET])
         page = self.buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
         digest.update(headers.clear_digest(page))
@@ -322,6 +332,14 @@ class CacheFile(RecordReader):
             raise ChecksumError(
                 f"{self.path} is not what was written, though every record is; rebuild it"
             )
+
+    def pieces(self) -> Iterator[Array]:
+        return self._pieces_from(0)
+
+    def _pieces_from(self, offset: int) -> Iterator[Array]:
+        for start in range(offset, len(self.buffer), PIECE_BYTES):
+            yield self.buffer[start : start + PIECE_BYTES]
+            self._open_file.forget(start, start + PIECE_BYTES)
 
     def close(self) -> None:
         self._file = None

@@ -281,10 +281,22 @@ class CacheWriter:
     # Finishing
 
     def commit(self) -> int:
-        """Writes index and tree, syncs, and renames the file into place.
+        """Completes the file, syncs it, and renames it into place.
 
         Returns:
             The number of records.
+
+        Raises:
+            StorageFullError: the disk is full, or nearly so.
+        """
+        self.finish().commit()
+        return self._count
+
+    def finish(self) -> PartialFile:
+        """Completes the file under its partial name, for the caller to commit or to leave.
+
+        It is removed when this writer's context ends, unless it was committed. Nothing can be
+        appended any more.
 
         Raises:
             StorageFullError: the disk is full, or nearly so.
@@ -312,9 +324,8 @@ class CacheWriter:
         )
         self._write_front(metas, sections, entries)
         self._check_with_lmdb(self._count + len(nodes))
-        self._file.commit()
         self._progress.close(done=True)
-        return self._count
+        return self._file
 
     def _finished_entries(self) -> Array:
         entries = np.concatenate([np.empty(0, indexes.ENTRY), *self._entries])

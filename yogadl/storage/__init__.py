@@ -1,5 +1,21 @@
 """Where data sets are kept."""
 
+from yogadl.storage._base import CacheStorage, StoredVersion
+from yogadl.storage._cloud import BaseCloudStorage
+from yogadl.storage._configurations import BaseCloudConfigurations
+from yogadl.storage._gcs import GCSConfigurations, GCSStorage
 from yogadl.storage._lfs import LFSConfigurations, LFSStorage
+from yogadl.storage._s3 import S3Configurations, S3Storage
 
-__all__ = ["LFSConfigurations", "LFSStorage"]
+__all__ = [
+    "BaseCloudConfigurations",
+    "BaseCloudStorage",
+    "CacheStorage",
+    "GCSConfigurations",
+    "GCSStorage",
+    "LFSConfigurations",
+    "LFSStorage",
+    "S3Configurations",
+    "S3Storage",
+    "StoredVersion",
+]

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
+import datetime
 import logging
 import pathlib
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import filelock
-
 from yogadl.adapters import open_source
-from yogadl.cache.partial import remove_leftovers
+from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.writer import CacheWriter
-from yogadl.core import Params, Storage, Submittable
+from yogadl.core import Submittable
 from yogadl.dataref import LMDBDataRef
-from yogadl.errors import (
-    CacheFormatError,
-    CacheNotFoundError,
-    InvalidArgumentError,
-    UnsupportedFormatError,
-    YogadlError,
-)
+from yogadl.errors import CacheNotFoundError, InvalidArgumentError
+from yogadl.storage._base import CacheStorage, StoredVersion
+from yogadl.storage._local_lock import local_lock
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE, relative_path
 
-_POLL_SECONDS = 0.05
-
 _log = logging.getLogger(__name__)
-_held = threading.local()
 
 
 class LFSConfigurations:
@@ -45,7 +34,7 @@ class LFSConfigurations:
         self.cache_format = "LMDB"
 
 
-class LFSStorage(Storage):
+class LFSStorage(CacheStorage):
     """Data sets in ``<storage_dir_path>/<dataset_id>/<dataset_version>/cache.mdb``.
 
     Safe for threads and processes; can be pickled if ``tensorflow_config`` is ``None``.
@@ -103,75 +92,61 @@ class LFSStorage(Storage):
                 f"{self._configurations.storage_dir_path}; submit it first, or use cacheable"
             ) from error
 
-    def cacheable(
+    def list_versions(self, dataset_id: str | None = None) -> list[StoredVersion]:
+        """See ``CacheStorage.list_versions``."""
+        root = self._configurations.storage_dir_path
+        folder = root
+        if dataset_id is not None:
+            folder = self._cache_path(dataset_id, "any").parent.parent
+        found = []
+        for path in folder.rglob(CACHE_FILE):
+            *parts, version = path.parent.relative_to(root).parts or ("",)
+            name = "/".join(parts)
+            if not name or dataset_id not in (None, name) or not path.is_file():
+                continue
+            status = path.stat()
+            created = datetime.datetime.fromtimestamp(status.st_mtime, datetime.timezone.utc)
+            found.append(StoredVersion(name, version, status.st_size, created))
+        return sorted(found, key=lambda stored: (stored.dataset_id, stored.dataset_version))
+
+    def delete(self, dataset_id: str, dataset_version: str) -> None:
+        """See ``CacheStorage.delete``."""
+        path = self._cache_path(dataset_id, dataset_version)
+        try:
+            path.unlink()
+        except FileNotFoundError as error:
+            raise CacheNotFoundError(
+                f"there is no data set {dataset_id!r} of version {dataset_version!r} to delete in "
+                f"{self._configurations.storage_dir_path}"
+            ) from error
+
+    def _build(
         self,
+        make: Callable[[], Any],
         dataset_id: str,
         dataset_version: str,
-        *,
-        spec: Any = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Callable[[Callable[Params, Any]], Callable[Params, LMDBDataRef]]:
-        """See ``Storage.cacheable``.
-
-        A stored file that cannot be read, as a killed yogadl 0.1.4 leaves it, is built again; one
-        of a newer yogadl is an error. The wait for another builder can be interrupted, and ends at
-        once when that builder dies.
-        """
-        self._cache_path(dataset_id, dataset_version)
-
-        def decorate(function: Callable[Params, Any]) -> Callable[Params, LMDBDataRef]:
-            @functools.wraps(function)
-            def create_dataref(*args: Params.args, **kwargs: Params.kwargs) -> LMDBDataRef:
-                # A published file is whole, so reading it takes no lock, which on a read-only
-                # file system could not be had.
-                found = self._fetch_usable(dataset_id, dataset_version)
-                if found is not None:
-                    return found
-                with self._lock(dataset_id, dataset_version):
-                    found = self._fetch_usable(dataset_id, dataset_version)
-                    if found is not None:
-                        return found
-                    data = function(*args, **kwargs)
-                    self.submit(data, dataset_id, dataset_version, spec=spec, metadata=metadata)
-                    return self.fetch(dataset_id, dataset_version)
-
-            return create_dataref
-
-        return decorate
-
-    def _fetch_usable(self, dataset_id: str, dataset_version: str) -> LMDBDataRef | None:
-        try:
+        spec: Any,
+        metadata: Mapping[str, Any] | None,
+    ) -> LMDBDataRef:
+        lock = self._cache_path(dataset_id, dataset_version).with_name(LOCK_FILE)
+        with local_lock(lock, f"builder of {dataset_id}:{dataset_version}"):
+            found = self._fetch_usable(dataset_id, dataset_version)
+            if found is not None:
+                return found
+            self.submit(make(), dataset_id, dataset_version, spec=spec, metadata=metadata)
             return self.fetch(dataset_id, dataset_version)
-        except CacheNotFoundError:
-            return None
-        except UnsupportedFormatError:
-            raise
-        except CacheFormatError as error:
-            _log.warning("Building %s:%s again: %s", dataset_id, dataset_version, error)
-            return None
 
-    @contextlib.contextmanager
-    def _lock(self, dataset_id: str, dataset_version: str) -> Iterator[None]:
-        path = self._cache_path(dataset_id, dataset_version).with_name(LOCK_FILE)
+    def _publish_copy(self, ref: LMDBDataRef, dataset_id: str, dataset_version: str) -> None:
+        path = self._cache_path(dataset_id, dataset_version)
         path.parent.mkdir(parents=True, exist_ok=True)
-        held: set[pathlib.Path] = _held.__dict__.setdefault("paths", set())
-        if path in held:
-            raise YogadlError(
-                f"the function that makes {dataset_id!r} version {dataset_version!r} calls itself "
-                "through cacheable; it would wait for itself for ever"
-            )
-        lock = filelock.FileLock(path)
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            _log.info("Waiting for another builder of %s:%s.", dataset_id, dataset_version)
-            lock.acquire(poll_interval=_POLL_SECONDS)
-        held.add(path)
-        try:
-            yield
-        finally:
-            held.discard(path)
-            lock.release()
+        remove_leftovers(path)
+        with PartialFile(path) as file:
+            for piece in ref.reader.pieces():
+                file.append(piece)
+            file.commit()
+
+    def _name(self, dataset_id: str, dataset_version: str) -> str:
+        return str(self._cache_path(dataset_id, dataset_version).absolute())
 
     def _cache_path(self, dataset_id: str, dataset_version: str) -> pathlib.Path:
         folder = relative_path(dataset_id, dataset_version)

@@ -9,19 +9,28 @@ from yogadl.errors import InvalidArgumentError
 
 CACHE_FILE = "cache.mdb"
 LOCK_FILE = "yogadl.lock"
+LEASE_OBJECT = "yogadl.lease"
+METADATA_FILE = "local_metadata.json"
 
 _LONGEST = 255
 
 
-def relative_path(dataset_id: Any, dataset_version: Any) -> pathlib.PurePosixPath:
+def relative_path(
+    dataset_id: Any, dataset_version: Any, reserved: tuple[str, ...] = (CACHE_FILE, LOCK_FILE)
+) -> pathlib.PurePosixPath:
     """The folder of a version below the storage directory.
+
+    Args:
+        dataset_id: as users give it.
+        dataset_version: likewise.
+        reserved: names of the storage's own files.
 
     Raises:
         InvalidArgumentError: an id or version that is empty, leaves the storage, or would share its
             folder with another.
     """
-    _check("dataset_id", dataset_id)
-    _check("dataset_version", dataset_version)
+    _check("dataset_id", dataset_id, reserved)
+    _check("dataset_version", dataset_version, reserved)
     if "/" in dataset_version:
         raise InvalidArgumentError(
             f"dataset_version must not contain '/', and {dataset_version!r} does; put the folder "
@@ -30,7 +39,7 @@ def relative_path(dataset_id: Any, dataset_version: Any) -> pathlib.PurePosixPat
     return pathlib.PurePosixPath(dataset_id, dataset_version)
 
 
-def _check(name: str, value: Any) -> None:
+def _check(name: str, value: Any, reserved: tuple[str, ...]) -> None:
     if not isinstance(value, str) or not value:
         raise InvalidArgumentError(f"{name} must be a non-empty string, not {value!r}")
     try:
@@ -47,8 +56,8 @@ def _check(name: str, value: Any) -> None:
         raise InvalidArgumentError(
             f"{name} must not contain NUL or backslash, nor a part over {_LONGEST} bytes: {value!r}"
         )
-    if any(part in (CACHE_FILE, LOCK_FILE) for part in parts):
+    if any(part in reserved for part in parts):
         raise InvalidArgumentError(
-            f"{name} must not contain {CACHE_FILE!r} or {LOCK_FILE!r}, the names of yogadl's own "
-            f"files: {value!r}"
+            f"{name} must not contain {' or '.join(map(repr, reserved))}, the names of yogadl's "
+            f"own files: {value!r}"
         )

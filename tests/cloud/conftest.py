@@ -1,0 +1,139 @@
+"""Stores for tests: real servers on loopback, a fresh bucket for each test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import threading
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from rig import Rig
+from servers import Server, gcs_server, s3_server
+
+_USERS = (
+    "AWS_PROFILE",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_API_USE_CLIENT_CERTIFICATE",
+)
+
+
+# Google's library leaves the connection open when a download is answered with an error, until the
+# garbage collector finds it.
+_UNCLOSED = r"ignore:unclosed <socket\.socket.*127\.0\.0\.1:ResourceWarning"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # TensorFlow brings grpcio alone, which Google's library complains of when it is imported.
+    ignored = "ignore:Please install grpcio-status:ImportWarning"
+    config.addinivalue_line("filterwarnings", ignored)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"gcs", "rig"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.filterwarnings(_UNCLOSED))
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[Server]:
+    """A server of S3, one for each worker of the tests."""
+    pytest.importorskip("boto3")
+    pytest.importorskip("moto")
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[Server]:
+    """A server of Google Cloud Storage, one for each worker of the tests."""
+    pytest.importorskip("google.cloud.storage")
+    pytest.importorskip("gcp_storage_emulator")
+    with gcs_server() as server:
+        yield server
+
+
+@pytest.fixture
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that the user has set for the SDKs."""
+    for name in _USERS:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def s3(moto: Server, clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """A fresh bucket of S3; see ``Rig``."""
+    yield from _rig(Rig("s3", moto, f"bucket-{uuid.uuid4().hex}"), monkeypatch)
+
+
+@pytest.fixture
+def gcs(
+    emulator: Server, clean_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Rig]:
+    """A fresh bucket of Google Cloud Storage; see ``Rig``."""
+    yield from _rig(Rig("gcs", emulator, f"bucket-{uuid.uuid4().hex}"), monkeypatch)
+    # While this test's filter of warnings holds.
+    gc.collect()
+
+
+@pytest.fixture(params=["s3", "gcs"])
+def rig(request: pytest.FixtureRequest) -> Rig:
+    """A fresh bucket of each provider in turn."""
+    found: Rig = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SDKs that hardly wait between their tries, and not for minutes in all. For this process."""
+    with contextlib.suppress(ImportError):
+        from botocore.retries.standard import ExponentialBackoff
+
+        monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda _self, _context: 0.01)
+    with contextlib.suppress(ImportError):
+        from google.cloud.storage.retry import DEFAULT_RETRY
+
+        quick = DEFAULT_RETRY.with_delay(0.01, 0.05).with_timeout(5.0)
+        monkeypatch.setattr("yogadl.storage._gcs_store.default_retry", lambda: quick)
+
+
+@pytest.fixture
+def lock_server() -> Iterator[str]:
+    """The address of a lock server."""
+    pytest.importorskip("websockets")
+    from yogadl.rw_coordinator import RwCoordinatorServer
+
+    server = RwCoordinatorServer("127.0.0.1", 0)
+    loop = asyncio.new_event_loop()
+    listens = threading.Event()
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(server.run_server())
+        listens.set()
+        loop.run_forever()
+
+    thread = threading.Thread(target=run, name="lock server")
+    thread.start()
+    try:
+        assert listens.wait(30)
+        yield f"ws://127.0.0.1:{server.port}"
+    finally:
+        server.stop_server()
+        thread.join(30)
+        loop.close()
+
+
+def _rig(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    for name, value in rig.env.items():
+        monkeypatch.setenv(name, value)
+    try:
+        yield rig
+    finally:
+        rig.close()

@@ -1,0 +1,109 @@
+"""Publishing: whole or not at all, and nothing left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from yogadl.errors import StoreError
+from yogadl.storage import _s3_upload, _transfer
+
+PATIENCE = 120
+KEY = "data/a/1/cache.mdb"
+MEGABYTE = 1 << 20
+
+spawn = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5 MiB is the least that S3 takes for a part."""
+    monkeypatch.setattr(_s3_upload, "SINGLE_BYTES", 5 * MEGABYTE)
+    monkeypatch.setattr(_s3_upload, "PART_BYTES", 5 * MEGABYTE)
+    monkeypatch.setattr(_transfer, "PART_BYTES", MEGABYTE)
+
+
+def large(version: int, megabytes: int = 24) -> Any:
+    return np.random.default_rng(version).integers(0, 255, (megabytes, MEGABYTE), "uint8")
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_many_parts(rig: Any, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    rig.make_storage(tmp_path / "here").submit(large(1), "a", "1")
+    ref = rig.make_storage(tmp_path / "there").fetch("a", "1")
+    assert np.array_equal(np.stack(list(ref.stream())), large(1))
+    ref.verify()
+    assert rig.raw.uploads() == []
+    assert int(rig.raw.metadata(KEY)["yogadl-records"]) == 24
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_an_upload_that_is_interrupted_leaves_nothing(s3: Any, tmp_path: pathlib.Path) -> None:
+    storage = s3.make_storage(tmp_path)
+    storage.submit(large(1), "a", "1")
+    with s3.cutting_parts_after(2), pytest.raises(StoreError):
+        storage.submit(large(2), "a", "1")
+    assert s3.raw.uploads() == []
+    ref = storage.fetch("a", "1")
+    assert np.array_equal(np.stack(list(ref.stream())), large(1))
+
+
+def upload(rig: Any, local: pathlib.Path) -> None:
+    os.environ.update(rig.env)
+    _s3_upload.SINGLE_BYTES = _s3_upload.PART_BYTES = 5 * MEGABYTE
+    rig.make_storage(local).submit(large(2), "a", "1")
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_parts_of_a_killed_upload_are_removed_by_the_next(s3: Any, tmp_path: pathlib.Path) -> None:
+    storage = s3.make_storage(tmp_path)
+    storage.submit(large(1), "a", "1")
+    with s3.slow_requests():
+        victim = spawn.Process(target=upload, args=(s3.remote(), tmp_path))
+        victim.start()
+        end = time.monotonic() + PATIENCE
+        while not s3.raw.uploads():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        victim.kill()
+        victim.join(PATIENCE)
+    assert victim.exitcode == -signal.SIGKILL
+    assert np.array_equal(np.stack(list(storage.fetch("a", "1").stream())), large(1))
+    storage.submit(large(3), "a", "1")
+    assert s3.raw.uploads() == []
+    assert list(tmp_path.rglob("*.partial")) == []
+    assert np.array_equal(np.stack(list(storage.fetch("a", "1").stream())), large(3))
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_two_that_upload_at_once_both_finish(rig: Any, tmp_path: pathlib.Path) -> None:
+    failures: list[BaseException] = []
+
+    def submit(number: int) -> None:
+        local = tmp_path / str(number)
+        local.mkdir()
+        try:
+            rig.make_storage(local).submit(large(number), "a", "1")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=submit, args=(number,)) for number in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert failures == []
+    (tmp_path / "reader").mkdir()
+    records = np.stack(list(rig.make_storage(tmp_path / "reader").fetch("a", "1").stream()))
+    assert any(np.array_equal(records, large(number)) for number in (1, 2, 3))
+    assert rig.raw.uploads() == []

@@ -1,0 +1,355 @@
+"""The storages in buckets: how versions are published, fetched, built once and listed."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import logging
+import os
+import pathlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from yogadl.adapters import open_source
+from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.writer import CacheWriter
+from yogadl.core import Submittable
+from yogadl.dataref import LMDBDataRef
+from yogadl.errors import (
+    CacheNotFoundError,
+    InvalidArgumentError,
+    LockLostError,
+    StoreError,
+    UnsafeStoreError,
+)
+from yogadl.storage._base import CacheStorage, StoredVersion
+from yogadl.storage._configurations import BaseCloudConfigurations
+from yogadl.storage._lease import Lease
+from yogadl.storage._local_copy import DIGEST_KEY, LocalCopy
+from yogadl.storage._locks import PublishLock
+from yogadl.storage._object_store import (
+    ABSENT,
+    ObjectGoneError,
+    ObjectStore,
+    PreconditionFailedError,
+)
+from yogadl.storage._paths import CACHE_FILE, LEASE_OBJECT, LOCK_FILE, METADATA_FILE, relative_path
+from yogadl.storage._probe import check_conditional_writes
+from yogadl.storage._transfer import file_digest
+
+_RECORDS_KEY = "yogadl-records"
+_FORMAT_KEY = "yogadl-format"
+_CACHES = "yogadl_local_cache"
+_RESERVED = (CACHE_FILE, LOCK_FILE, LEASE_OBJECT, METADATA_FILE)
+_ATTEMPTS = 5
+
+_log = logging.getLogger(__name__)
+
+
+class BaseCloudStorage(CacheStorage):
+    """Data sets in ``<bucket_directory_path>/<dataset_id>/<dataset_version>/cache.mdb``.
+
+    What is fetched or submitted is kept in ``<local_cache_dir>/yogadl_local_cache``, too, and not
+    transferred again while it is what the bucket has.
+
+    Safe for threads and processes, also of other machines. Survives a fork; can be pickled, without
+    secrets, if ``tensorflow_config`` is ``None``.
+
+    Args:
+        configurations: where.
+        tensorflow_config: a ``tf.compat.v1.ConfigProto`` for reading data sets of graph mode.
+
+    Raises:
+        InvalidArgumentError: the local cache directory does not exist.
+        StoreError: the bucket cannot be used; see its subclasses.
+    """
+
+    def __init__(
+        self, configurations: BaseCloudConfigurations, tensorflow_config: Any = None
+    ) -> None:
+        if not configurations.local_cache_dir.is_dir():
+            raise InvalidArgumentError(
+                f"local_cache_dir {str(configurations.local_cache_dir)!r} is not a directory; "
+                "create it first"
+            )
+        if configurations.cache_format != "LMDB":
+            raise InvalidArgumentError(
+                f"cache_format must be 'LMDB', not {configurations.cache_format!r}"
+            )
+        self._configurations = configurations
+        self._tensorflow_config = tensorflow_config
+        self._start()
+        self._store.check()
+
+    def _start(self) -> None:
+        self._store = self._open_store()
+        self._trusts_store: bool | None = self._configurations.conditional_writes
+        self._probing = os.getpid(), threading.Lock()
+
+    # What a provider supplies
+
+    @property
+    @abc.abstractmethod
+    def _storage_type(self) -> str:
+        """Its name in the lock server's protocol."""
+
+    @abc.abstractmethod
+    def _open_store(self) -> ObjectStore:
+        """The bucket, without asking it anything yet."""
+
+    # Storage
+
+    def submit(
+        self,
+        data: Submittable,
+        dataset_id: str,
+        dataset_version: str,
+        *,
+        spec: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See ``Storage.submit``. Takes no lock: of several, the last to finish wins.
+
+        Raises:
+            StoreError: the bucket cannot be written to; what was stored is as it was.
+        """
+        with self._staged(data, dataset_id, dataset_version, spec, metadata) as file:
+            self._publish(file, dataset_id, dataset_version, None)
+
+    def fetch(
+        self, dataset_id: str, dataset_version: str, *, check_records: bool = False
+    ) -> LMDBDataRef:
+        """See ``Storage.fetch``; for ``check_records``, see ``LMDBDataRef``.
+
+        One request tells whether the copy on this machine is current; if not, it is downloaded,
+        by one process of this machine while the others wait. The copy of who has it open stays.
+
+        Raises:
+            StoreError: the bucket cannot be read.
+            StorageFullError: the copy does not fit on this machine.
+        """
+        key = self._key(dataset_id, dataset_version)
+        local = self._local(dataset_id, dataset_version)
+        for attempt in range(1, _ATTEMPTS + 1):
+            info = self._store.head(key)
+            if info is None:
+                raise CacheNotFoundError(
+                    f"no data set {dataset_id!r} of version {dataset_version!r} in "
+                    f"{self._store.url}/{self._configurations.bucket_directory_path}; submit it "
+                    "first, or use cacheable"
+                )
+            try:
+                return local.open(self._store, info, check_records)
+            except ObjectGoneError:
+                _log.info("%s was replaced while it was read (%d).", key, attempt)
+        raise StoreError(
+            f"{self._store.url}/{key} was replaced {_ATTEMPTS} times while it was downloaded; "
+            "fetch it when those who submit it have finished"
+        )
+
+    def list_versions(self, dataset_id: str | None = None) -> list[StoredVersion]:
+        """See ``CacheStorage.list_versions``.
+
+        Raises:
+            StoreError: the bucket cannot be listed.
+        """
+        root = self._configurations.bucket_directory_path
+        folder = root if dataset_id is None else root / relative_path(dataset_id, "any").parent
+        prefix = "" if str(folder) == "." else f"{folder}/"
+        found = []
+        for info in self._store.list(prefix):
+            path = pathlib.PurePosixPath(info.key)
+            if path.name != CACHE_FILE or not path.is_relative_to(root):
+                continue
+            *folders, _ = path.relative_to(root).parts
+            name = "/".join(folders[:-1])
+            if name and dataset_id in (None, name):
+                version = folders[-1]
+                found.append(StoredVersion(name, version, info.size, info.created))
+        return sorted(found, key=lambda stored: (stored.dataset_id, stored.dataset_version))
+
+    def delete(self, dataset_id: str, dataset_version: str) -> None:
+        """See ``CacheStorage.delete``. The copy on this machine goes, too.
+
+        Raises:
+            StoreError: the bucket cannot be changed.
+        """
+        key = self._key(dataset_id, dataset_version)
+        if self._store.head(key) is None:
+            raise CacheNotFoundError(
+                f"there is no data set {dataset_id!r} of version {dataset_version!r} to delete in "
+                f"{self._store.url}"
+            )
+        self._store.delete(key)
+        self._local(dataset_id, dataset_version).remove()
+
+    # Building
+
+    def _build(
+        self,
+        make: Callable[[], Any],
+        dataset_id: str,
+        dataset_version: str,
+        spec: Any,
+        metadata: Mapping[str, Any] | None,
+    ) -> LMDBDataRef:
+        key = self._key(dataset_id, dataset_version)
+        replaces = ABSENT
+        broken = self._store.head(key)
+        if broken is not None:
+            found = self._fetch_usable(dataset_id, dataset_version)
+            if found is not None:
+                return found
+            # It cannot be read, so only something else is what we wait for.
+            replaces = broken.tag
+
+        def is_published() -> bool:
+            info = self._store.head(key)
+            return info is not None and info.tag != replaces
+
+        lock = self._lock(dataset_id, dataset_version)
+        try:
+            if lock.acquire(is_published) and not is_published():
+                with self._staged(make(), dataset_id, dataset_version, spec, metadata) as file:
+                    self._publish_locked(
+                        file, dataset_id, dataset_version, replaces, lock, is_published
+                    )
+        finally:
+            lock.release()
+        return self.fetch(dataset_id, dataset_version)
+
+    def _publish_locked(
+        self,
+        file: PartialFile,
+        dataset_id: str,
+        dataset_version: str,
+        replaces: str,
+        lock: PublishLock,
+        is_published: Callable[[], bool],
+    ) -> None:
+        """Publishes what was built under a lock, unless that was lost and somebody else did."""
+        # Without leases, the store may know no conditions; the lock server's word has to do.
+        if_tag = replaces if self._configurations.url is None else None
+        while True:
+            try:
+                self._publish(file, dataset_id, dataset_version, if_tag, lock.check)
+                return
+            except LockLostError as error:
+                _log.warning("Not publishing %s:%s yet: %s", dataset_id, dataset_version, error)
+                lock.release()
+                if not lock.acquire(is_published) or is_published():
+                    return
+            except PreconditionFailedError:
+                _log.warning("Somebody else published %s:%s.", dataset_id, dataset_version)
+                return
+
+    def _lock(self, dataset_id: str, dataset_version: str) -> PublishLock:
+        key = pathlib.PurePosixPath(self._key(dataset_id, dataset_version))
+        configurations = self._configurations
+        if configurations.url is not None:
+            from yogadl.storage._coordinated import CoordinatedLock
+
+            return CoordinatedLock(configurations, self._storage_type, str(key))
+        self._insist_on_conditional_writes(str(key.parent))
+        lease = str(key.with_name(LEASE_OBJECT))
+        return Lease(self._store, lease, configurations.lease_seconds)
+
+    def _insist_on_conditional_writes(self, folder: str) -> None:
+        if self._probing[0] != os.getpid():
+            # A child may have been born while a thread of its parent held it.
+            self._probing = os.getpid(), threading.Lock()
+        with self._probing[1]:
+            if self._trusts_store is None:
+                if not self._store.is_proven:
+                    check_conditional_writes(self._store, f"{folder}/")
+                self._trusts_store = True
+        if not self._trusts_store:
+            raise UnsafeStoreError(
+                f"leases in {self._store.url} are ruled out by conditional_writes=False; give the "
+                "address of a lock server as url="
+            )
+
+    # Publishing
+
+    @contextlib.contextmanager
+    def _staged(
+        self,
+        data: Submittable,
+        dataset_id: str,
+        dataset_version: str,
+        spec: Any,
+        metadata: Mapping[str, Any] | None,
+    ) -> Iterator[PartialFile]:
+        """A whole cache file of some records beside the local copy; gone at the end."""
+        path = self._local(dataset_id, dataset_version).path
+        source = open_source(data, spec, self._tensorflow_config)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path)
+        with CacheWriter(path, source.spec, metadata, source.count) as writer:
+            source.feed(writer)
+            yield writer.finish()
+
+    def _publish_copy(self, ref: LMDBDataRef, dataset_id: str, dataset_version: str) -> None:
+        path = self._local(dataset_id, dataset_version).path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path)
+        with PartialFile(path) as file:
+            for piece in ref.reader.pieces():
+                file.append(piece)
+            self._publish(file, dataset_id, dataset_version, None)
+
+    def _publish(
+        self,
+        file: PartialFile,
+        dataset_id: str,
+        dataset_version: str,
+        if_tag: str | None,
+        check_lock: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Uploads a whole file, and makes it the local copy."""
+        key = self._key(dataset_id, dataset_version)
+        with LMDBDataRef(file.path) as ref:
+            metadata = {
+                DIGEST_KEY: file_digest(file.path),
+                _RECORDS_KEY: str(ref.info.record_count),
+                _FORMAT_KEY: str(ref.info.format_version),
+            }
+        try:
+            self._store.upload(file.path, key, metadata, if_tag, check_lock)
+        except PreconditionFailedError:
+            # After a lost answer, the SDK tried again and met its own work.
+            info = self._store.head(key)
+            if info is None or info.metadata.get(DIGEST_KEY) != metadata[DIGEST_KEY]:
+                raise
+        else:
+            info = self._store.head(key)
+        if info is not None and info.metadata.get(DIGEST_KEY) == metadata[DIGEST_KEY]:
+            self._local(dataset_id, dataset_version).install(self._store, info, file)
+        _log.info("Stored %s:%s in %s/%s.", dataset_id, dataset_version, self._store.url, key)
+
+    # Names
+
+    def _key(self, dataset_id: str, dataset_version: str) -> str:
+        folder = relative_path(dataset_id, dataset_version, _RESERVED)
+        return str(self._configurations.bucket_directory_path / folder / CACHE_FILE)
+
+    def _name(self, dataset_id: str, dataset_version: str) -> str:
+        return f"{self._store.url}/{self._key(dataset_id, dataset_version)}"
+
+    def _local(self, dataset_id: str, dataset_version: str) -> LocalCopy:
+        folder = relative_path(dataset_id, dataset_version, _RESERVED)
+        return LocalCopy(self._configurations.local_cache_dir / _CACHES / folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "_configurations": self._configurations,
+            "_tensorflow_config": self._tensorflow_config,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._configurations!r})"

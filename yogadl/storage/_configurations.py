@@ -1,0 +1,122 @@
+"""What all cloud storages are configured with."""
+
+from __future__ import annotations
+
+import pathlib
+import urllib.parse
+from typing import Any, TypedDict
+
+from yogadl.errors import InvalidArgumentError
+from yogadl.storage._lease import LONGEST_SECONDS, SHORTEST_SECONDS
+
+DEFAULT_LEASE_SECONDS = 60.0
+
+_SECRETS = ("access_key", "secret_key", "session_token", "coordinator_secret")
+
+
+class CloudOptions(TypedDict, total=False):
+    """What 0.1.4 did not have; see ``BaseCloudConfigurations``."""
+
+    coordinator_client_cert: str | None
+    coordinator_client_key: str | None
+    coordinator_secret: str | None
+    lease_seconds: float
+    conditional_writes: bool | None
+
+
+class BaseCloudConfigurations:
+    """Where a cloud storage keeps its data sets, and how its users agree on who builds one.
+
+    Its ``repr`` shows no secrets. Nor does a pickle hold any: where it is read, they come from the
+    SDK's usual chain of credentials.
+
+    Args:
+        bucket: its name; it must exist.
+        bucket_directory_path: what all keys begin with; may be empty.
+        url: of a lock server, ``ws://…`` or ``wss://…``; ``None`` for leases in the bucket.
+        local_cache_dir: an existing directory for the copies on this machine, on a local file
+            system.
+        skip_verify: do not verify the lock server's certificate.
+        coordinator_cert_file: certificates to trust of a lock server, instead of the system's.
+        coordinator_cert_name: the name in the lock server's certificate, if it is not its host.
+        coordinator_client_cert: this client's certificate, for a lock server that asks for it.
+        coordinator_client_key: its key, if it is not in the same file.
+        coordinator_secret: the secret that the lock server shares with its clients.
+        lease_seconds: how long others wait, at most, for a builder that died while it held a lease;
+            ``0.5 … 3600``.
+        conditional_writes: whether the bucket's conditional writes are atomic, without which there
+            are no leases: ``None`` has it tried out where the store is not known for it.
+
+    Raises:
+        InvalidArgumentError: one of them cannot be right.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        bucket_directory_path: str,
+        url: str | None,
+        local_cache_dir: str | pathlib.Path,
+        skip_verify: bool,
+        coordinator_cert_file: str | None,
+        coordinator_cert_name: str | None,
+        *,
+        coordinator_client_cert: str | None = None,
+        coordinator_client_key: str | None = None,
+        coordinator_secret: str | None = None,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        conditional_writes: bool | None = None,
+    ) -> None:
+        if not isinstance(bucket, str) or not bucket:
+            raise InvalidArgumentError(f"bucket must be a non-empty string, not {bucket!r}")
+        if url is not None and not str(url).startswith(("ws://", "wss://")):
+            raise InvalidArgumentError(
+                f"url must be that of a lock server, ws://… or wss://…, or None, not {url!r}"
+            )
+        if not SHORTEST_SECONDS <= lease_seconds <= LONGEST_SECONDS:
+            raise InvalidArgumentError(
+                f"lease_seconds must be in [{SHORTEST_SECONDS:g}, {LONGEST_SECONDS:g}], not "
+                f"{lease_seconds!r}"
+            )
+        self.bucket = bucket
+        self.bucket_directory_path = pathlib.Path(bucket_directory_path)
+        self.url = url
+        self.local_cache_dir = pathlib.Path(local_cache_dir)
+        self.cache_format = "LMDB"
+        self.skip_verify = skip_verify
+        self.coordinator_cert_file = coordinator_cert_file
+        self.coordinator_cert_name = coordinator_cert_name
+        self.coordinator_client_cert = coordinator_client_cert
+        self.coordinator_client_key = coordinator_client_key
+        self.coordinator_secret = coordinator_secret
+        self.lease_seconds = float(lease_seconds)
+        self.conditional_writes = conditional_writes
+        self._lost_secrets = False
+
+    @property
+    def hint(self) -> str:
+        """What to say where credentials are missing or wrong."""
+        if not self._lost_secrets:
+            return ""
+        return "The storage was pickled, and its keys are never pickled. "
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {name: None if name in _SECRETS else v for name, v in self.__dict__.items()}
+        kept["_lost_secrets"] = self._lost_secrets or kept != self.__dict__
+        return kept
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name}={'…' if name in _SECRETS else _without_password(value)!r}"
+            for name, value in self.__dict__.items()
+            if value is not None and name not in ("cache_format", "_lost_secrets")
+        )
+        return f"{type(self).__name__}({shown})"
+
+
+def _without_password(value: Any) -> Any:
+    """A URL without what may stand before its host."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    parts = urllib.parse.urlsplit(value)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,300 @@
+"""A bucket of Google Cloud Storage."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime
+import io
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from yogadl.cache.progress import ByteProgress
+from yogadl.errors import AccessDeniedError, BucketNotFoundError, StoreError
+from yogadl.extras import require
+from yogadl.storage._gcs_errors import told
+from yogadl.storage._object_store import (
+    ABSENT,
+    ObjectGoneError,
+    ObjectInfo,
+    ObjectStore,
+    PreconditionFailedError,
+)
+
+if TYPE_CHECKING:
+    from yogadl.storage._gcs import GCSConfigurations
+
+# Held in memory, and sent again when the connection breaks.
+_UPLOAD_BYTES = 32 << 20
+_READ_BYTES = 1 << 20
+_SMALL_BYTES = 1 << 20
+_HOST = "https://storage.googleapis.com"
+
+
+class GCSStore(ObjectStore):
+    """See ``ObjectStore``. Over google-cloud-storage; one client per process.
+
+    Args:
+        configurations: bucket and project.
+
+    Raises:
+        MissingExtraError: google-cloud-storage is not installed.
+    """
+
+    def __init__(self, configurations: GCSConfigurations) -> None:
+        self._storage = require("google.cloud.storage", "gcs")
+        self._configurations = configurations
+        self._made: tuple[int, Any] | None = None
+
+    @property
+    def _client(self) -> Any:
+        # Connections must not be shared with a parent. Threads may make two at first; no matter.
+        if self._made is None or self._made[0] != os.getpid():
+            with self._told("opening"):
+                made = self._storage.Client(project=self._configurations.project)
+                # Release 3.17 asks for the bucket in background threads, again after every 404.
+                if hasattr(made, "_bucket_metadata_cache"):
+                    made._bucket_metadata_cache = None
+                self._made = os.getpid(), made
+        return self._made[1]
+
+    @property
+    def _bucket(self) -> Any:
+        return self._client.bucket(self._configurations.bucket)
+
+    @property
+    def url(self) -> str:
+        """See ``ObjectStore.url``."""
+        return f"gs://{self._configurations.bucket}"
+
+    @property
+    def is_proven(self) -> bool:
+        """See ``ObjectStore.is_proven``: Google documents it; an emulator has to be tried out."""
+        emulator = os.environ.get("STORAGE_EMULATOR_HOST", _HOST)
+        return emulator == _HOST and self._client.api_endpoint.startswith("https://")
+
+    # Asking
+
+    def check(self) -> None:
+        """See ``ObjectStore.check``."""
+        with self._told("looking for"):
+            if self._is_bucket_there():
+                return
+        raise BucketNotFoundError(f"there is no bucket {self.url}. Create it, or correct its name")
+
+    def _is_bucket_there(self) -> bool:
+        """``False`` if the store says that it is not."""
+        from google.api_core.exceptions import Forbidden, NotFound
+
+        try:
+            try:
+                self._client.get_bucket(self._configurations.bucket, retry=default_retry())
+            except Forbidden:
+                # Who may use objects need not have the right to see the bucket itself.
+                blobs = self._client.list_blobs(self._bucket, max_results=1, retry=default_retry())
+                list(blobs)
+        except NotFound:
+            return False
+        return True
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """See ``ObjectStore.head``."""
+        with self._told("looking for", key):
+            blob = self._bucket.get_blob(key, retry=default_retry())
+        if blob is not None:
+            return _info(blob)
+        with contextlib.suppress(AccessDeniedError):
+            self.check()
+        return None
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See ``ObjectStore.list``."""
+        with self._told("listing"):
+            for blob in self._client.list_blobs(self._bucket, prefix=prefix, retry=default_retry()):
+                yield _info(blob)
+
+    # Small objects
+
+    def read(self, key: str) -> tuple[bytes, str] | None:
+        """See ``ObjectStore.read``."""
+        from google.api_core.exceptions import NotFound
+
+        with self._told("reading", key):
+            while (blob := self._bucket.get_blob(key, retry=default_retry())) is not None:
+                if blob.size > _SMALL_BYTES:
+                    raise StoreError(f"{self.url}/{key} is far larger than it should be; delete it")
+                # Otherwise it was written again in between, and there is a newer one.
+                with contextlib.suppress(NotFound):
+                    exactly = self._bucket.blob(key, generation=blob.generation)
+                    return bytes(exactly.download_as_bytes(retry=default_retry())), str(
+                        blob.generation
+                    )
+        return None
+
+    def write(self, key: str, data: bytes, if_tag: str | None = None) -> str:
+        """See ``ObjectStore.write``."""
+        with self._told("writing", key), _conditional(if_tag) as generation:
+            blob = self._bucket.blob(key)
+            blob.upload_from_string(
+                data,
+                content_type="application/octet-stream",
+                if_generation_match=generation,
+                retry=default_retry(),
+            )
+        return str(blob.generation)
+
+    def delete(self, key: str) -> None:
+        """See ``ObjectStore.delete``."""
+        from google.api_core.exceptions import NotFound
+
+        with self._told("deleting", key), contextlib.suppress(NotFound):
+            self._bucket.blob(key).delete(retry=default_retry())
+
+    # Files
+
+    def upload(
+        self,
+        path: pathlib.Path,
+        key: str,
+        metadata: Mapping[str, str],
+        if_tag: str | None = None,
+        before_publishing: Callable[[], object] = lambda: None,
+    ) -> str:
+        """See ``ObjectStore.upload``.
+
+        In one stream, in pieces that are sent again when the connection breaks. What a killed
+        process leaves is not in the bucket, and expires.
+        """
+        blob = self._bucket.blob(key, chunk_size=_UPLOAD_BYTES)
+        blob.metadata = dict(metadata)
+        # Google compares it before the object appears. Left to itself, the SDK compares afterwards,
+        # and then deletes whatever has this name.
+        blob.crc32c = _crc32c(path)
+        size = path.stat().st_size
+        with (
+            open(path, "rb") as file,
+            ByteProgress(f"Uploading {self.url}/{key}", size) as progress,
+            self._told("uploading", key),
+            _conditional(if_tag) as generation,
+        ):
+            before_publishing()
+            blob.upload_from_file(
+                _Counting(file, progress),
+                size=size,
+                content_type="application/octet-stream",
+                if_generation_match=generation,
+                checksum=None,
+                retry=default_retry(),
+            )
+            progress.done()
+        return str(blob.generation)
+
+    def read_range(
+        self, info: ObjectInfo, start: int, stop: int, write: Callable[[bytes], object]
+    ) -> None:
+        """See ``ObjectStore.read_range``."""
+        from google.api_core.exceptions import NotFound
+
+        with self._told("downloading", info.key):
+            blob = self._bucket.blob(info.key, generation=int(info.tag))
+            with io.BufferedWriter(_Sink(write), _READ_BYTES) as sink:
+                try:
+                    blob.download_to_file(
+                        sink,
+                        start=start,
+                        end=stop - 1,
+                        raw_download=True,
+                        checksum=None,
+                        retry=default_retry(),
+                    )
+                except NotFound as error:
+                    raise ObjectGoneError(info.key) from error
+
+    def _told(self, doing: str, key: str = "") -> contextlib.AbstractContextManager[None]:
+        name = f"{self.url}/{key}" if key else self.url
+        return told(f"{doing} {name}")
+
+
+def default_retry() -> Any:
+    """Google's own back-off; their uploads use it unasked only since release 3."""
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    return DEFAULT_RETRY
+
+
+def _crc32c(path: pathlib.Path) -> str:
+    """Of a file, as Google writes it."""
+    google_crc32c = require("google_crc32c", "gcs")
+    checksum = google_crc32c.Checksum()
+    with open(path, "rb", buffering=0) as file:
+        while data := file.read(_READ_BYTES):
+            checksum.update(data)
+    return base64.b64encode(checksum.digest()).decode()
+
+
+def _info(blob: Any) -> ObjectInfo:
+    metadata = {name.lower(): str(value) for name, value in (blob.metadata or {}).items()}
+    created = blob.time_created.astimezone(datetime.timezone.utc)
+    return ObjectInfo(blob.name, int(blob.size), str(blob.generation), created, metadata)
+
+
+@contextlib.contextmanager
+def _conditional(if_tag: str | None) -> Iterator[int | None]:
+    """The generation to ask for; raises that the object has another."""
+    from google.api_core.exceptions import NotFound, PreconditionFailed
+
+    try:
+        yield None if if_tag is None else 0 if if_tag == ABSENT else int(if_tag)
+    except PreconditionFailed as error:
+        raise PreconditionFailedError from error
+    except NotFound as error:
+        # What is to be as it was, and is gone, is not as it was either.
+        if not if_tag:
+            raise
+        raise PreconditionFailedError from error
+
+
+class _Counting(io.RawIOBase):
+    """A file that tells how far it was read for the first time."""
+
+    def __init__(self, file: BinaryIO, progress: ByteProgress) -> None:
+        self._file = file
+        self._progress = progress
+        self._furthest = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        at = self._file.tell()
+        if at > self._furthest:
+            self._progress.update(at - self._furthest)
+            self._furthest = at
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+
+class _Sink(io.RawIOBase):
+    """A file to write to that is a function."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write_bytes = write
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        piece = bytes(data)
+        self._write_bytes(piece)
+        return len(piece)

@@ -1,0 +1,129 @@
+"""What the cloud storages need of an object store."""
+
+from __future__ import annotations
+
+import abc
+import datetime
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+ABSENT = ""
+"""A precondition: there must be no such object yet."""
+
+OnBytes: TypeAlias = Callable[[int], object]
+"""Is told how many more bytes were transferred, from any thread."""
+
+
+class PreconditionFailedError(Exception):
+    """The object is not in the state that a conditional request asked for."""
+
+
+class ObjectGoneError(Exception):
+    """The object, or this state of it, does not exist any more."""
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """An object as it was at one moment.
+
+    Attributes:
+        key: its name in the bucket.
+        size: bytes.
+        tag: differs whenever the contents do: an ETag or a generation.
+        created: when it was written, by the store's clock; seconds may be its finest unit.
+        metadata: what was given when it was uploaded; lower-case keys. Not known from listing.
+    """
+
+    key: str
+    size: int
+    tag: str
+    created: datetime.datetime
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class ObjectStore(abc.ABC):
+    """One bucket.
+
+    All methods may be called from many threads, and in children after a fork. A request is retried
+    by the SDK's own back-off when the store is throttling or failing; what still fails is raised.
+
+    Raises:
+        StoreError: any method may raise it or one of its subclasses, except that a missing object
+            is reported as each method says.
+    """
+
+    @property
+    @abc.abstractmethod
+    def url(self) -> str:
+        """The bucket as people write it, such as ``s3://bucket``."""
+
+    @property
+    @abc.abstractmethod
+    def is_proven(self) -> bool:
+        """Whether conditional writes are known to be atomic; a probe finds out otherwise."""
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Sees whether the bucket is there and may be used."""
+
+    @abc.abstractmethod
+    def head(self, key: str) -> ObjectInfo | None:
+        """The state of an object, in one request if it is there; ``None`` if it is not."""
+
+    @abc.abstractmethod
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """All objects whose keys begin with ``prefix``, without their metadata."""
+
+    @abc.abstractmethod
+    def read(self, key: str) -> tuple[bytes, str] | None:
+        """A small object and its tag; ``None`` if it is not there."""
+
+    @abc.abstractmethod
+    def write(self, key: str, data: bytes, if_tag: str | None = None) -> str:
+        """Writes a small object and returns its tag.
+
+        Args:
+            if_tag: do so only if the object has this tag, or, if ``ABSENT``, is not there.
+
+        Raises:
+            PreconditionFailedError: it is otherwise. After a lost answer, the object may be in this
+                state because an earlier attempt of the same call succeeded.
+        """
+
+    @abc.abstractmethod
+    def upload(
+        self,
+        path: pathlib.Path,
+        key: str,
+        metadata: Mapping[str, str],
+        if_tag: str | None = None,
+        before_publishing: Callable[[], object] = lambda: None,
+    ) -> str:
+        """Publishes a file as an object, whole or not at all, and returns its tag.
+
+        Args:
+            path: of the file, which nobody changes meanwhile.
+            key: of the object.
+            metadata: for it; lower-case keys.
+            if_tag: as for :meth:`write`.
+            before_publishing: called as late as the store allows; what it raises stops the upload.
+
+        Raises:
+            PreconditionFailedError: as for :meth:`write`.
+        """
+
+    @abc.abstractmethod
+    def read_range(
+        self, info: ObjectInfo, start: int, stop: int, write: Callable[[bytes], object]
+    ) -> None:
+        """Reads bytes ``start … stop-1`` of just this state of an object, in pieces.
+
+        Raises:
+            ObjectGoneError: it was deleted or replaced.
+        """
+
+    @abc.abstractmethod
+    def delete(self, key: str) -> None:
+        """Deletes an object, if it is there."""

@@ -1,0 +1,149 @@
+"""What botocore's errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from yogadl.errors import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    CredentialsError,
+    NetworkError,
+    StoreError,
+    StoreUnavailableError,
+    ThrottledError,
+    UnsafeStoreError,
+    WrongRegionError,
+)
+
+MISSING = frozenset(("404", "NoSuchKey", "NotFound"))
+FAILED_PRECONDITIONS = frozenset(("412", "PreconditionFailed", "ConditionalRequestConflict"))
+
+ALTERED = frozenset(
+    (
+        "BadDigest",
+        "IncompleteBody",
+        "InvalidDigest",
+        "XAmzContentChecksumMismatch",
+        "XAmzContentSHA256Mismatch",
+    )
+)
+"""What was sent is not what arrived."""
+
+_CREDENTIALS = frozenset(
+    (
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidSecurity",
+        "InvalidToken",
+        "RequestExpired",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+        "TokenRefreshRequired",
+        "UnrecognizedClientException",
+    )
+)
+_REGION = frozenset(
+    (
+        "301",
+        "AuthorizationHeaderMalformed",
+        "IllegalLocationConstraintException",
+        "PermanentRedirect",
+        "TemporaryRedirect",
+    )
+)
+_THROTTLED = frozenset(
+    (
+        "429",
+        "503",
+        "BandwidthLimitExceeded",
+        "RequestLimitExceeded",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+    )
+)
+
+
+def code_of(error: Any) -> str:
+    """The store's own name of an error, or its HTTP status where an answer had no body."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+@contextlib.contextmanager
+def told(doing: str, hint: str = "") -> Iterator[None]:
+    """Raises botocore's errors as yogadl's.
+
+    Args:
+        doing: what was being done, for the message.
+        hint: more for messages about credentials.
+    """
+    import botocore.exceptions as aws
+    import urllib3.exceptions
+
+    try:
+        yield
+    except aws.ClientError as error:
+        raise translate(error, doing, hint) from error
+    except (
+        aws.NoCredentialsError,
+        aws.PartialCredentialsError,
+        aws.CredentialRetrievalError,
+        aws.TokenRetrievalError,
+        aws.SSOError,
+        aws.ProfileNotFound,
+    ) as error:
+        raise CredentialsError(
+            f"{doing}: there are no usable credentials: {error}. {hint}Give them as boto3 finds "
+            "them, in the environment, a profile or the machine's role, or in the configuration"
+        ) from error
+    except (
+        aws.ConnectionError,
+        aws.HTTPClientError,
+        aws.IncompleteReadError,
+        urllib3.exceptions.HTTPError,
+    ) as error:
+        raise NetworkError(
+            f"{doing}: the connection failed: {error}. Is the network up, and the endpoint right?"
+        ) from error
+    except (aws.ParamValidationError, aws.InvalidRegionError, aws.NoRegionError) as error:
+        raise StoreError(f"{doing}: boto3 refused: {error}") from error
+    except aws.BotoCoreError as error:
+        raise StoreError(f"{doing}: {error}") from error
+
+
+def translate(error: Any, doing: str, hint: str = "") -> StoreError:
+    """The error of ours for a ``ClientError``."""
+    code = code_of(error)
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    message = error.response.get("Error", {}).get("Message", "")
+    said = f"{doing}: the store answered {status} {code}: {message}"
+    if code == "NoSuchBucket":
+        return BucketNotFoundError(f"{said}. Create the bucket, or correct its name")
+    if code in ALTERED or code == "RequestTimeout":
+        return NetworkError(f"{said}. Is the network all right?")
+    if code in _CREDENTIALS:
+        return CredentialsError(f"{said}. {hint}Renew the credentials, or correct them")
+    if code in _REGION or status in (301, 307):
+        return WrongRegionError(f"{said}. Give the bucket's region as region=, or AWS_REGION")
+    if code in _THROTTLED or status in (429, 503):
+        return ThrottledError(f"{said}, again and again. Try later, or with fewer at once")
+    if status == 401:
+        return CredentialsError(f"{said}. {hint}Give other credentials")
+    if status == 403:
+        return AccessDeniedError(
+            f"{said}. Allow s3:GetObject, s3:PutObject, s3:DeleteObject, "
+            "s3:AbortMultipartUpload and s3:ListBucket; without the last, S3 says this of "
+            "whatever does not exist, too"
+        )
+    if status == 501 or code == "NotImplemented":
+        return UnsafeStoreError(f"{said}. It lacks what was asked for")
+    if status >= 500:
+        return StoreUnavailableError(f"{said}, again and again. Try later")
+    return StoreError(said)

@@ -1,0 +1,121 @@
+"""Moving whole files out of an object store, and telling how far that has come."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import pathlib
+import threading
+from collections.abc import Callable
+
+import xxhash
+
+from yogadl.cache.partial import PartialFile, check_room
+from yogadl.cache.progress import ByteProgress
+from yogadl.errors import NetworkError, StoreError
+from yogadl.storage._object_store import ObjectInfo, ObjectStore
+
+PART_BYTES = 32 << 20
+WORKERS = 8
+
+_ATTEMPTS = 5
+_HASH_BYTES = 4 << 20
+
+_log = logging.getLogger(__name__)
+
+
+def file_digest(path: pathlib.Path) -> str:
+    """XXH3-128 of a file's bytes, in hexadecimal."""
+    digest = xxhash.xxh3_128()
+    with open(path, "rb", buffering=0) as file:
+        while data := file.read(_HASH_BYTES):
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def ranges(size: int) -> list[tuple[int, int]]:
+    """The parts that a file of ``size`` bytes is transferred in."""
+    return [(start, min(start + PART_BYTES, size)) for start in range(0, size, PART_BYTES)]
+
+
+def in_parallel(works: list[Callable[[], object]]) -> None:
+    """Does all works in a few threads; when one fails, no further one begins.
+
+    Raises:
+        BaseException: of the first work that failed, when those under way have ended.
+    """
+    stop = threading.Event()
+
+    def run(work: Callable[[], object]) -> None:
+        if not stop.is_set():
+            work()
+
+    with concurrent.futures.ThreadPoolExecutor(WORKERS, "yogadl transfer") as pool:
+        futures = [pool.submit(run, work) for work in works]
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                future.result()
+        finally:
+            stop.set()
+
+
+def download(store: ObjectStore, info: ObjectInfo, file: PartialFile) -> None:
+    """Downloads just this state of an object into an empty file.
+
+    A part that breaks off goes on where it broke off.
+
+    Raises:
+        ObjectGoneError: the object was deleted or replaced meanwhile.
+        StoreError: it cannot be read.
+        StorageFullError: the disk is full, or nearly so.
+    """
+    check_room(file.path, info.size)
+    with ByteProgress(f"Downloading {store.url}/{info.key}", info.size) as progress:
+        parts = [
+            _Part(store, info, start, stop, file, progress) for start, stop in ranges(info.size)
+        ]
+        in_parallel([part.read for part in parts])
+        progress.done()
+
+
+class _Part:
+    """A range of an object that is being read into a file."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        info: ObjectInfo,
+        start: int,
+        stop: int,
+        file: PartialFile,
+        progress: ByteProgress,
+    ) -> None:
+        self._store = store
+        self._info = info
+        self._at = start
+        self._stop = stop
+        self._file = file
+        self._progress = progress
+
+    def read(self) -> None:
+        failures = 0
+        while self._at < self._stop:
+            before = self._at
+            try:
+                self._store.read_range(self._info, self._at, self._stop, self._write)
+                if self._at == before:
+                    raise NetworkError(f"{self._info.key} broke off at byte {self._at:,}")
+            except StoreError as error:
+                failures = 0 if self._at > before else failures + 1
+                if not error.is_transient or failures == _ATTEMPTS:
+                    raise
+                _log.info("Goes on at byte %d of %s: %s", self._at, self._info.key, error)
+
+    def _write(self, data: bytes) -> None:
+        if self._at + len(data) > self._stop:
+            raise StoreError(
+                f"{self._store.url}/{self._info.key} was answered with more bytes than asked for"
+            )
+        self._file.write_at(data, self._at)
+        self._at += len(data)
+        self._progress.update(len(data))

@@ -1,0 +1,16 @@
+"""Tests for storages of one's own, to be run by pytest::
+
+    import pytest
+    from yogadl.testing import StorageConformance
+
+    class TestMyStorage(StorageConformance):
+        @pytest.fixture
+        def storage(self, tmp_path):
+            return MyStorage(tmp_path)
+
+Needs pytest, which no extra but ``test`` brings.
+"""
+
+from yogadl.testing._storage import StorageConformance
+
+__all__ = ["StorageConformance"]
