@@ -183,7 +183,10 @@ def test_keys_of_googles_uploads(gcs: Rig) -> None:
 def test_writes_that_are_cut(fault: Fault, is_there: bool, rig: Rig, plain: Plain) -> None:
     with rig.failing(fault, "write"), pytest.raises(BROKEN):
         plain.put("key", DATA)
-    time.sleep(0.1)
+    end = time.monotonic() + 30
+    while not rig.proxy.log:
+        assert time.monotonic() < end
+        time.sleep(0.01)
     assert rig.raw.list() == (["key"] if is_there else [])
     assert [request.fault for request in rig.proxy.log] == [str(fault)]
     plain.close()

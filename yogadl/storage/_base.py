@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import functools
 import logging
+import pathlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,23 @@ from yogadl.errors import (
 
 _log = logging.getLogger(__name__)
 _building = threading.local()
+
+
+def check_configurations(name: str, directory: pathlib.Path, cache_format: str) -> None:
+    """Checks what all configurations have.
+
+    Args:
+        name: of the directory, for messages.
+        directory: that has to be there.
+        cache_format: what 0.1.4 let one set.
+
+    Raises:
+        InvalidArgumentError: there is no such directory, or no such format.
+    """
+    if not directory.is_dir():
+        raise InvalidArgumentError(f"{name} {str(directory)!r} is not a directory; create it first")
+    if cache_format != "LMDB":
+        raise InvalidArgumentError(f"cache_format must be 'LMDB', not {cache_format!r}")
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,11 @@ from yogadl.core import Submittable
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
     CacheNotFoundError,
-    InvalidArgumentError,
     LockLostError,
     StoreError,
     UnsafeStoreError,
 )
-from yogadl.storage._base import CacheStorage, StoredVersion
+from yogadl.storage._base import CacheStorage, StoredVersion, check_configurations
 from yogadl.storage._configurations import BaseCloudConfigurations
 from yogadl.storage._lease import Lease
 from yogadl.storage._local_copy import DIGEST_KEY, LocalCopy
@@ -68,15 +67,9 @@ class BaseCloudStorage(CacheStorage):
     def __init__(
         self, configurations: BaseCloudConfigurations, tensorflow_config: Any = None
     ) -> None:
-        if not configurations.local_cache_dir.is_dir():
-            raise InvalidArgumentError(
-                f"local_cache_dir {str(configurations.local_cache_dir)!r} is not a directory; "
-                "create it first"
-            )
-        if configurations.cache_format != "LMDB":
-            raise InvalidArgumentError(
-                f"cache_format must be 'LMDB', not {configurations.cache_format!r}"
-            )
+        check_configurations(
+            "local_cache_dir", configurations.local_cache_dir, configurations.cache_format
+        )
         self._configurations = configurations
         self._tensorflow_config = tensorflow_config
         self._start()

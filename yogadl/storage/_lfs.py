@@ -13,8 +13,8 @@ from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.writer import CacheWriter
 from yogadl.core import Submittable
 from yogadl.dataref import LMDBDataRef
-from yogadl.errors import CacheNotFoundError, InvalidArgumentError
-from yogadl.storage._base import CacheStorage, StoredVersion
+from yogadl.errors import CacheNotFoundError
+from yogadl.storage._base import CacheStorage, StoredVersion, check_configurations
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE, relative_path
 
@@ -48,15 +48,9 @@ class LFSStorage(CacheStorage):
     """
 
     def __init__(self, configurations: LFSConfigurations, tensorflow_config: Any = None) -> None:
-        if not configurations.storage_dir_path.is_dir():
-            raise InvalidArgumentError(
-                f"storage_dir_path {str(configurations.storage_dir_path)!r} is not a directory; "
-                "create it first"
-            )
-        if configurations.cache_format != "LMDB":
-            raise InvalidArgumentError(
-                f"cache_format must be 'LMDB', not {configurations.cache_format!r}"
-            )
+        check_configurations(
+            "storage_dir_path", configurations.storage_dir_path, configurations.cache_format
+        )
         self._configurations = configurations
         self._tensorflow_config = tensorflow_config
 
