@@ -1,11 +1,12 @@
 """Moving a large cache to a bucket and back, beside the SDK's own transfer of the same file.
 
-    python benchmarks/transfer.py [--bytes 1073741824] [--repeats 3] [--results FILE]
+    python benchmarks/transfer.py [--bytes 1073741824] [--repeats 5] [--results FILE]
 
 The stores are those of the tests, on loopback: moto's server for S3, an emulator for Google's.
-Every transfer is measured in a process of its own, yogadl's and the SDK's in turn; the best of each
-counts. yogadl's include what the SDKs leave out: the digest, the check of what arrived, and the
-fsync.
+Every transfer is measured in a process of its own, yogadl's and the SDK's in turn; the median of
+each counts, and the best is told. What is uploaded was written just before, for both: what the disk
+and the page cache have to do with a new file makes any upload slower. yogadl's transfers include
+what the SDKs leave out: the digest, the check of what arrived, and the fsync.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -102,14 +104,16 @@ def transfer(provider: Any, way: str, directory: pathlib.Path) -> dict[str, floa
         storage = provider.storage(local)
         storage.submit([1], "warm", "up")
         storage.fetch("warm", "up")
-        with watched() as grown:
+        file = staged(source, local) if way.endswith("upload") else contextlib.nullcontext()
+        with file as new, watched() as grown:
             started = time.perf_counter()
             if way == "sdk_upload":
-                provider.sdk_upload(source)
+                provider.sdk_upload(new.path)
             elif way == "sdk_download":
                 provider.sdk_download(local / "file")
             elif way == "yogadl_upload":
-                started = publish(storage, source, local)
+                # As ``submit`` does when it has built the file.
+                storage._publish(new, "large", "1", None)
             else:
                 storage.fetch("large", "1")
             elapsed = time.perf_counter() - started
@@ -139,8 +143,9 @@ def watched() -> Iterator[dict[str, int]]:
         thread.join()
 
 
-def publish(storage: Any, source: pathlib.Path, local: pathlib.Path) -> float:
-    """Publishes what stands on the disk, as ``submit`` does when it has built it; when it began."""
+@contextlib.contextmanager
+def staged(source: pathlib.Path, local: pathlib.Path) -> Iterator[Any]:
+    """A new file with the contents of ``source``, where ``submit`` would have built it."""
     from yogadl.cache.partial import PartialFile
 
     path = local / "yogadl_local_cache" / "large" / "1" / "cache.mdb"
@@ -149,9 +154,7 @@ def publish(storage: Any, source: pathlib.Path, local: pathlib.Path) -> float:
         while piece := data.read(RECORD_BYTES):
             file.append(piece)
         os.fsync(file.fileno())
-        started = time.perf_counter()
-        storage._publish(file, "large", "1", None)
-    return started
+        yield file
 
 
 def measure(arguments: argparse.Namespace, name: str, server: Any, directory: pathlib.Path) -> Any:
@@ -172,20 +175,25 @@ def measure(arguments: argparse.Namespace, name: str, server: Any, directory: pa
     for _ in range(arguments.repeats):
         for way in WAYS:
             found[way].append(run(way))
-    best = {
-        way: {key: min(line[key] for line in lines) for key in lines[0]}
-        for way, lines in found.items()
-    }
+    result: dict[str, Any] = {}
+    for way, lines in found.items():
+        seconds = [line["seconds"] for line in lines]
+        result[way] = {
+            "seconds": statistics.median(seconds),
+            "best_seconds": min(seconds),
+            "own_bytes": max(line["own_bytes"] for line in lines),
+            "resident_bytes": max(line["resident_bytes"] for line in lines),
+        }
     for what in ("upload", "download"):
-        ours, theirs = best[f"yogadl_{what}"]["seconds"], best[f"sdk_{what}"]["seconds"]
-        best[f"{what}_ratio"] = ours / theirs
-    return best
+        ours, theirs = result[f"yogadl_{what}"]["seconds"], result[f"sdk_{what}"]["seconds"]
+        result[f"{what}_ratio"] = ours / theirs
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bytes", type=int, default=1 << 30)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--providers", nargs="+", default=["s3", "gcs"])
     for hidden in ("--provider", "--endpoint", "--way", "--directory"):

@@ -10,11 +10,12 @@ import threading
 import time
 from typing import Any
 
+import faults
 import numpy as np
 import pytest
 
 from yogadl.errors import StoreError
-from yogadl.storage import _s3_upload, _transfer
+from yogadl.storage import _gcs_store, _s3_store, _s3_upload
 
 PATIENCE = 120
 KEY = "data/a/1/cache.mdb"
@@ -28,7 +29,9 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """5 MiB is the least that S3 takes for a part."""
     monkeypatch.setattr(_s3_upload, "SINGLE_BYTES", 5 * MEGABYTE)
     monkeypatch.setattr(_s3_upload, "PART_BYTES", 5 * MEGABYTE)
-    monkeypatch.setattr(_transfer, "PART_BYTES", MEGABYTE)
+    monkeypatch.setattr(_s3_store.S3Store, "range_bytes", MEGABYTE)
+    monkeypatch.setattr(_gcs_store.GCSStore, "range_bytes", MEGABYTE)
+    monkeypatch.setattr(_gcs_store, "_UPLOAD_BYTES", 5 * MEGABYTE)
 
 
 def large(version: int, megabytes: int = 24) -> Any:
@@ -45,6 +48,34 @@ def test_many_parts(rig: Any, tmp_path: pathlib.Path) -> None:
     ref.verify()
     assert rig.raw.uploads() == []
     assert int(rig.raw.metadata(KEY)["yogadl-records"]) == 24
+
+
+# moto compares no checksums: an altered part is found when it is fetched, and not sent again.
+PASSING = [fault for fault in faults.PASSING if fault is not faults.FLIP_REQUEST]
+
+
+@pytest.mark.parametrize("fault", PASSING, ids=str)
+@pytest.mark.usefixtures("small_parts", "quick_retries")
+def test_a_part_that_fails_once_is_sent_or_read_again(
+    fault: Any, rig: Any, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    with rig.failing(fault, "part", skip=1, times=1):
+        rig.make_storage(tmp_path / "here").submit(large(1), "a", "1")
+    with rig.failing(fault, "read", skip=1, times=1):
+        ref = rig.make_storage(tmp_path / "there").fetch("a", "1")
+    assert np.array_equal(np.stack(list(ref.stream())), large(1))
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_part_that_arrives_altered_is_sent_again(s3: Any, tmp_path: pathlib.Path) -> None:
+    altered = faults.Fault(faults.Kind.ERROR, status=400, code="BadDigest")
+    with s3.failing(altered, "part", skip=1, times=2):
+        s3.make_storage(tmp_path).submit(large(1), "a", "1")
+    (tmp_path / "there").mkdir()
+    ref = s3.make_storage(tmp_path / "there").fetch("a", "1")
+    assert np.array_equal(np.stack(list(ref.stream())), large(1))
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -25,8 +25,8 @@ from yogadl.errors import ClosedError, InvalidArgumentError, StorageFullError
 _SUFFIX = ".partial"
 _CHECK_EVERY = 64 << 20
 _RESERVE = 1 << 30
-# Written at a time to the disk: enough to keep it busy, little enough to begin at once.
-_FLUSH_EVERY = 4 << 20
+FLUSH_EVERY = 4 << 20
+"""To flush at a time: enough to keep a disk busy, little enough to begin at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -119,18 +119,18 @@ class PartialFile:
             self._next_check = self.size + len(view) + _CHECK_EVERY
         self._write(view, self.size)
         self.size += len(view)
-        if self.size - self._flushed >= _FLUSH_EVERY:
-            self._start_flushing()
+        if self.size - self._flushed >= FLUSH_EVERY:
+            self.start_flushing(self._flushed, self.size)
+            self._flushed = self.size
 
-    def _start_flushing(self) -> None:
-        """Has the system write to the disk now what it would otherwise keep until the end.
+    def start_flushing(self, start: int, stop: int) -> None:
+        """Has the system write these bytes to the disk now, not only when the file is committed.
 
-        It also drops from the page cache what is on the disk already, which nothing of this is.
+        To be called once, soon after they were written: it also drops from the page cache what is
+        on the disk already. From any thread.
         """
         if hasattr(os, "posix_fadvise"):
-            length = self.size - self._flushed
-            os.posix_fadvise(self._descriptor, self._flushed, length, os.POSIX_FADV_DONTNEED)
-        self._flushed = self.size
+            os.posix_fadvise(self._descriptor, start, stop - start, os.POSIX_FADV_DONTNEED)
 
     def overwrite(self, data: bytes, offset: int) -> None:
         """Writes over bytes that were appended before."""

@@ -52,7 +52,14 @@ class ObjectStore(abc.ABC):
     Raises:
         StoreError: any method may raise it or one of its subclasses, except that a missing object
             is reported as each method says.
+
+    Attributes:
+        parallel_ranges: ranges of an object that are read at a time.
+        range_bytes: of each.
     """
+
+    parallel_ranges = 8
+    range_bytes = 32 << 20
 
     @property
     @abc.abstractmethod

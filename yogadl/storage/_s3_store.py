@@ -21,8 +21,7 @@ from yogadl.storage._object_store import (
     PreconditionFailedError,
 )
 from yogadl.storage._s3_errors import FAILED_PRECONDITIONS, MISSING, code_of, told
-from yogadl.storage._s3_upload import S3Upload
-from yogadl.storage._transfer import WORKERS
+from yogadl.storage._s3_upload import PARALLEL_PARTS, S3Upload
 
 if TYPE_CHECKING:
     from yogadl.storage._s3 import S3Configurations
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 _READ_BYTES = 1 << 20
 _SMALL_BYTES = 1 << 20
 _ATTEMPTS = 5
+# For several transfers at a time.
+_CONNECTIONS = 4 * PARALLEL_PARTS
 
 
 class S3Store(ObjectStore):
@@ -68,7 +69,7 @@ class S3Store(ObjectStore):
             endpoint_url=given.endpoint_url,
             region_name=given.region,
             config=Config(
-                max_pool_connections=4 * WORKERS,
+                max_pool_connections=_CONNECTIONS,
                 retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
             ),
         )

@@ -14,10 +14,13 @@ import botocore.exceptions
 from yogadl.errors import NetworkError
 from yogadl.storage._object_store import OnBytes
 from yogadl.storage._s3_errors import ALTERED, code_of
-from yogadl.storage._transfer import in_parallel
+from yogadl.storage._transfer import FileSlice, in_parallel
 
 SINGLE_BYTES = 8 << 20
 """Larger files go in parts."""
+
+PARALLEL_PARTS = 10
+"""As many as boto3 sends at a time."""
 
 PART_BYTES = 8 << 20
 _MOST_PARTS = 10_000
@@ -99,7 +102,8 @@ class S3Upload:
                 _Part(self._client, {**upload, **checksums}, self._path, number, start, step)
                 for number, start in enumerate(range(0, self._size, step), 1)
             ]
-            in_parallel([functools.partial(part.send, self._on_bytes) for part in parts])
+            sends = [functools.partial(part.send, self._on_bytes) for part in parts]
+            in_parallel(sends, PARALLEL_PARTS)
             self._before_publishing()
             answer = self._client.complete_multipart_upload(
                 **upload, **self._condition, MultipartUpload={"Parts": [p.proof for p in parts]}
@@ -158,14 +162,12 @@ class _Part:
         self.proof: dict[str, Any] = {}
 
     def send(self, on_bytes: OnBytes) -> None:
-        with open(self._path, "rb", buffering=0) as file:
-            file.seek(self._start)
-            data = file.read(self._size)
         put = functools.partial(self._client.upload_part, **self._upload, PartNumber=self._number)
-        answer = _send(put, data, self._upload["Key"])
+        with FileSlice(self._path, self._start, self._size) as data:
+            answer = _send(put, data, self._upload["Key"])
+            on_bytes(data.size)
         kept = {name: answer[name] for name in ("ETag", "ChecksumCRC32") if name in answer}
         self.proof = {"PartNumber": self._number, **kept}
-        on_bytes(len(data))
 
 
 def _checksums(client: Any) -> dict[str, str]:
@@ -174,9 +176,11 @@ def _checksums(client: Any) -> dict[str, str]:
     return {"ChecksumAlgorithm": "CRC32"} if wanted == "when_supported" else {}
 
 
-def _send(put: Callable[..., Any], data: bytes, key: str) -> Mapping[str, Any]:
+def _send(put: Callable[..., Any], data: bytes | FileSlice, key: str) -> Mapping[str, Any]:
     """Sends some bytes, again if they arrive altered, and returns the answer."""
     for _ in range(_ATTEMPTS):
+        if isinstance(data, FileSlice):
+            data.seek(0)
         try:
             answer = put(Body=data)
         except botocore.exceptions.ClientError as error:
@@ -189,13 +193,13 @@ def _send(put: Callable[..., Any], data: bytes, key: str) -> Mapping[str, Any]:
     raise NetworkError(f"{key} arrived altered {_ATTEMPTS} times")
 
 
-def _arrived(data: bytes, answer: Mapping[str, Any]) -> bool:
+def _arrived(data: bytes | FileSlice, answer: Mapping[str, Any]) -> bool:
     """Whether the ETag is that of some small data, where it is a digest.
 
     S3 itself compares a checksum that boto3 sends, but not everything that speaks its language. Of
     large data, this would cost more than the transfer.
     """
-    if len(data) > _LARGEST_MD5:
+    if not isinstance(data, bytes) or len(data) > _LARGEST_MD5:
         return True
     encrypted = answer.get("ServerSideEncryption", "AES256") != "AES256"
     if encrypted or "SSECustomerAlgorithm" in answer:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import concurrent.futures
+import io
 import logging
+import os
 import pathlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import xxhash
 
-from yogadl.cache.partial import PartialFile, check_room
+from yogadl.cache.partial import FLUSH_EVERY, PartialFile, check_room
 from yogadl.cache.progress import ByteProgress
 from yogadl.errors import NetworkError, StoreError
 from yogadl.storage._object_store import ObjectInfo, ObjectStore
-
-PART_BYTES = 32 << 20
-WORKERS = 8
 
 _ATTEMPTS = 5
 _HASH_BYTES = 4 << 20
@@ -33,13 +32,48 @@ def file_digest(path: pathlib.Path) -> str:
     return digest.hexdigest()
 
 
-def ranges(size: int) -> list[tuple[int, int]]:
-    """The parts that a file of ``size`` bytes is transferred in."""
-    return [(start, min(start + PART_BYTES, size)) for start in range(0, size, PART_BYTES)]
+class FileSlice(io.RawIOBase):
+    """A range of a file as a file of its own, of which nothing is held in memory.
+
+    Attributes:
+        size: bytes.
+    """
+
+    def __init__(self, path: pathlib.Path, start: int, size: int) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._start = start
+        self._at = 0
+        self.size = max(0, min(size, os.fstat(self._descriptor).st_size - start))
+
+    def read(self, size: int | None = -1) -> bytes:
+        rest = self.size - self._at
+        wanted = rest if size is None or size < 0 else min(size, rest)
+        data = os.pread(self._descriptor, wanted, self._start + self._at)
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
+        self._at = min(max(0, origin + offset), self.size)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
 
 
-def in_parallel(works: list[Callable[[], object]]) -> None:
-    """Does all works in a few threads; when one fails, no further one begins.
+def in_parallel(works: Sequence[Callable[[], object]], threads: int) -> None:
+    """Does all works in some threads; when one fails, no further one begins.
 
     Raises:
         BaseException: of the first work that failed, when those under way have ended.
@@ -50,7 +84,7 @@ def in_parallel(works: list[Callable[[], object]]) -> None:
         if not stop.is_set():
             work()
 
-    with concurrent.futures.ThreadPoolExecutor(WORKERS, "yogadl transfer") as pool:
+    with concurrent.futures.ThreadPoolExecutor(threads, "yogadl transfer") as pool:
         futures = [pool.submit(run, work) for work in works]
         try:
             for future in concurrent.futures.as_completed(futures):
@@ -72,9 +106,10 @@ def download(store: ObjectStore, info: ObjectInfo, file: PartialFile) -> None:
     check_room(file.path, info.size)
     with ByteProgress(f"Downloading {store.url}/{info.key}", info.size) as progress:
         parts = [
-            _Part(store, info, start, stop, file, progress) for start, stop in ranges(info.size)
+            _Part(store, info, start, min(start + store.range_bytes, info.size), file, progress)
+            for start in range(0, info.size, store.range_bytes)
         ]
-        in_parallel([part.read for part in parts])
+        in_parallel([part.read for part in parts], store.parallel_ranges)
         progress.done()
 
 
@@ -93,6 +128,7 @@ class _Part:
         self._store = store
         self._info = info
         self._at = start
+        self._flushed = start
         self._stop = stop
         self._file = file
         self._progress = progress
@@ -118,4 +154,7 @@ class _Part:
             )
         self._file.write_at(data, self._at)
         self._at += len(data)
+        if self._at - self._flushed >= FLUSH_EVERY or self._at == self._stop:
+            self._file.start_flushing(self._flushed, self._at)
+            self._flushed = self._at
         self._progress.update(len(data))
