@@ -22,6 +22,7 @@ from types import ModuleType
 from yogadl._version import __version__
 from yogadl.cache.lmdb_access import LmdbAccess, serialize_generator_to_lmdb
 from yogadl.core import DataRef, Storage, Stream, Submittable
+from yogadl.dataref import concat, mix, zip  # noqa: A004 # named as in tf.data
 from yogadl.keys import (
     GeneratorFromKeys,
     non_sequential_shard,
@@ -35,6 +36,7 @@ _SUBMODULES = frozenset(
     (
         "constants",
         "dataref",
+        "distributed",
         "errors",
         "profile",
         "rw_coordinator",
@@ -60,9 +62,12 @@ __all__ = [
     "Stream",
     "Submittable",
     "__version__",
+    "concat",
+    "mix",
     "non_sequential_shard",
     "sequential_shard",
     "serialize_generator_to_lmdb",
     "shard_keys",
     "shuffle_keys",
+    "zip",
 ]

@@ -10,6 +10,8 @@ and ``except FileNotFoundError`` work without knowing this module::
     ├── SpecMismatchError (ValueError)          a record that does not fit the element spec
     ├── CacheNotFoundError (FileNotFoundError)  nothing is stored under this id and version
     ├── RecordIndexError (IndexError)           a position that the data set does not have
+    ├── RankError (RuntimeError)                what distributes the training contradicts itself
+    ├── StateMismatchError (ValueError)         a saved place is of another data set or order
     ├── CacheReplacedError (RuntimeError)       a pickled reference meets a different cache
     ├── ClosedError (ValueError)                a reader that was closed is used
     ├── StorageFullError (OSError)              the disk has too little room; ``errno`` is ENOSPC
@@ -67,6 +69,14 @@ class CacheNotFoundError(YogadlError, FileNotFoundError):
 
 class RecordIndexError(YogadlError, IndexError):
     """A position that the data set does not have."""
+
+
+class RankError(YogadlError, RuntimeError):
+    """What says which of how many processes this is contradicts itself."""
+
+
+class StateMismatchError(YogadlError, ValueError):
+    """The saved place of a stream is of another data set, or of another order of it."""
 
 
 class CacheReplacedError(YogadlError, RuntimeError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -49,10 +49,15 @@ def check_shard(shard_index: Any, num_shards: Any, name: str = "shard_index") ->
     return shard, shards
 
 
-def _check_seed(seed: Any) -> int:
-    value = as_index("shuffle_seed", seed)
+def check_seed(seed: Any, name: str = "shuffle_seed") -> int:
+    """A seed as an int.
+
+    Raises:
+        InvalidArgumentError: it is not in ``[0, 2**32)``.
+    """
+    value = as_index(name, seed)
     if value >= _SEEDS:
-        raise InvalidArgumentError(f"shuffle_seed must be below 2**32, and {value} is not")
+        raise InvalidArgumentError(f"{name} must be below 2**32, and {value} is not")
     return value
 
 
@@ -114,7 +119,7 @@ def shuffle_keys(keys: Any, seed: int | None = None) -> Any:
     Raises:
         InvalidArgumentError: a seed outside ``[0, 2**32)``.
     """
-    np.random.RandomState(None if seed is None else _check_seed(seed)).shuffle(keys)
+    np.random.RandomState(None if seed is None else check_seed(seed)).shuffle(keys)
     return keys
 
 
@@ -124,14 +129,22 @@ class Order:
 
     Shard first, then shuffle inside the shard: rank ``r`` of ``n`` has positions ``r, r+n, …``.
     Epoch ``e`` is shuffled by ``RandomState((seed + e) % 2**32)``, or by ``RandomState(seed)``
-    every time if ``reshuffle`` is false. Immutable; may be shared by threads and processes.
+    every time if ``reshuffle`` is false.
+
+    With ``shuffle_then_shard``, the whole data set is shuffled by that, and rank ``r`` has places
+    ``r, r+n, …`` of the shuffled order. An epoch that begins at place ``p``, which any number of
+    ranks got to, is dealt out from there: rank ``r`` has ``p+r, p+r+n, …``.
+
+    Immutable; may be shared by threads and processes.
 
     Attributes:
         record_count: records of the whole data set.
         shard_rank, num_shards: which shard of how many.
-        drop_remainder: leave out the last ``record_count % num_shards`` records.
+        drop_remainder: leave out what is left of an epoch after every shard had as many records.
         shuffle, reshuffle: shuffle at all; again in every epoch.
         seed: in ``[0, 2**32)``; unused without ``shuffle``.
+        shuffle_then_shard: shuffle the whole data set, not each shard.
+        first_epoch, first_place: with ``shuffle_then_shard``, where the stream begins.
     """
 
     record_count: int
@@ -141,6 +154,9 @@ class Order:
     shuffle: bool = False
     reshuffle: bool = False
     seed: int = 0
+    shuffle_then_shard: bool = False
+    first_epoch: int = 0
+    first_place: int = 0
 
     @classmethod
     def of_stream(
@@ -152,6 +168,7 @@ class Order:
         shard_rank: int,
         num_shards: int,
         drop_shard_remainder: bool,
+        shuffle_then_shard: bool = False,
     ) -> Order:
         """The order for the arguments of ``DataRef.stream``, checked.
 
@@ -164,7 +181,12 @@ class Order:
                 "shuffle=True needs a shuffle_seed (any integer in [0, 2**32)), without which an "
                 "interrupted run could not be resumed; or set skip_shuffle_at_epoch_end=True"
             )
-        seed = secrets.randbelow(_SEEDS) if shuffle_seed is None else _check_seed(shuffle_seed)
+        if shuffle_then_shard and shuffle and shuffle_seed is None and shards > 1:
+            raise InvalidArgumentError(
+                "shuffle_then_shard=True needs a shuffle_seed (any integer in [0, 2**32)), or the "
+                "shards would deal out different orders"
+            )
+        seed = secrets.randbelow(_SEEDS) if shuffle_seed is None else check_seed(shuffle_seed)
         return cls(
             record_count=record_count,
             shard_rank=rank,
@@ -173,37 +195,97 @@ class Order:
             shuffle=bool(shuffle),
             reshuffle=bool(shuffle) and not skip_shuffle_at_epoch_end,
             seed=seed if shuffle else 0,
+            shuffle_then_shard=bool(shuffle_then_shard),
         )
 
+    # Lengths
+
     def __len__(self) -> int:
-        """Records of the shard."""
-        count = self.record_count
-        if self.drop_remainder:
-            count -= count % self.num_shards
-        return len(range(self.shard_rank, count, self.num_shards))
+        """Records of the shard in an epoch that begins at its beginning."""
+        return len(range(self.shard_rank, self._end(0), self.num_shards))
+
+    def stop(self, epoch: int) -> int:
+        """The number after that of the last record that the shard has in an epoch."""
+        begun = self._begun(epoch)
+        return len(range(self._rank(begun), self._end(begun), self.num_shards))
+
+    @property
+    def epoch_length(self) -> int:
+        """How many offsets an epoch has: records of the shard, or places of the whole data set."""
+        return self._end(0) if self.shuffle_then_shard else len(self)
+
+    def stop_offset(self, epoch: int) -> int:
+        """The offset at which an epoch is over."""
+        return self._end(self._begun(epoch)) if self.shuffle_then_shard else self.stop(epoch)
+
+    def _end(self, begun: int) -> int:
+        """The place after the last that is dealt out in an epoch that begins at place ``begun``."""
+        if not self.drop_remainder:
+            return self.record_count
+        return self.record_count - (self.record_count - begun) % self.num_shards
+
+    def _begun(self, epoch: int) -> int:
+        return self.first_place if epoch == self.first_epoch else 0
+
+    def _rank(self, begun: int) -> int:
+        """The shard that has the places of this one in an epoch that begins at place ``begun``."""
+        return (begun + self.shard_rank) % self.num_shards
+
+    # Where to begin, and where one is
+
+    def beginning_at(self, epoch: int, offset: int) -> tuple[Order, int]:
+        """The order of a stream that begins there, and the number of its first record.
+
+        Args:
+            epoch: which epoch.
+            offset: less than ``epoch_length``: records of the shard to skip, or places of the whole
+                data set with ``shuffle_then_shard``.
+        """
+        if not self.shuffle_then_shard:
+            return self, offset
+        order = replace(self, first_epoch=epoch, first_place=offset)
+        return order, (offset + self.shard_rank) // self.num_shards
+
+    def offset(self, epoch: int, number: int) -> int:
+        """The offset in an epoch of who has read all records of the shard before ``number``.
+
+        With ``shuffle_then_shard``, of all shards together, if they have all read as many.
+        """
+        if not self.shuffle_then_shard:
+            return number
+        begun = self._begun(epoch)
+        read = number - (begun + self.shard_rank) // self.num_shards
+        return min(begun + read * self.num_shards, self._end(begun))
+
+    # Positions
 
     def permutation(self, epoch: int) -> Array | None:
-        """The shard's own positions in the order of an epoch, int64; ``None`` if not shuffled."""
+        """The permutation of an epoch, int64; ``None`` if it is not shuffled.
+
+        Of the shard's own positions, or of all with ``shuffle_then_shard``.
+        """
         if not self.shuffle:
             return None
         seed = (self.seed + epoch) % _SEEDS if self.reshuffle else self.seed
-        positions = np.arange(len(self), dtype=np.int64)
+        count = self.record_count if self.shuffle_then_shard else len(self)
+        positions = np.arange(count, dtype=np.int64)
         np.random.RandomState(seed).shuffle(positions)
         return positions
 
-    def positions(self, permutation: Array | None, start: int, stop: int) -> Array:
+    def positions(self, permutation: Array | None, epoch: int, start: int, stop: int) -> Array:
         """The data set's positions of the shard's records ``start … stop-1`` of an epoch, int64.
 
         Args:
             permutation: what :meth:`permutation` returned for that epoch.
+            epoch: which epoch.
             start, stop: as in a slice; ``stop`` may lie beyond the end.
         """
-        stop = min(stop, len(self))
-        if permutation is None:
-            local = np.arange(start, stop, dtype=np.int64)
-        else:
-            local = permutation[start:stop]
-        return local * self.num_shards + self.shard_rank
+        stop = min(stop, self.stop(epoch))
+        if permutation is not None and not self.shuffle_then_shard:
+            return permutation[start:stop] * self.num_shards + self.shard_rank
+        places = np.arange(start, stop, dtype=np.int64) * self.num_shards
+        places += self._rank(self._begun(epoch))
+        return places if permutation is None else permutation[places]
 
 
 class EpochCounter:
@@ -211,14 +293,11 @@ class EpochCounter:
 
     Safe for threads without a lock, which a fork could leave locked in the child. Can be pickled.
 
-    The offset counts records of the shard and holds once: offset ``o`` of ``n`` records begins at
-    record ``o % n`` of epoch ``o // n``.
+    Args:
+        epoch, start: the first epoch, and the number of the first record to read of it.
     """
 
-    def __init__(self, length: int, offset: int) -> None:
-        self._begin(*(divmod(offset, length) if length else (0, 0)))
-
-    def _begin(self, epoch: int, start: int) -> None:
+    def __init__(self, epoch: int, start: int) -> None:
         self._first, self._start = self._next, _ = epoch, start
         self._epochs = itertools.count(epoch)
 
@@ -236,7 +315,7 @@ class EpochCounter:
         return self.peek()
 
     def __setstate__(self, state: tuple[int, int]) -> None:
-        self._begin(*state)
+        self.__init__(*state)  # type: ignore[misc] # the state is what the constructor takes
 
 
 class Permutations:
@@ -301,7 +380,8 @@ class GeneratorFromKeys:
             num_shards=1,
             drop_shard_remainder=False,
         )
-        self._epochs = EpochCounter(len(keys), as_index("initial_offset", initial_offset))
+        offset = as_index("initial_offset", initial_offset)
+        self._epochs = EpochCounter(*(divmod(offset, len(keys)) if len(keys) else (0, 0)))
 
     def instantiate_generator(self) -> Generator[Any, None, None]:
         """The records of the next epoch, which begins when the first of them is asked for."""

@@ -317,6 +317,31 @@ def _normalize(spec: Any) -> Structure:
     )
 
 
+def common(first: Structure, second: Structure) -> Structure:
+    """The spec that the records of both specs fit: dimensions in which they differ are unknown.
+
+    Raises:
+        SpecMismatchError: they differ in more than that.
+    """
+    pairs = zip(leaves(first), flatten(first, second), strict=True)
+    return unflatten(first, [_common(*pair) for pair in pairs])
+
+
+def _common(first: Leaf, second: Any) -> Leaf:
+    if first == second:
+        return first
+    if (
+        isinstance(first, TensorSpec)
+        and isinstance(second, TensorSpec)
+        and first.dtype == second.dtype
+    ):
+        if first.shape is None or second.shape is None or len(first.shape) != len(second.shape):
+            return TensorSpec(first.dtype, None)
+        dims = zip(first.shape, second.shape, strict=True)
+        return TensorSpec(first.dtype, tuple(a if a == b else None for a, b in dims))
+    raise SpecMismatchError(f"{first} and {second} have nothing in common")
+
+
 def infer(value: Any) -> Structure:
     """The spec of a record, every shape static.
 

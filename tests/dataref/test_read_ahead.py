@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yogadl.cache.mapping import Access, MappedFile
-from yogadl.cache.reader import RecordReader
+from yogadl.cache.reader import FileReader
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef, _batches, _read_ahead, _stream
 from yogadl.errors import InvalidArgumentError
@@ -51,10 +51,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return write(tmp_path_factory.mktemp("read-ahead") / "cache.mdb", COUNT, SIZE)
 
 
-class Recording(RecordReader):
+class Recording(FileReader):
     """A reader that notes down what is told to the system, and what is read."""
 
-    def __init__(self, reader: RecordReader, cached: bool) -> None:
+    def __init__(self, reader: FileReader, cached: bool) -> None:
         self._reader = reader
         self._cached = cached
         self.path, self.spec, self.info = reader.path, reader.spec, reader.info

@@ -271,7 +271,7 @@ def test_single_records(ten: pathlib.Path) -> None:
         for at in (10, -11, 2**70):
             with pytest.raises(RecordIndexError, match=f"there is no record {at}"):
                 dataref[at]
-        for wrong in ("1", 1.0, True, None, slice(3), [1]):
+        for wrong in ("1", 1.0, True, None, [1]):
             with pytest.raises(InvalidArgumentError):
                 dataref[wrong]  # type: ignore[index]
         # An IndexError at the end is what makes an object iterable.

@@ -18,7 +18,7 @@ import xxhash
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, stack
 from yogadl.cache.gather import gather
-from yogadl.cache.reader import PIECE_BYTES, CacheInfo, RecordReader
+from yogadl.cache.reader import PIECE_BYTES, CacheInfo, FileReader
 from yogadl.errors import (
     ChecksumError,
     ClosedError,
@@ -41,7 +41,7 @@ _SAMPLE_BYTES = 4096
 _VERIFY_BYTES = 16 << 20
 
 
-class LegacyCacheFile(RecordReader):
+class LegacyCacheFile(FileReader):
     """A cache file of yogadl 0.1.4, mapped into memory.
 
     Opening walks its B+tree, 0.2 s for a million records; records are checked when read.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from yogadl import spec as specs
-from yogadl.cache.reader import RecordReader, open_cache
+from yogadl.cache.reader import FileReader, open_cache
 from yogadl.cache.writer import CacheWriter
 from yogadl.closing import Closing
 from yogadl.errors import InvalidArgumentError, RecordIndexError
@@ -27,7 +27,7 @@ class LmdbAccess(Closing):
 
     def __init__(self, lmdb_path: pathlib.Path | str) -> None:
         self._path = pathlib.Path(lmdb_path)
-        self._reader: RecordReader = open_cache(self._path)
+        self._reader: FileReader = open_cache(self._path)
 
     def get_keys(self) -> list[bytes]:
         """The keys of all records in order, a new list of ``bytes`` every time."""

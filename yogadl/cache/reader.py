@@ -20,7 +20,7 @@ from yogadl import spec as specs
 from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.mapping import Access, MappedFile
 from yogadl.cache.memory import keep_freed_memory
-from yogadl.closing import Closing
+from yogadl.cache.record_reader import RecordReader
 from yogadl.errors import (
     CacheNotFoundError,
     ChecksumError,
@@ -64,66 +64,18 @@ class CacheInfo:
     identity: str
 
 
-class RecordReader(Closing):
-    """Random access to the records of an open cache file.
-
-    All methods may be called from many threads, and in children after a fork.
-    """
+class FileReader(RecordReader):
+    """Random access to the records of an open cache file."""
 
     path: pathlib.Path
-    spec: specs.Structure
     info: CacheInfo
 
     def __len__(self) -> int:
         return self.info.record_count
 
-    @abc.abstractmethod
-    def read_columns(
-        self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
-    ) -> list[Column]:
-        """One column per leaf of the spec for some records; see ``cache.columns.Column``.
-
-        Args:
-            positions: int64 ``[n]``, each in ``[0, len(self))``; the caller has checked them.
-            out: arrays to read into, one per leaf: C-contiguous, of the columns' shapes and dtypes,
-                for specs of numbers of static shape.
-            spans: values of one unknown dimension may be returned as ``Spans``, to be read by the
-                caller.
-        """
-
-    @abc.abstractmethod
-    def read_record(self, position: int) -> Any:
-        """One record, a nest as of the spec, its arrays fresh and writable."""
-
-    # What follows is of use to files that can be larger than memory; a reader may do without.
-
-    def are_cached(self, positions: Array) -> bool:  # noqa: ARG002
-        """Whether some records need not be fetched from the disk, as far as their first bytes tell.
-
-        Args:
-            positions: as for :meth:`read_columns`; a sample is enough.
-        """
-        return True
-
-    def announce(self, positions: Array) -> None:  # noqa: ARG002
-        """Tells the system that some records will be read soon, so that it fetches them."""
-        return
-
-    def announce_all(self) -> None:
-        """Tells the system that every record will be read soon, in no particular order."""
-        return
-
-    def forget(self, start: int, stop: int) -> None:  # noqa: ARG002
-        """Takes the records ``start … stop-1`` out of this process's memory.
-
-        They stay in the page cache, and can be read again all the same.
-        """
-        return
-
     @property
-    @abc.abstractmethod
-    def record_bytes(self) -> int:
-        """Bytes of a record, estimated where they differ; for choosing how many to read at once."""
+    def identity(self) -> str:
+        return self.info.identity
 
     @abc.abstractmethod
     def pieces(self) -> Iterator[Array]:
@@ -141,12 +93,8 @@ class RecordReader(Closing):
             CacheFormatError: something is not as it was written.
         """
 
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Lets go of the file. Reading afterwards raises ``ClosedError``. May be called twice."""
 
-
-class CacheFile(RecordReader):
+class CacheFile(FileReader):
     """A cache file of format version 1, mapped into memory.
 
     With ``check_records``, every record is compared with its checksum whenever it is looked up.
@@ -224,6 +172,11 @@ class CacheFile(RecordReader):
                 np.array([header.index.offset + stop * indexes.ENTRY.itemsize]),
             ),
         )
+
+    @property
+    def identity(self) -> str:
+        """Of spec and records, by their checksums: the same after the same data set is rebuilt."""
+        return f"{self.header.spec.checksum:016x}{self.header.index_checksums.checksum:016x}"
 
     @property
     def buffer(self) -> Array:
@@ -348,7 +301,7 @@ class CacheFile(RecordReader):
 
 def open_cache(
     path: pathlib.Path, check_records: bool = False, access: Access = Access.RANDOM
-) -> RecordReader:
+) -> FileReader:
     """Opens a cache file, of this release or of 0.1.4.
 
     Args:

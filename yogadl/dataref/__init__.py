@@ -1,8 +1,22 @@
-"""References to data sets in cache files."""
+"""References to data sets whose records can be read by position."""
 
+from yogadl.dataref._compose import concat, mix, zip  # noqa: A004 # named as in tf.data
+from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef
 from yogadl.dataref._lmdb import LMDBDataRef
 from yogadl.dataref._padding import Padding
 from yogadl.dataref._read_ahead import ReadAhead
 from yogadl.dataref._stream import IndexedStream
+from yogadl.dataref._views import selected_from
 
-__all__ = ["IndexedStream", "LMDBDataRef", "Padding", "ReadAhead"]
+__all__ = [
+    "DerivedDataRef",
+    "IndexedDataRef",
+    "IndexedStream",
+    "LMDBDataRef",
+    "Padding",
+    "ReadAhead",
+    "concat",
+    "mix",
+    "selected_from",
+    "zip",
+]

@@ -97,18 +97,24 @@ class Batches:
         if not len(self._epochs.order):
             return
         self._epochs.reader()
-        epoch, start = self._epochs.counter.claim()
+        cursor, start = self._epochs.begin()
+        epoch = cursor.epoch
         announcer = self._epochs.read_ahead(epoch, start)
 
         def read(chunk: _Chunk) -> _Batched:
             announcer.before(chunk.start, chunk.stop)
             return self._read(chunk)
 
+        at = start
         for batches in self._through_pool(self._chunks(epoch, start), read):
-            yield from records_of(self._spec, list(zip(*batches, strict=True)))
+            nests = records_of(self._spec, list(zip(*batches, strict=True)))
+            stop = min(at + len(batches) * self._size, self._epochs.order.stop(epoch))
+            yield from cursor.following(nests, at, stop, self._size)
+            at = stop
+        cursor.is_finished = True
 
     def _chunks(self, epoch: int, start: int) -> Iterator[_Chunk]:
-        end = len(self._epochs.order)
+        end = self._epochs.order.stop(epoch)
         if self._drop_remainder:
             end -= (end - start) % self._size
         size = self._size

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from yogadl import spec as specs
 from yogadl.cache.mapping import Access
-from yogadl.cache.reader import CacheInfo, RecordReader, open_cache
-from yogadl.closing import Closing
-from yogadl.core import DataRef
-from yogadl.dataref._read_ahead import DEFAULT_WINDOW
-from yogadl.dataref._stream import Epochs, IndexedStream
-from yogadl.errors import CacheReplacedError, ClosedError, InvalidArgumentError, RecordIndexError
-from yogadl.keys import Order, as_index
+from yogadl.cache.reader import CacheInfo, FileReader, open_cache
+from yogadl.dataref._indexed import IndexedDataRef
+from yogadl.errors import CacheReplacedError, ClosedError, InvalidArgumentError
 
 
 def _access(name: str) -> Access:
@@ -28,7 +20,7 @@ def _access(name: str) -> Access:
         ) from None
 
 
-class LMDBDataRef(DataRef, Closing):
+class LMDBDataRef(IndexedDataRef):
     """A reference to a cache file, of this release or of yogadl 0.1.4.
 
     Opening reads a few pages, however large the file. The file is mapped into memory; replacing it
@@ -59,10 +51,10 @@ class LMDBDataRef(DataRef, Closing):
         self._path = pathlib.Path(cache_filepath)
         self._check_records = check_records
         self._access = _access(access)
-        self._reader: RecordReader | None = open_cache(self._path, check_records, self._access)
+        self._reader: FileReader | None = open_cache(self._path, check_records, self._access)
 
     @property
-    def reader(self) -> RecordReader:
+    def reader(self) -> FileReader:
         """The open file.
 
         Raises:
@@ -73,11 +65,6 @@ class LMDBDataRef(DataRef, Closing):
         return self._reader
 
     @property
-    def spec(self) -> specs.Structure:
-        """The element spec: a nest of ``yogadl.spec`` leaves."""
-        return self.reader.spec
-
-    @property
     def info(self) -> CacheInfo:
         """What the file says of itself: record count, creation time, versions, metadata."""
         return self.reader.info
@@ -86,97 +73,6 @@ class LMDBDataRef(DataRef, Closing):
     def metadata(self) -> dict[str, Any]:
         """What was given as ``metadata`` when the data set was submitted."""
         return self.info.metadata
-
-    def stream(
-        self,
-        start_offset: int = 0,
-        shuffle: bool = False,
-        skip_shuffle_at_epoch_end: bool = False,
-        shuffle_seed: int | None = None,
-        shard_rank: int = 0,
-        num_shards: int = 1,
-        drop_shard_remainder: bool = False,
-        *,
-        read_ahead: int = DEFAULT_WINDOW,
-    ) -> IndexedStream:
-        """See ``DataRef.stream``, which describes all arguments but the last.
-
-        Costs the same at any offset; unshuffled, in any data set.
-
-        Args:
-            read_ahead: bytes of the coming records, in the stream's order, that the system is asked
-                to fetch from the disk in advance if it has not got them yet. 0 asks for nothing.
-        """
-        order = Order.of_stream(
-            record_count=len(self),
-            shuffle=shuffle,
-            skip_shuffle_at_epoch_end=skip_shuffle_at_epoch_end,
-            shuffle_seed=shuffle_seed,
-            shard_rank=shard_rank,
-            num_shards=num_shards,
-            drop_shard_remainder=drop_shard_remainder,
-        )
-        return IndexedStream(
-            Epochs(
-                self,
-                order,
-                as_index("start_offset", start_offset),
-                as_index("read_ahead", read_ahead),
-            )
-        )
-
-    def __len__(self) -> int:
-        return len(self.reader)
-
-    def __getitem__(self, index: int) -> Any:
-        """The record at a position; a negative one counts from the end.
-
-        Raises:
-            RecordIndexError: there is no such record.
-        """
-        if not isinstance(index, int | np.integer) or isinstance(index, bool):
-            raise InvalidArgumentError(
-                f"a DataRef takes one integer as index, not {index!r}; for many, use read(indices)"
-            )
-        count = len(self)
-        if not -count <= index < count:
-            raise RecordIndexError(f"there is no record {index}: the data set has {count}")
-        return self.reader.read_record(int(index) % count)
-
-    def read(self, indices: Sequence[int] | np.ndarray[Any, Any]) -> Any:
-        """The records at some positions, as one batch.
-
-        Args:
-            indices: integers ``[n]``, in any order, repeated or negative if need be.
-
-        Returns:
-            A nest as of the spec. A dense leaf of static shape is a fresh array ``[n, *shape]``
-            (``object`` with ``bytes`` for strings); any other leaf is a list of ``n`` values.
-
-        Raises:
-            RecordIndexError: there is no such record.
-        """
-        positions = self._positions(indices)
-        reader = self.reader
-        if len(positions) and not reader.are_cached(positions[:: -(-len(positions) // 8)]):
-            reader.announce(positions)
-        return specs.unflatten(reader.spec, reader.read_columns(positions))
-
-    def _positions(self, indices: Any) -> np.ndarray[Any, Any]:
-        given = np.asarray(indices)
-        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise InvalidArgumentError(
-                f"indices must be a list or 1-D array of integers, not {indices!r:.100}"
-            )
-        count = len(self)
-        # Compared before they are converted, lest a huge one wrap around.
-        wrong = (given < -count) | (given >= count)
-        if wrong.any():
-            raise RecordIndexError(
-                f"there is no record {int(given[wrong][0])}: the data set has {count}"
-            )
-        positions = given.astype(np.int64)
-        return np.where(positions < 0, positions + count, positions)
 
     def verify(self) -> None:
         """Reads the whole file and compares it with its checksums.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.cache.reader import RecordReader
+from yogadl.cache.record_reader import RecordReader
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.keys import Order
 
@@ -109,5 +109,5 @@ def _is_dense(reader: RecordReader, order: Order) -> bool:
     return (
         order.shuffle
         and reader.record_bytes * order.num_shards <= _DENSE_BYTES
-        and reader.info.file_size <= min(_LARGEST_WHOLE, memory // 8)
+        and reader.record_bytes * len(reader) <= min(_LARGEST_WHOLE, memory // 8)
     )

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from yogadl import spec as specs
-from yogadl.cache.reader import RecordReader
+from yogadl.cache.record_reader import RecordReader
 from yogadl.closing import Closing
 from yogadl.core import Stream
 from yogadl.dataref._batches import Batches, records_of
+from yogadl.dataref._cursor import Cursor
 from yogadl.dataref._read_ahead import DEFAULT_WINDOW, ReadAhead
-from yogadl.errors import ClosedError
+from yogadl.dataref._state import state_of
+from yogadl.errors import ClosedError, InvalidArgumentError
 from yogadl.keys import EpochCounter, Order, Permutations
 
 if TYPE_CHECKING:
-    from yogadl.dataref._lmdb import LMDBDataRef
+    from yogadl.dataref._indexed import IndexedDataRef
 
 _CHUNK_BYTES = 1 << 20
 _CHUNK_RECORDS = 1024
@@ -31,17 +33,20 @@ class Epochs:
 
     def __init__(
         self,
-        dataref: LMDBDataRef,
+        dataref: IndexedDataRef,
         order: Order,
-        start_offset: int,
+        epoch: int,
+        offset: int,
         window: int = DEFAULT_WINDOW,
     ) -> None:
         self.dataref = dataref
-        self.order = order
-        self.permutations = Permutations(order)
-        self.counter = EpochCounter(len(order), start_offset)
+        self.order, start = order.beginning_at(epoch, offset)
+        self.permutations = Permutations(self.order)
+        self.counter = EpochCounter(epoch, start)
         self.window = window
         self.closed = False
+        # Of the epoch that was begun last; "elsewhere" if its reader does not tell how far it got.
+        self._cursor: Cursor | Literal["elsewhere"] | None = None
 
     def reader(self) -> RecordReader:
         """The open file.
@@ -57,13 +62,51 @@ class Epochs:
         if not len(self.order):
             return
         reader = self.reader()
-        epoch, start = self.counter.claim()
+        cursor, start = self.begin()
+        epoch = cursor.epoch
         step = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // reader.record_bytes))
         ahead = self.read_ahead(epoch, start)
-        for at in range(start, len(self.order), step):
-            ahead.before(at, at + step)
-            columns = self.reader().read_columns(self.positions(epoch, at, at + step))
-            yield from records_of(reader.spec, columns)
+        end = self.order.stop(epoch)
+        for at in range(start, end, step):
+            stop = min(at + step, end)
+            ahead.before(at, stop)
+            columns = self.reader().read_columns(self.positions(epoch, at, stop))
+            yield from cursor.following(records_of(reader.spec, columns), at, stop, 1)
+        cursor.is_finished = True
+
+    def begin(self) -> tuple[Cursor, int]:
+        """The next epoch, of which the stream's place is that of the cursor, and its start."""
+        epoch, start = self.counter.claim()
+        self._cursor = cursor = Cursor(epoch, start)
+        return cursor, start
+
+    def begin_elsewhere(self) -> tuple[int, int]:
+        """The next epoch and its start, for who does not tell how far they get."""
+        self._cursor = "elsewhere"
+        return self.counter.claim()
+
+    def place(self) -> tuple[int, int]:
+        """The epoch and the offset in it that come next.
+
+        Raises:
+            InvalidArgumentError: the stream is read by who does not tell how far they got.
+        """
+        cursor = self._cursor
+        if cursor == "elsewhere":
+            raise InvalidArgumentError(
+                "the stream is read by tf.data, which reads ahead; save the place of its iterator, "
+                "with epochs= and tf.train.Checkpoint, or count its batches"
+            )
+        if isinstance(cursor, Cursor) and not cursor.is_finished:
+            epoch, number = cursor.epoch, cursor.number
+        else:
+            epoch, number = self.counter.peek()
+        offset = self.order.offset(epoch, number)
+        return (epoch, offset) if offset < self.order.stop_offset(epoch) else (epoch + 1, 0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Iterators stay behind, and their cursors with them.
+        return {**vars(self), "_cursor": None}
 
     def read_ahead(self, epoch: int, start: int) -> ReadAhead:
         """What announces the records of one epoch from ``start`` on."""
@@ -77,11 +120,11 @@ class Epochs:
 
     def positions(self, epoch: int, start: int, stop: int) -> np.ndarray[Any, Any]:
         """Positions in the data set of the records ``start … stop-1`` of an epoch, int64."""
-        return self.order.positions(self.permutations.of_epoch(epoch), start, stop)
+        return self.order.positions(self.permutations.of_epoch(epoch), epoch, start, stop)
 
 
 class IndexedStream(Stream, Closing):
-    """A stream that knows its order, as ``LMDBDataRef.stream`` makes it.
+    """A stream that knows its order, as ``IndexedDataRef.stream`` makes it.
 
     Safe for threads. Survives a fork; pickled, it opens the same file again and goes on where the
     original stood. A context manager that closes it.
@@ -145,6 +188,24 @@ class IndexedStream(Stream, Closing):
             ClosedError: the stream or its DataRef is closed.
         """
         return Batches(self.epochs, batch_size, drop_remainder, pad, out, read_ahead)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place of the stream, for ``DataRef.stream(state=…)``: what comes next.
+
+        Counts what was taken from the iterator that was begun last, be it of records or of batches.
+        With ``shuffle_then_shard``, it is the place of all shards together, provided that they have
+        all read as many records; save that of rank 0.
+
+        Returns:
+            A new dict of numbers, strings and bools, which JSON can hold; its keys are described in
+            ``docs/resuming.md``.
+
+        Raises:
+            InvalidArgumentError: the stream is read by ``tf.data``, which does not tell how far.
+            ClosedError: the stream or its DataRef is closed.
+        """
+        epochs = self.epochs
+        return state_of(epochs.reader(), epochs.order, *epochs.place())
 
     def close(self) -> None:
         """Ends the stream: reading from it raises ``ClosedError``. Its DataRef stays open."""

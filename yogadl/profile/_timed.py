@@ -14,7 +14,8 @@ import numpy as np
 
 from yogadl.cache.columns import Column
 from yogadl.cache.legacy_reader import LegacyCacheFile
-from yogadl.cache.reader import CacheFile, RecordReader
+from yogadl.cache.reader import CacheFile
+from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._stream import Epochs
 from yogadl.errors import UnsupportedTypeError
 from yogadl.profile._meter import Clock
@@ -143,6 +144,39 @@ class TimedLegacyFile(LegacyCacheFile):
             return self._plain.read_columns(positions, out, spans)
 
 
+class TimedReader(RecordReader):
+    """Any other reader, such as one over several data sets, as one that measures its reads."""
+
+    def __init__(self, reader: RecordReader, loader: Loader) -> None:
+        self._plain = copy.copy(reader)
+        self._loader = loader
+        self.spec = reader.spec
+
+    def __len__(self) -> int:
+        return len(self._plain)
+
+    @property
+    def identity(self) -> str:
+        return self._plain.identity
+
+    @property
+    def record_bytes(self) -> int:
+        return self._plain.record_bytes
+
+    def read_columns(
+        self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
+    ) -> list[Column]:
+        with self._loader.decoding():
+            return self._plain.read_columns(positions, out, spans)
+
+    def read_record(self, position: int) -> Any:
+        with self._loader.decoding():
+            return self._plain.read_record(position)
+
+    def close(self) -> None:
+        self._plain.close()
+
+
 class TimedEpochs(Epochs):
     """The epochs of a stream, from the same place on, by a reader that measures."""
 
@@ -152,9 +186,10 @@ class TimedEpochs(Epochs):
         self._reader: RecordReader
         if isinstance(reader, CacheFile):
             self._reader = TimedFile(reader, loader)
-        else:
-            assert isinstance(reader, LegacyCacheFile)
+        elif isinstance(reader, LegacyCacheFile):
             self._reader = TimedLegacyFile(reader, loader)
+        else:
+            self._reader = TimedReader(reader, loader)
 
     def reader(self) -> RecordReader:
         super().reader()

@@ -16,7 +16,7 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
-from yogadl.dataref import IndexedStream, Padding, ReadAhead
+from yogadl.dataref import IndexedStream, Padding, ReadAhead, selected_from
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
 from yogadl.format import dtypes
@@ -30,7 +30,7 @@ tf = require("tensorflow", "tensorflow")
 
 Array = np.ndarray[Any, Any]
 Plan = Callable[[Any], Any]
-"""Makes the data set of one epoch from its start, an int64 ``[2]``: epoch and first record."""
+"""Makes the data set of one epoch of its number, first record and end, an int64 ``[3]``."""
 
 # Looked up by one call into Python, which costs about 50 µs; records are read ahead as they are
 # looked up, so not too many.
@@ -78,11 +78,12 @@ class Pipeline:
     ) -> None:
         self._order = stream.epochs.order
         self._permutations = stream.epochs.permutations
-        self._counter = stream.epochs.counter
+        self._claim_epoch = stream.epochs.begin_elsewhere
         self._window = stream.epochs.window
         self._read_ahead: tuple[int, ReadAhead] | None = None
         # A reader of its own, for the data set may outlive the stream's.
         self._reader = copy.copy(stream.epochs.reader())
+        self._base, self._selections = selected_from(self._reader)
         self._spec = self._reader.spec
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
@@ -90,7 +91,7 @@ class Pipeline:
         self._padding = None if pad is None else _whole_padding(self._spec, pad)
         self._ragged = ragged
         self._calls = Calls()
-        self._first, self._start = self._counter.peek()
+        self._first, self._start = stream.epochs.counter.peek()
         to_tf(self._spec)  # raises where TensorFlow lacks a dtype
         leaves = list(specs.leaves(self._spec))
         if all(isinstance(leaf, specs.NoneSpec) for leaf in leaves):
@@ -116,25 +117,29 @@ class Pipeline:
     # Epochs
 
     def _starts(self) -> Any:
-        """The epochs to read: int64 ``[2]``, number and first record of each."""
+        """The epochs to read: int64 ``[3]``, number, first record and end of each."""
         if not len(self._order):
-            return tf.data.Dataset.range(0).map(lambda epoch: tf.stack([epoch, epoch]))
+            return tf.data.Dataset.range(0).map(lambda epoch: tf.stack([epoch, epoch, epoch]))
         if self._count is PER_ITERATION:
             return tf.data.Dataset.range(1).map(self._claim)
-        first, start = self._first, self._start
+        first = self._first
         end = np.iinfo("i8").max if self._count is None else first + self._count
+        # All epochs but the first are alike.
+        begun = tf.constant([self._start, self._order.stop(first)], "int64")
+        whole = tf.constant([0, self._order.stop(first + 1)], "int64")
         return tf.data.Dataset.range(first, end).map(
-            lambda epoch: tf.stack(
-                [epoch, tf.where(epoch == first, tf.constant(start, "int64"), 0)]
-            )
+            lambda epoch: tf.concat([[epoch], tf.where(epoch == first, begun, whole)], axis=0)
         )
 
     def _claim(self, _one: Any) -> Any:
-        counter = self._counter
-        found = self._calls.numpy_function(
-            lambda: np.array(counter.claim(), "i8"), [], tf.int64, stateful=True
-        )
-        found.set_shape([2])
+        claim, order = self._claim_epoch, self._order
+
+        def next_epoch() -> Array:
+            epoch, start = claim()
+            return np.array([epoch, start, order.stop(epoch)], "i8")
+
+        found = self._calls.numpy_function(next_epoch, [], tf.int64, stateful=True)
+        found.set_shape([3])
         return found
 
     def _cardinality(self) -> int | None:
@@ -144,10 +149,10 @@ class Pipeline:
             return 0
         if self._count is None:
             return int(tf.data.INFINITE_CARDINALITY)
+        first = self._order.stop(self._first) - self._start
         if isinstance(self._count, int):
-            rest = self._steps(length) * (self._count - 1)
-            return self._steps(length - self._start) + rest
-        return None if self._start else self._steps(length)
+            return self._steps(first) + self._steps(length) * (self._count - 1)
+        return None if first != length else self._steps(length)
 
     def _steps(self, records: int) -> int:
         if self._batch_size is None:
@@ -163,11 +168,9 @@ class Pipeline:
 
         What is left of the epoch after multiples of ``whole`` records is left out.
         """
-        reader = self._reader
-        most = min(_LOOKUP_RECORDS, _LOOKUP_BYTES // reader.record_bytes)
+        most = min(_LOOKUP_RECORDS, _LOOKUP_BYTES // self._reader.record_bytes)
         chunk = size * max(1, most // size)
-        length = len(self._order)
-        end = length - (length - start[1]) % whole
+        end = start[2] - (start[2] - start[1]) % whole
         are_full = self._drop_remainder and whole % size == 0
 
         def look_up(epoch: Array, at: Array, end: Array) -> Array:
@@ -176,8 +179,10 @@ class Pipeline:
             positions = self._positions(int(epoch), int(at), stop)
             if not offsets:
                 return positions
-            assert isinstance(reader, CacheFile)
-            return reader.lookup(positions)["offset"].astype("i8")
+            for selection in self._selections:
+                positions = selection.of(positions)
+            assert isinstance(self._base, CacheFile)
+            return self._base.lookup(positions)["offset"].astype("i8")
 
         def row(at: Any) -> Any:
             found = self._calls.numpy_function(look_up, [start[0], at, end], tf.int64)
@@ -188,7 +193,7 @@ class Pipeline:
         return rows if chunk == size else rows.rebatch(size, drop_remainder=are_full)
 
     def _positions(self, epoch: int, start: int, stop: int) -> Array:
-        return self._order.positions(self._permutations.of_epoch(epoch), start, stop)
+        return self._order.positions(self._permutations.of_epoch(epoch), epoch, start, stop)
 
     def _announce(self, epoch: int, at: int, stop: int) -> None:
         """Tells the system that some records of an epoch are read, and what comes soon."""
@@ -238,7 +243,7 @@ class Pipeline:
 
     def _mapped_components(self) -> list[MappedComponent] | None:
         """One per component, or ``None`` where TensorFlow cannot read the file itself."""
-        reader = self._reader
+        reader = self._base
         if not isinstance(reader, CacheFile) or reader.codec.layout.content_size is None:
             return None
         components = reader.codec.layout.components

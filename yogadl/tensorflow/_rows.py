@@ -16,7 +16,7 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.cache.columns import stack
-from yogadl.cache.reader import RecordReader
+from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.spans import Spans
 from yogadl.extras import require
 from yogadl.format import dtypes

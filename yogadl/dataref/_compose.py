@@ -1,0 +1,90 @@
+"""Data sets made of several others, of which nothing is read or copied until it is asked for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef
+from yogadl.dataref._positions import Mixed
+from yogadl.dataref._views import ConcatenatedReader, SelectedReader, ZippedReader
+from yogadl.errors import InvalidArgumentError
+
+
+def concat(datarefs: Sequence[IndexedDataRef]) -> DerivedDataRef:
+    """The records of some data sets, one data set after the other.
+
+    They have to agree in nesting and dtypes; dimensions in which they differ are unknown in the
+    result.
+
+    Args:
+        datarefs: at least one.
+
+    Raises:
+        InvalidArgumentError: there is none, or something else.
+        SpecMismatchError: their records are nested differently, or of other dtypes.
+    """
+    return DerivedDataRef(ConcatenatedReader, _checked(datarefs, "concat"))
+
+
+def zip(nest: Any) -> DerivedDataRef:  # noqa: A001 # named as in tf.data
+    """Records made of one record of each of some data sets: those at the same position.
+
+    Args:
+        nest: a nest of dicts and tuples of data sets, which are equally long: ``zip((images,
+            labels))`` has records ``(image, label)``.
+
+    Raises:
+        InvalidArgumentError: they are not equally long, or something is no such data set.
+    """
+    parts: list[IndexedDataRef] = []
+    numbers = _number(nest, parts)
+    return DerivedDataRef(functools.partial(ZippedReader, numbers), _checked(parts, "zip"))
+
+
+def mix(datarefs: Sequence[IndexedDataRef], weights: Sequence[float]) -> DerivedDataRef:
+    """Records of some data sets in turn, as often as their weights say.
+
+    Each is read in its own order, so shuffle the stream. In any run of records, each has its share
+    to within one or two. The mix ends where a data set has run out whose turn it would be, so no
+    record comes twice; which record stands where is the same in every release.
+
+    Args:
+        datarefs: at least one, as for :func:`concat`.
+        weights: one for each, above 0; they need not add up to 1.
+
+    Raises:
+        InvalidArgumentError: a weight is out of range, or something is no such data set.
+        SpecMismatchError: the records are nested differently, or of other dtypes.
+    """
+    parts = _checked(datarefs, "mix")
+    if len(parts) != len(weights):
+        raise InvalidArgumentError(
+            f"mix takes one weight for each of {len(parts)} data sets, not {len(weights)}"
+        )
+    positions = Mixed([len(part) for part in parts], weights)
+    whole = DerivedDataRef(ConcatenatedReader, parts)
+    return DerivedDataRef(functools.partial(SelectedReader, positions=positions), [whole])
+
+
+def _checked(parts: Any, what: str) -> list[IndexedDataRef]:
+    if isinstance(parts, Mapping | str) or not isinstance(parts, Sequence) or not parts:
+        raise InvalidArgumentError(f"{what} takes a list of DataRefs, not {parts!r:.100}")
+    for part in parts:
+        if not isinstance(part, IndexedDataRef):
+            raise InvalidArgumentError(
+                f"{what} takes DataRefs whose records can be read by position, as storages and "
+                f"yogadl.from_source return them, not {part!r:.100}"
+            )
+    return list(parts)
+
+
+def _number(nest: Any, parts: list[IndexedDataRef]) -> Any:
+    """The nest with a number for each part, which is appended to ``parts``."""
+    if isinstance(nest, dict):
+        return {key: _number(child, parts) for key, child in nest.items()}
+    if isinstance(nest, tuple | list):
+        return tuple(_number(child, parts) for child in nest)
+    parts.append(nest)
+    return len(parts) - 1

@@ -1,0 +1,46 @@
+"""How far a reader of a stream has got."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+class Cursor:
+    """The place in an epoch of one iterator.
+
+    Safe for threads: one may see a place that another has just left.
+
+    Attributes:
+        epoch: which epoch.
+        is_finished: whether the iterator has ended.
+    """
+
+    def __init__(self, epoch: int, start: int) -> None:
+        self.epoch = epoch
+        self.is_finished = False
+        self._chunk = (start, start, 1, itertools.repeat(True, 0))
+
+    def following(self, items: Iterator[Item], start: int, stop: int, unit: int) -> Iterator[Item]:
+        """The same items, each of which moves the cursor on when it is taken.
+
+        Args:
+            items: of ``unit`` records each; the last may have fewer.
+            start, stop: the numbers of the records that they are of.
+            unit: how many.
+        """
+        # Both work in C: counting in Python would cost more than reading a small record.
+        ticks = itertools.repeat(True, -(-(stop - start) // unit))
+        self._chunk = (start, stop, unit, ticks)
+        return itertools.compress(items, ticks)
+
+    @property
+    def number(self) -> int:
+        """The number after that of the last record that was taken."""
+        start, stop, unit, ticks = self._chunk
+        taken = -(-(stop - start) // unit) - operator.length_hint(ticks)
+        return min(start + taken * unit, stop)

@@ -1,0 +1,236 @@
+"""Data sets of which every record can be read by its position, and what can be made of them."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from yogadl import spec as specs
+from yogadl.cache.record_reader import RecordReader
+from yogadl.closing import Closing
+from yogadl.core import DataRef
+from yogadl.dataref._positions import Listed, Positions, Run, split_positions
+from yogadl.dataref._read_ahead import DEFAULT_WINDOW
+from yogadl.dataref._state import resume
+from yogadl.dataref._stream import Epochs, IndexedStream
+from yogadl.dataref._views import SelectedReader
+from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
+from yogadl.keys import Order, as_index
+
+
+class IndexedDataRef(DataRef, Closing):
+    """A reference to a data set of which every record can be read by its position.
+
+    Safe for threads and forks; can be pickled if what it refers to can. A context manager that
+    closes it.
+    """
+
+    @property
+    @abc.abstractmethod
+    def reader(self) -> RecordReader:
+        """What reads the records.
+
+        Raises:
+            ClosedError: the reference is closed.
+        """
+
+    @property
+    def spec(self) -> specs.Structure:
+        """The element spec: a nest of ``yogadl.spec`` leaves."""
+        return self.reader.spec
+
+    def stream(
+        self,
+        start_offset: int = 0,
+        shuffle: bool = False,
+        skip_shuffle_at_epoch_end: bool = False,
+        shuffle_seed: int | None = None,
+        shard_rank: int = 0,
+        num_shards: int = 1,
+        drop_shard_remainder: bool = False,
+        *,
+        shuffle_then_shard: bool = False,
+        state: Mapping[str, Any] | None = None,
+        read_ahead: int = DEFAULT_WINDOW,
+    ) -> IndexedStream:
+        """See ``DataRef.stream``, which describes all arguments but the last three.
+
+        Costs the same at any offset; unshuffled, in any data set.
+
+        Args:
+            shuffle_then_shard: shuffle the whole data set in every epoch, and let rank ``r`` of
+                ``n`` have places ``r, r+n, …`` of that order. ``start_offset`` then counts what all
+                shards have read together; any number of them may go on from there. The order is
+                frozen: ``RandomState((shuffle_seed + epoch) % 2**32).shuffle`` of all positions.
+            state: go on where the ``state_dict`` of a stream of this data set says. The order is
+                that of the state; what is given of it has to agree. ``shard_rank`` and
+                ``num_shards`` may be others with ``shuffle_then_shard`` only.
+            read_ahead: bytes of the coming records, in the stream's order, that the system is asked
+                to fetch from the disk in advance if it has not got them yet. 0 asks for nothing.
+
+        Raises:
+            StateMismatchError: the state is of another data set, order or shard.
+        """
+        is_plain = not (
+            shuffle or skip_shuffle_at_epoch_end or drop_shard_remainder or shuffle_then_shard
+        )
+        if state is not None and shuffle and shuffle_seed is None and isinstance(state, Mapping):
+            shuffle_seed = state.get("seed")
+        order = Order.of_stream(
+            record_count=len(self),
+            shuffle=shuffle,
+            skip_shuffle_at_epoch_end=skip_shuffle_at_epoch_end,
+            shuffle_seed=shuffle_seed,
+            shard_rank=shard_rank,
+            num_shards=num_shards,
+            drop_shard_remainder=drop_shard_remainder,
+            shuffle_then_shard=shuffle_then_shard,
+        )
+        offset = as_index("start_offset", start_offset)
+        if state is None:
+            length = order.epoch_length
+            epoch, offset = divmod(offset, length) if length else (0, 0)
+        elif offset:
+            raise InvalidArgumentError("give start_offset or state, not both")
+        else:
+            order, epoch, offset = resume(state, self.reader, None if is_plain else order, order)
+        window = as_index("read_ahead", read_ahead)
+        return IndexedStream(Epochs(self, order, epoch, offset, window))
+
+    def __len__(self) -> int:
+        return len(self.reader)
+
+    @overload
+    def __getitem__(self, index: slice) -> DerivedDataRef: ...
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """The record at a position, a negative one from the end; or of a slice, a DataRef.
+
+        Raises:
+            RecordIndexError: there is no such record.
+        """
+        if isinstance(index, slice):
+            return self._selected(Run(range(len(self))[index]))
+        if not isinstance(index, int | np.integer) or isinstance(index, bool):
+            raise InvalidArgumentError(
+                f"a DataRef takes one integer as index, not {index!r}; for many, use read(indices)"
+            )
+        count = len(self)
+        if not -count <= index < count:
+            raise RecordIndexError(f"there is no record {index}: the data set has {count}")
+        return self.reader.read_record(int(index) % count)
+
+    def read(self, indices: Sequence[int] | np.ndarray[Any, Any]) -> Any:
+        """The records at some positions, as one batch.
+
+        Args:
+            indices: integers ``[n]``, in any order, repeated or negative if need be.
+
+        Returns:
+            A nest as of the spec. A dense leaf of static shape is a fresh array ``[n, *shape]``
+            (``object`` with ``bytes`` for strings); any other leaf is a list of ``n`` values.
+
+        Raises:
+            RecordIndexError: there is no such record.
+        """
+        positions = self._positions(indices)
+        reader = self.reader
+        if len(positions) and not reader.are_cached(positions[:: -(-len(positions) // 8)]):
+            reader.announce(positions)
+        return specs.unflatten(reader.spec, reader.read_columns(positions))
+
+    def _positions(self, indices: Any) -> np.ndarray[Any, Any]:
+        given = np.asarray(indices)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise InvalidArgumentError(
+                f"indices must be a list or 1-D array of integers, not {indices!r:.100}"
+            )
+        count = len(self)
+        # Compared before they are converted, lest a huge one wrap around.
+        wrong = (given < -count) | (given >= count)
+        if wrong.any():
+            raise RecordIndexError(
+                f"there is no record {int(given[wrong][0])}: the data set has {count}"
+            )
+        positions = given.astype(np.int64)
+        return np.where(positions < 0, positions + count, positions)
+
+    # Other data sets made of this one
+
+    def select(self, indices: Sequence[int] | np.ndarray[Any, Any]) -> DerivedDataRef:
+        """The records at some positions, in that order, as a data set. Nothing is read or copied.
+
+        Args:
+            indices: integers ``[n]``, repeated or negative if need be; 8 bytes each are kept.
+
+        Raises:
+            RecordIndexError: there is no such record.
+        """
+        return self._selected(Listed(self._positions(indices)))
+
+    def split(
+        self, parts: Mapping[str, float], seed: int | None = None
+    ) -> dict[str, DerivedDataRef]:
+        """Divides the data set at random: ``split({"train": 0.9, "valid": 0.1}, seed=1)``.
+
+        Every record is in one part, and the records of a part stand in the order of this data set.
+        The same seed divides as many records the same way in every release.
+
+        Args:
+            parts: the share of each part, which add up to 1; sizes are rounded.
+            seed: in ``[0, 2**32)``. Without one, each part is a run of records.
+
+        Raises:
+            InvalidArgumentError: the shares do not add up to 1, or the seed is out of range.
+        """
+        found = split_positions(len(self), parts, seed)
+        return {name: self._selected(positions) for name, positions in found.items()}
+
+    def _selected(self, positions: Positions) -> DerivedDataRef:
+        return DerivedDataRef(functools.partial(SelectedReader, positions=positions), [self])
+
+
+class DerivedDataRef(IndexedDataRef):
+    """A data set made of others, of which it stores nothing: closing these closes it.
+
+    Args:
+        view: makes the reader of the readers of ``parts``.
+        parts: the data sets.
+    """
+
+    def __init__(self, view: Callable[..., RecordReader], parts: Sequence[IndexedDataRef]) -> None:
+        self._view = view
+        self._parts = tuple(parts)
+        self._reader: RecordReader | None = view(*[part.reader for part in parts])
+
+    @property
+    def reader(self) -> RecordReader:
+        """See ``IndexedDataRef.reader``."""
+        if self._reader is None:
+            raise ClosedError("the DataRef is closed; make it again")
+        return self._reader
+
+    def close(self) -> None:
+        """Lets go of the data sets it is made of, which stay open. May be called twice."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def __getstate__(self) -> tuple[Callable[..., RecordReader], tuple[IndexedDataRef, ...]]:
+        return self._view, self._parts
+
+    def __setstate__(
+        self, state: tuple[Callable[..., RecordReader], tuple[IndexedDataRef, ...]]
+    ) -> None:
+        self.__init__(*state)  # type: ignore[misc] # the state is what the constructor takes
+
+    def __repr__(self) -> str:
+        state = "closed" if self._reader is None else f"{len(self):,} records"
+        return f"{type(self).__name__}({state})"

@@ -1,0 +1,184 @@
+"""Which records of a data set another one is made of: positions to positions, in one step each."""
+
+from __future__ import annotations
+
+import abc
+import fractions
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from yogadl.errors import InvalidArgumentError
+from yogadl.keys import check_seed
+
+Array = np.ndarray[Any, Any]
+
+# Of a mix: a table of so many entries at most.
+_LONGEST_PERIOD = 10_000
+_SUM_TOLERANCE = 1e-9
+
+
+class Positions(abc.ABC):
+    """Some positions of a data set, in some order. Immutable; can be pickled."""
+
+    @abc.abstractmethod
+    def __len__(self) -> int: ...
+
+    @abc.abstractmethod
+    def of(self, indices: Array) -> Array:
+        """The positions that stand at some indices, int64."""
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> str:
+        """Differs between any two that are not the same."""
+
+
+class Run(Positions):
+    """Positions at equal distances, as a slice has them."""
+
+    def __init__(self, positions: range) -> None:
+        self.range = positions
+
+    def __len__(self) -> int:
+        return len(self.range)
+
+    def of(self, indices: Array) -> Array:
+        return self.range.start + indices * self.range.step
+
+    @property
+    def identity(self) -> str:
+        return f"{self.range.start}:{self.range.stop}:{self.range.step}"
+
+
+class Listed(Positions):
+    """Any positions, int64 ``[n]``."""
+
+    def __init__(self, positions: Array) -> None:
+        self._positions = positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def of(self, indices: Array) -> Array:
+        return self._positions[indices]
+
+    @property
+    def identity(self) -> str:
+        return xxhash.xxh3_128_hexdigest(self._positions.astype("<i8").tobytes())
+
+
+class Mixed(Positions):
+    """Positions in some data sets that stand one behind the other, in turn by their weights.
+
+    Each is read in its own order. In any run of records, one of weight ``w`` has its share to
+    within one or two: the next record is always of the one that is furthest behind its share. It
+    ends before the first record that is not there. The order is frozen: runs are resumed by it.
+
+    Args:
+        lengths: of the data sets.
+        weights: of them, above 0; exact as decimal fractions if these repeat within 10,000 records,
+            else rounded to so many parts.
+
+    Raises:
+        InvalidArgumentError: a weight is no number above 0.
+    """
+
+    def __init__(self, lengths: Sequence[int], weights: Sequence[Any]) -> None:
+        self._quotas = np.array(_quotas(weights), dtype=np.int64)
+        self._starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)
+        self._lengths = tuple(lengths)
+        self._sources = _schedule(self._quotas)
+        self._ranks = np.empty_like(self._sources)
+        for source, quota in enumerate(self._quotas):
+            self._ranks[self._sources == source] = np.arange(quota)
+        self._length = self._end()
+
+    def _end(self) -> int:
+        ends = []
+        for source, length in enumerate(self._lengths):
+            cycles, rest = divmod(length, int(self._quotas[source]))
+            places = np.flatnonzero(self._sources == source)
+            ends.append(cycles * len(self._sources) + int(places[rest]))
+        return min(ends)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def of(self, indices: Array) -> Array:
+        cycles, places = np.divmod(indices, len(self._sources))
+        sources = self._sources[places]
+        found: Array = self._starts[sources] + cycles * self._quotas[sources] + self._ranks[places]
+        return found
+
+    @property
+    def identity(self) -> str:
+        return f"{self._lengths}*{self._quotas.tolist()}"
+
+
+def _quotas(weights: Sequence[Any]) -> list[int]:
+    """Whole numbers in proportion to the weights."""
+    for weight in weights:
+        number = isinstance(weight, int | float | fractions.Fraction | np.number)
+        if not number or isinstance(weight, bool) or not 0 < weight < math.inf:
+            raise InvalidArgumentError(f"a weight must be a number above 0, not {weight!r}")
+    # By the shortest decimal that means the float: 0.1 is a tenth.
+    shares = [fractions.Fraction(str(weight)) for weight in weights]
+    common = math.lcm(*[share.denominator for share in shares])
+    whole = [int(share * common) for share in shares]
+    divisor = math.gcd(*whole)
+    quotas = [count // divisor for count in whole]
+    if sum(quotas) <= _LONGEST_PERIOD:
+        return quotas
+    total = sum(shares)
+    return [max(1, round(share / total * _LONGEST_PERIOD)) for share in shares]
+
+
+def _schedule(quotas: Array) -> Array:
+    """Whose turn it is in each place of a period."""
+    period = int(quotas.sum())
+    turns = np.empty(period, dtype=np.int64)
+    given = np.zeros_like(quotas)
+    for place in range(period):
+        turns[place] = turn = int(np.argmax(quotas * (place + 1) - given * period))
+        given[turn] += 1
+    return turns
+
+
+def split_positions(
+    count: int, parts: Mapping[str, float], seed: int | None
+) -> dict[str, Positions]:
+    """Positions ``0 … count-1`` divided by shares that add up to 1; each part in ascending order.
+
+    Part by part, each has the next of the positions as ``numpy.random.RandomState(seed).shuffle``
+    has them, or as they stand without a seed. The order is frozen. The places where parts end are
+    rounded, so that all records are in one.
+
+    Raises:
+        InvalidArgumentError: the shares are no numbers from 0 on that add up to 1.
+    """
+    for name, share in parts.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise InvalidArgumentError(
+                f"split takes a share from 0 to 1 per part, and {name!r} has {share!r}"
+            )
+    total = math.fsum(parts.values())
+    if abs(total - 1) > _SUM_TOLERANCE:
+        raise InvalidArgumentError(
+            f"the shares of a split must add up to 1, and {dict(parts)!r} to {total!r}"
+        )
+    if seed is not None:
+        order = np.arange(count, dtype=np.int64)
+        np.random.RandomState(check_seed(seed, "seed")).shuffle(order)
+    found: dict[str, Positions] = {}
+    start, reached = 0, 0.0
+    for name, share in parts.items():
+        reached += share
+        stop = max(start, min(count, round(reached * count)))
+        run = Run(range(start, stop))
+        found[name] = run if seed is None else Listed(np.sort(order[start:stop]))
+        start = stop
+    return found

@@ -1,0 +1,117 @@
+"""The saved place of a stream: a dict of numbers, strings and bools, which JSON can hold.
+
+Its keys, of format 1: ``format``; ``dataset`` and ``records``, the identity and the length of the
+data set; ``shuffle``, ``reshuffle``, ``seed``, ``drop_shard_remainder``, ``shuffle_then_shard``,
+``shard_rank`` and ``num_shards``, the order; ``epoch`` and ``offset``, the place in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from yogadl.cache.record_reader import RecordReader
+from yogadl.errors import InvalidArgumentError, StateMismatchError
+from yogadl.keys import Order, as_index, check_seed, check_shard
+
+FORMAT = 1
+
+_FLAGS = {
+    "shuffle": "shuffle",
+    "reshuffle": "reshuffle",
+    "drop_shard_remainder": "drop_remainder",
+    "shuffle_then_shard": "shuffle_then_shard",
+}
+_ORDER = {**_FLAGS, "seed": "seed"}
+"""What of an order two streams must share to be the same, by its name in a state."""
+
+
+def state_of(reader: RecordReader, order: Order, epoch: int, offset: int) -> dict[str, Any]:
+    """The state of a stream at an offset of an epoch."""
+    return {
+        "format": FORMAT,
+        "dataset": reader.identity,
+        "records": len(reader),
+        **{name: getattr(order, attribute) for name, attribute in _ORDER.items()},
+        "shard_rank": order.shard_rank,
+        "num_shards": order.num_shards,
+        "epoch": epoch,
+        "offset": offset,
+    }
+
+
+def resume(
+    state: Any, reader: RecordReader, wanted: Order | None, shard: Order
+) -> tuple[Order, int, int]:
+    """The order, epoch and offset of a saved state.
+
+    Args:
+        state: of ``state_of``, perhaps by way of JSON.
+        reader: of the data set that is to be read on.
+        wanted: the order that was asked for, with the seed of the state if it had none; ``None``
+            for the order of the state.
+        shard: whose shard is to be read on.
+
+    Raises:
+        InvalidArgumentError: it is no state.
+        StateMismatchError: it is of another data set or order.
+    """
+    if not isinstance(state, Mapping) or state.get("format") != FORMAT:
+        raise InvalidArgumentError(
+            f"state= takes what state_dict() of a stream returned, of format {FORMAT}; not "
+            f"{state!r:.100}"
+        )
+    try:
+        rank, shards = check_shard(state["shard_rank"], state["num_shards"], "shard_rank")
+        saved = Order(
+            record_count=as_index("records", state["records"]),
+            shard_rank=rank,
+            num_shards=shards,
+            seed=check_seed(state["seed"], "seed"),
+            **{attribute: _flag(state, name) for name, attribute in _FLAGS.items()},
+        )
+        dataset = state["dataset"]
+        epoch, offset = as_index("epoch", state["epoch"]), as_index("offset", state["offset"])
+    except KeyError as error:
+        raise InvalidArgumentError(f"the state lacks {error}: {dict(state)!r:.200}") from error
+    if dataset != reader.identity or saved.record_count != len(reader):
+        raise StateMismatchError(
+            f"the state is of another data set ({saved.record_count:,} records, {dataset}) than "
+            f"this one ({len(reader):,} records, {reader.identity}); fetch the version that the "
+            "run was begun with, or begin anew without state="
+        )
+    if wanted is not None:
+        _check_order(saved, wanted)
+    if not saved.shuffle_then_shard and _shard(saved) != _shard(shard):
+        raise StateMismatchError(
+            f"the state is of shard {saved.shard_rank} of {saved.num_shards}, not of shard "
+            f"{shard.shard_rank} of {shard.num_shards}; give that shard's own state, or use "
+            "shuffle_then_shard=True, whose states hold for any number of shards"
+        )
+    order = dataclasses.replace(saved, shard_rank=shard.shard_rank, num_shards=shard.num_shards)
+    if offset > (order.record_count if order.shuffle_then_shard else len(order)):
+        raise InvalidArgumentError(f"the state has an offset beyond its data set: {offset:,}")
+    # With other shards, an epoch may end a little earlier or later.
+    return (order, epoch, offset) if offset < order.epoch_length else (order, epoch + 1, 0)
+
+
+def _flag(state: Mapping[str, Any], name: str) -> bool:
+    value = state[name]
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(f"{name} of a state must be a bool, not {value!r:.100}")
+    return value
+
+
+def _shard(order: Order) -> tuple[int, int]:
+    return order.shard_rank, order.num_shards
+
+
+def _check_order(saved: Order, wanted: Order) -> None:
+    for name, attribute in _ORDER.items():
+        was, is_now = getattr(saved, attribute), getattr(wanted, attribute)
+        if was != is_now:
+            raise StateMismatchError(
+                f"the state is of another order: {name} was {was!r} and is now {is_now!r}; leave "
+                "the order to the state, or begin anew without it"
+            )

@@ -1,0 +1,129 @@
+"""Which of how many processes this is, in whatever way the training is distributed::
+
+    stream = dataref.stream(shuffle=True, shuffle_seed=23, **yogadl.distributed.shard())
+
+Imports no framework: one that was not imported does not distribute anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypedDict
+
+from yogadl.errors import RankError
+
+
+class Place(NamedTuple):
+    """The rank of this process, ``0 <= rank < size``, and the number of processes."""
+
+    rank: int
+    size: int
+
+
+class ShardArguments(TypedDict):
+    """Arguments for ``DataRef.stream``."""
+
+    shard_rank: int
+    num_shards: int
+
+
+def shard() -> ShardArguments:
+    """The arguments of ``DataRef.stream`` that give each process a shard of its own.
+
+    Raises:
+        RankError: two ways to distribute are at work and say different things, or one is set up by
+            halves.
+    """
+    place = find()
+    return {"shard_rank": place.rank, "num_shards": place.size}
+
+
+def find() -> Place:
+    """The rank and the number of processes; rank 0 of 1 where nothing is distributed.
+
+    Asks what is running: Horovod after ``hvd.init()``; ``torch.distributed`` after
+    ``init_process_group()``; JAX after ``jax.distributed.initialize()``; then what the environment
+    says: ``TF_CONFIG`` of ``tf.distribute``, whose chief is rank 0, and ``RANK`` and ``WORLD_SIZE``
+    of ``torchrun``. Replicas inside one process, such as those of ``MirroredStrategy``, share the
+    process's shard.
+
+    Raises:
+        RankError: they contradict each other, or one is set up by halves.
+    """
+    running = _ask({"Horovod": _horovod, "torch.distributed": _torch, "JAX": _jax})
+    told = running or _ask({"TF_CONFIG": _tf_config, "RANK and WORLD_SIZE": _torchrun})
+    if len(set(told.values())) > 1:
+        listed = ", ".join(f"{name} says rank {p.rank} of {p.size}" for name, p in told.items())
+        raise RankError(f"{listed}; give shard_rank= and num_shards= yourself")
+    return next(iter(told.values()), Place(0, 1))
+
+
+def _ask(sources: Mapping[str, Callable[[], Place | None]]) -> dict[str, Place]:
+    answers = {name: ask() for name, ask in sources.items()}
+    return {name: place for name, place in answers.items() if place is not None}
+
+
+def _horovod() -> Place | None:
+    for name in ("tensorflow", "torch", "keras", "tensorflow.keras", "mxnet"):
+        module: Any = sys.modules.get(f"horovod.{name}")
+        if module is not None and module.is_initialized():
+            return Place(int(module.rank()), int(module.size()))
+    return None
+
+
+def _torch() -> Place | None:
+    module: Any = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return None
+    return Place(int(module.get_rank()), int(module.get_world_size()))
+
+
+def _jax() -> Place | None:
+    jax: Any = sys.modules.get("jax")
+    if jax is None or not jax.distributed.is_initialized():
+        return None
+    return Place(int(jax.process_index()), int(jax.process_count()))
+
+
+# Ranks of evaluators and parameter servers would not be those of who reads shards.
+_TRAINERS = ("chief", "master", "worker")
+
+
+def _tf_config() -> Place | None:
+    text = os.environ.get("TF_CONFIG")
+    if not text:
+        return None
+    try:
+        config = json.loads(text)
+        cluster, task = config["cluster"], config["task"]
+        kind, index = task["type"], int(task["index"])
+        sizes = {name: len(cluster.get(name, ())) for name in _TRAINERS}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RankError(
+            f"TF_CONFIG={text!r:.200} names no cluster and task: {error!r}; correct or unset it"
+        ) from error
+    if kind not in _TRAINERS:
+        raise RankError(f"TF_CONFIG makes this a {kind!r}, which trains on no shard of its own")
+    before = sum(sizes[name] for name in _TRAINERS[: _TRAINERS.index(kind)])
+    return _checked("TF_CONFIG", before + index, sum(sizes.values()))
+
+
+def _torchrun() -> Place | None:
+    rank, size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None or size is None:
+        return None
+    try:
+        return _checked("RANK and WORLD_SIZE", int(rank), int(size))
+    except ValueError as error:
+        raise RankError(
+            f"RANK={rank!r} and WORLD_SIZE={size!r} are no numbers; correct or unset them"
+        ) from error
+
+
+def _checked(name: str, rank: int, size: int) -> Place:
+    if not 0 <= rank < size:
+        raise RankError(f"{name} makes this rank {rank} of {size}; correct or unset it")
+    return Place(rank, size)
