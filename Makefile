@@ -1,5 +1,6 @@
 # make quickstart   set up, then run the walkthrough and train on handwritten digits
-# make test         set up, then run the tests
+# make test         set up, then run the tests, but for those of frameworks other than TensorFlow
+# make test-torch   the same for PyTorch, in .venv-torch, which has no TensorFlow
 # make bench        measure this yogadl and its peers, each in an environment of its own
 # make bench-smoke  only see whether the benchmark works, in seconds
 # All set-up happens in .venv; PYTHON chooses the interpreter it is made from.
@@ -12,7 +13,7 @@ WORKERS ?= 2
 # TensorFlow tells much that no newcomer needs; its warnings and errors stay.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
 
-.PHONY: quickstart test lint docs bench bench-smoke clean
+.PHONY: quickstart test test-torch lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py
@@ -20,6 +21,11 @@ quickstart: $(VENV)/.examples
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-torch:
+	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
+	.venv-torch/bin/python -m pytest -n $(WORKERS) tests/pytorch tests/loaders tests/dataref \
+		tests/docs tests/examples/test_distributed_examples.py tests/test_imports.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -44,4 +50,4 @@ $(VENV)/.%: pyproject.toml | $(BIN)/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-torch build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache

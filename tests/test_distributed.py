@@ -1,4 +1,4 @@
-"""Which of how many processes this is; with real process groups in ``tests/torch`` and others."""
+"""Which of how many processes this is; real ones are in the tests of the examples."""
 
 from __future__ import annotations
 

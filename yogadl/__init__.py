@@ -31,18 +31,22 @@ from yogadl.keys import (
     shuffle_keys,
 )
 
-# 0.1.4 had all of them once one was imported, and scripts rely on it.
+# 0.1.4 had all of its own once one was imported, and scripts rely on it.
 _SUBMODULES = frozenset(
     (
         "constants",
         "dataref",
         "distributed",
         "errors",
+        "jax",
+        "keras",
         "profile",
         "rw_coordinator",
         "spec",
         "storage",
         "tensorflow",
+        "tensorpack",
+        "torch",
     )
 )
 

@@ -40,12 +40,16 @@ def run(path: pathlib.Path) -> str:
     return printed.getvalue()
 
 
+# Keras makes arrays of its variables in a way that NumPy 2 deprecates.
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")
 @pytest.mark.parametrize("path", [p for p in FILES if blocks(p, "python")], ids=lambda p: p.name)
 def test_blocks_run(
     path: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if any("tensorflow" in code for _, code in blocks(path, "python")):
-        pytest.importorskip("tensorflow")
+    for framework in ("tensorflow", "keras", "torch", "jax", "grain"):
+        imports = re.compile(rf"(import|from) (yogadl\.)?{framework}\b")
+        if any(imports.search(code) for _, code in blocks(path, "python")):
+            pytest.importorskip(framework)
     monkeypatch.chdir(tmp_path)
     with contextlib.ExitStack() as stack:
         if path.name == "cloud.md":

@@ -1,4 +1,4 @@
-"""Tests for storages of one's own, to be run by pytest::
+"""Tests for storages, and ways into frameworks, of one's own, to be run by pytest::
 
     import pytest
     from yogadl.testing import StorageConformance
@@ -11,6 +11,7 @@
 Needs pytest, which no extra but ``test`` brings.
 """
 
+from yogadl.testing._loader import Loader, LoaderConformance
 from yogadl.testing._storage import StorageConformance
 
-__all__ = ["StorageConformance"]
+__all__ = ["Loader", "LoaderConformance", "StorageConformance"]

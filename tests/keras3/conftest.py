@@ -1,0 +1,8 @@
+"""Lets the tests of this folder import what they share."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))

@@ -1,0 +1,95 @@
+"""The conformance suite of loaders, over ``yogadl.torch``."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch.utils.data")
+pytest.importorskip("torchdata")
+
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import yogadl.torch
+from yogadl.dataref import LMDBDataRef
+from yogadl.testing import LoaderConformance
+
+# torchdata 0.11 tells torch of itself in a way that torch 2.13 deprecates.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
+    # Three are more than the processors of some machines, which is meant.
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
+
+
+class TorchLoader:
+    """A ``StatefulDataLoader``."""
+
+    def __init__(self, loader: Any, state: Any) -> None:
+        self._loader = loader
+        if state is not None:
+            loader.load_state_dict(state)
+
+    def epoch(self) -> Iterator[Any]:
+        return iter(self._loader)
+
+    def state(self) -> Any:
+        return self._loader.state_dict()
+
+    def close(self) -> None:
+        del self._loader
+        # Its workers end with its last iterator, which is in a cycle.
+        gc.collect()
+
+
+class TestIterableDataset(LoaderConformance):
+    worker_counts = (0, 1, 3)
+    start_methods = ("fork", "spawn")
+
+    def open(
+        self,
+        dataref: LMDBDataRef,
+        batch_size: int,
+        workers: int = 0,
+        start_method: str | None = None,
+        state: Any = None,
+        **order: Any,
+    ) -> TorchLoader:
+        dataset = yogadl.torch.IterableDataset(dataref.stream(**order), batch_size)
+        method = start_method if workers else None
+        loader = StatefulDataLoader(
+            dataset, batch_size=None, num_workers=workers, multiprocessing_context=method
+        )
+        return TorchLoader(loader, state)
+
+
+class TestMapDataset(LoaderConformance):
+    worker_counts = (0, 1, 3)
+    start_methods = ("fork", "spawn")
+
+    def open(
+        self,
+        dataref: LMDBDataRef,
+        batch_size: int,
+        workers: int = 0,
+        start_method: str | None = None,
+        state: Any = None,
+        **order: Any,
+    ) -> TorchLoader:
+        offset = order.pop("start_offset", 0)
+        sampler = yogadl.torch.Sampler(dataref, **order)
+        if offset:
+            sampler.load_state_dict(dataref.stream(offset, **order).state_dict())
+        method = start_method if workers else None
+        loader = StatefulDataLoader(
+            yogadl.torch.MapDataset(dataref),
+            batch_size=batch_size,
+            sampler=sampler,
+            collate_fn=yogadl.torch.collate,
+            num_workers=workers,
+            multiprocessing_context=method,
+        )
+        return TorchLoader(loader, state)

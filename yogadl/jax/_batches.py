@@ -1,0 +1,228 @@
+"""Batches of ``jax.Array``, and the place in them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from yogadl import spec as specs
+from yogadl.dataref._state import resume, state_of
+from yogadl.dataref._stream import Epochs, IndexedStream
+from yogadl.errors import InvalidArgumentError
+from yogadl.extras import require
+from yogadl.format import dtypes
+from yogadl.jax._leaves import Array, as_jax_holds, check_leaves, named_leaves
+from yogadl.keys import Order, as_index
+
+jax = require("jax", "jax")
+
+
+class _Place:
+    """How far one iterator has handed batches out: the next is of record ``number`` on."""
+
+    def __init__(self, epoch: int, number: int) -> None:
+        self.epoch = epoch
+        self.number = number
+
+
+class Batches:
+    """Batches of a stream as ``jax.Array``: every iteration is the stream's next epoch.
+
+    A batch is a nest as of the spec, with a ``jax.Array`` ``[batch_size, *shape]`` for each leaf.
+    Its dtype is the leaf's, bfloat16 and the float8 ones included. Without ``jax_enable_x64``, what
+    has 64 bits becomes what JAX makes of it: int32, uint32, float32, complex64. An integer that
+    does not fit is an error, where JAX would cut bits off. Batches are never written to once they
+    are made.
+
+    With several processes (``jax.distributed.initialize``), each reads its own shard, and a
+    sharding over the devices of all makes one global array of their batches, of ``batch_size``
+    records of each. Each must come to the same number of batches::
+
+        shard = yogadl.distributed.shard()
+        stream = dataref.stream(shuffle=True, shuffle_seed=1, drop_shard_remainder=True, **shard)
+        for batch in yogadl.jax.Batches(stream, 32, sharding=NamedSharding(mesh, P("data"))):
+            ...
+
+    For one thread at a time.
+
+    Args:
+        stream: of ``DataRef.stream``. Give it to one consumer only.
+        batch_size: records of this process in a batch.
+        sharding: a ``jax.sharding.Sharding`` for all leaves, whose first dimension is the batch;
+            ``None`` for the default device.
+        drop_remainder: leave out an epoch's last batch if it is smaller. It would have its own
+            shape, for which ``jax.jit`` compiles again.
+        pad: as for ``IndexedStream.batches``; batches are padded to the largest of each.
+        prefetch: batches to put on their devices before they are asked for.
+
+    Raises:
+        UnsupportedTypeError: a leaf is nothing that JAX can hold: a string, ``None``, a ragged or
+            sparse array, or an array of varying shape without ``pad``.
+        InvalidArgumentError: an argument is out of range, the sharding cannot divide the batches,
+            or some shard has more records than another where processes must keep step.
+        ClosedError: the stream or its DataRef is closed.
+    """
+
+    def __init__(
+        self,
+        stream: IndexedStream,
+        batch_size: int,
+        *,
+        sharding: Any = None,
+        drop_remainder: bool = True,
+        pad: Any = None,
+        prefetch: int = 1,
+    ) -> None:
+        if not isinstance(stream, IndexedStream):
+            raise InvalidArgumentError(
+                f"Batches takes a stream of a data set with random access, not a "
+                f"{type(stream).__name__}"
+            )
+        if sharding is not None and not isinstance(sharding, jax.sharding.Sharding):
+            raise InvalidArgumentError(
+                f"sharding= takes one jax.sharding.Sharding or None, not {sharding!r:.100}"
+            )
+        self._stream = stream
+        self._size = as_index("batch_size", batch_size, 1)
+        self._sharding: Any = sharding
+        self._drop_remainder = bool(drop_remainder)
+        self._pad = pad
+        self._prefetch = as_index("prefetch", prefetch)
+        self._spec = stream.spec
+        check_leaves(self._spec, pad)
+        self._names = [name for name, _ in named_leaves(self._spec)]
+        self._is_global = sharding is not None and not sharding.is_fully_addressable
+        if self._is_global:
+            _check_shards(stream.epochs.order)
+        elif sharding is not None:
+            self._check_division()
+        # Of the iterator that was begun last.
+        self._place: _Place | None = None
+
+    def __len__(self) -> int:
+        """Batches per epoch; an offset does not make them fewer."""
+        count = len(self._stream)
+        return count // self._size if self._drop_remainder else -(-count // self._size)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches of the next epoch, which begins when its first batch is asked for."""
+        epochs = self._stream.epochs
+        self._place = place = _Place(*epochs.counter.peek())
+        stop = epochs.order.stop(place.epoch)
+        pending: deque[Any] = deque()
+        host = self._stream.batches(self._size, drop_remainder=self._drop_remainder, pad=self._pad)
+        for batch in host:
+            pending.append(self._put(batch))
+            if len(pending) > self._prefetch:
+                place.number = min(place.number + self._size, stop)
+                yield pending.popleft()
+        while pending:
+            place.number = min(place.number + self._size, stop)
+            yield pending.popleft()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place after the last batch that was handed out, whatever was prefetched.
+
+        Of the iterator that was begun last. With ``shuffle_then_shard``, it is the place of all
+        processes together, provided that all have been handed as many batches; save that of one.
+
+        Returns:
+            A new dict of numbers, strings and bools, as of ``IndexedStream.state_dict``: for
+            :meth:`load_state_dict`, ``DataRef.stream(state=…)``, JSON, or Orbax's ``JsonSave``.
+
+        Raises:
+            ClosedError: the stream or its DataRef is closed.
+        """
+        epochs = self._stream.epochs
+        return state_of(epochs.reader(), epochs.order, *self._next(epochs))
+
+    def _next(self, epochs: Epochs) -> tuple[int, int]:
+        """The epoch and the offset in it of the next batch."""
+        place = self._place
+        epoch, number = (place.epoch, place.number) if place else epochs.counter.peek()
+        left = epochs.order.stop(epoch) - number
+        if left < (self._size if self._drop_remainder else 1):
+            return epoch + 1, 0
+        return epoch, epochs.order.offset(epoch, number)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where a state says, with the next iteration.
+
+        Iterators that are under way are not moved, nor is the stream that was given.
+
+        Args:
+            state: of :meth:`state_dict` of batches of the same data set and order; with
+                ``shuffle_then_shard``, of any number of shards.
+
+        Raises:
+            StateMismatchError: the state is of another data set, order or shard.
+            InvalidArgumentError: it is no state.
+            ClosedError: the stream or its DataRef is closed.
+        """
+        given = self._stream.epochs
+        order, epoch, offset = resume(state, given.reader(), given.order, given.order)
+        moved = IndexedStream(Epochs(given.dataref, order, epoch, offset, given.window))
+        if self._is_global:
+            _check_shards(moved.epochs.order)
+        self._stream = moved
+        self._place = None
+
+    # Onto the devices
+
+    def _put(self, batch: Any) -> Any:
+        arrays = [
+            as_jax_holds(name, array)
+            for name, array in zip(self._names, specs.flatten(self._spec, batch), strict=True)
+        ]
+        if not self._is_global:
+            return specs.unflatten(self._spec, jax.device_put(arrays, self._sharding))
+        made = [jax.make_array_from_process_local_data(self._sharding, part) for part in arrays]
+        self._check_groups(arrays, made)
+        return specs.unflatten(self._spec, made)
+
+    def _check_groups(self, local: Sequence[Array], made: Sequence[Any]) -> None:
+        """Checks that what the sharding takes for another part of the batch is another shard."""
+        shards = self._stream.epochs.order.num_shards
+        for name, part, whole in zip(self._names, local, made, strict=True):
+            parts = whole.shape[0] // max(1, part.shape[0])
+            if part.shape[0] and (parts != shards or part.shape[1:] != whole.shape[1:]):
+                raise InvalidArgumentError(
+                    f"the sharding makes {whole.shape} of {name}, {part.shape} in each process, "
+                    f"and the stream has {shards} shard(s); processes must share the first "
+                    "dimension only, each with a shard of its own: dataref.stream(…, "
+                    "**yogadl.distributed.shard())"
+                )
+
+    def _check_division(self) -> None:
+        """Checks that the sharding can divide the batches, as far as their shapes are known."""
+        left = 0 if self._drop_remainder else len(self._stream) % self._size
+        for name, leaf in named_leaves(self._spec):
+            assert isinstance(leaf, specs.TensorSpec)
+            if leaf.static_shape is None:
+                continue
+            for count in {self._size, left or self._size}:
+                shape = (count, *leaf.static_shape)
+                try:
+                    self._sharding.shard_shape(shape)
+                    self._sharding.check_compatible_aval(shape)
+                except ValueError as error:
+                    raise InvalidArgumentError(
+                        f"the sharding cannot divide {name}, {dtypes.to_numpy(leaf.dtype)}"
+                        f"{list(shape)}: {error}; choose another batch_size, or "
+                        "drop_remainder=True"
+                    ) from error
+
+
+def _check_shards(order: Order) -> None:
+    """Checks that all shards have as many records: a process without a batch stops the others."""
+    begun = {0, order.first_place}
+    if order.drop_remainder or all(
+        (order.record_count - place) % order.num_shards == 0 for place in begun
+    ):
+        return
+    raise InvalidArgumentError(
+        f"{order.record_count:,} records are not the same number for each of {order.num_shards} "
+        "shards, and processes would wait for each other; give the stream "
+        "drop_shard_remainder=True"
+    )

@@ -1,0 +1,18 @@
+"""Data sets and streams for PyTorch's ``DataLoader``. Importing this package imports torch.
+
+The same records in the same order as from the plain stream, as tensors that share memory with what
+was read.
+"""
+
+from yogadl.torch._iterable import IterableDataset
+from yogadl.torch._map import Batch, MapDataset, collate
+from yogadl.torch._sampler import DistributedSampler, Sampler
+
+__all__ = [
+    "Batch",
+    "DistributedSampler",
+    "IterableDataset",
+    "MapDataset",
+    "Sampler",
+    "collate",
+]

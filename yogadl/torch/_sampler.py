@@ -1,0 +1,238 @@
+"""Samplers that give the positions of a stream's records, in its order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from yogadl.cache.record_reader import RecordReader
+from yogadl.dataref import IndexedDataRef
+from yogadl.dataref._state import resume, state_of
+from yogadl.errors import InvalidArgumentError
+from yogadl.extras import require
+from yogadl.keys import Order, Permutations, as_index
+
+torch = require("torch", "torch")
+
+_CHUNK = 8192
+_Sampler: Any = torch.utils.data.Sampler
+
+
+@dataclass(frozen=True)
+class _Records:
+    """As much of a reader as a state needs."""
+
+    count: int
+    identity: str
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
+    """The positions of a data set's records, in the order of ``dataref.stream`` of these arguments.
+
+    For the ``sampler`` of a ``DataLoader``. Every iteration is the next epoch, which is used up
+    when its first position is asked for. For one thread at a time; can be pickled, without
+    iterators.
+
+    Args:
+        data: a data set, or the number of its records. Given a number, states cannot tell data sets
+            of the same length apart.
+        shuffle, shuffle_seed, skip_shuffle_at_epoch_end, shard_rank, num_shards,
+        drop_shard_remainder, shuffle_then_shard: see ``IndexedDataRef.stream``.
+
+    Raises:
+        InvalidArgumentError: an argument is out of range, or the seed is missing.
+    """
+
+    def __init__(
+        self,
+        data: IndexedDataRef | int,
+        *,
+        shuffle: bool = False,
+        shuffle_seed: int | None = None,
+        skip_shuffle_at_epoch_end: bool = False,
+        shard_rank: int = 0,
+        num_shards: int = 1,
+        drop_shard_remainder: bool = False,
+        shuffle_then_shard: bool = False,
+    ) -> None:
+        if isinstance(data, IndexedDataRef):
+            self._records = _Records(len(data), data.reader.identity)
+        else:
+            self._records = _Records(as_index("data, if it is not a DataRef,", data), "")
+        self._order = Order.of_stream(
+            record_count=self._records.count,
+            shuffle=shuffle,
+            skip_shuffle_at_epoch_end=skip_shuffle_at_epoch_end,
+            shuffle_seed=shuffle_seed,
+            shard_rank=shard_rank,
+            num_shards=num_shards,
+            drop_shard_remainder=drop_shard_remainder,
+            shuffle_then_shard=shuffle_then_shard,
+        )
+        self._permutations = Permutations(self._order)
+        self._next = (0, 0)
+        self._last: Positions | None = None
+
+    def __len__(self) -> int:
+        """Positions per epoch; an offset does not make them fewer."""
+        return len(self._order)
+
+    def __iter__(self) -> Positions:
+        return Positions(self)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes an epoch, counted from 0, the next one."""
+        self._next, self._last = (as_index("epoch", epoch), 0), None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place: what comes next after what was taken from the iterator begun last.
+
+        A ``DataLoader`` with workers takes positions ahead of the batches that it gives out; save
+        the state of torchdata's ``StatefulDataLoader`` instead, which takes that into account.
+
+        Returns:
+            A state as of ``IndexedStream.state_dict``, which ``DataRef.stream(state=…)`` takes.
+        """
+        epoch, offset = self._next
+        if self._last is not None and not self._last.is_finished:
+            epoch, offset = self._last.next_place()
+        return self._state(epoch, offset)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on at a place that :meth:`state_dict` gave: the next iterator begins there.
+
+        Raises:
+            StateMismatchError: it is of another data set or order; or, but for
+                ``shuffle_then_shard``, of another shard.
+            InvalidArgumentError: it is no state.
+        """
+        self._next, self._last = self._resume(state), None
+
+    def _state(self, epoch: int, offset: int) -> dict[str, Any]:
+        return state_of(cast("RecordReader", self._records), self._order, epoch, offset)
+
+    def _resume(self, state: Mapping[str, Any]) -> tuple[int, int]:
+        reader = cast("RecordReader", self._records)
+        return resume(state, reader, self._order, self._order)[1:]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_last": None}
+
+
+class Positions(Iterator[int]):
+    """An iterator over the positions of one epoch, the sampler's next when it is begun.
+
+    ``StatefulDataLoader`` saves and restores it.
+
+    Attributes:
+        is_finished: whether it has ended.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self.is_finished = False
+        # A DataLoader makes iterators that it never uses, so nothing is begun yet.
+        self._positions: Iterator[int] | None = None
+
+    def _begin(self, epoch: int, offset: int) -> None:
+        self._epoch = epoch
+        self._order, self._number = self._sampler._order.beginning_at(epoch, offset)
+        self._positions = itertools.chain.from_iterable(self._chunks())
+        self._sampler._next, self._sampler._last = (epoch + 1, 0), self
+
+    def _chunks(self) -> Iterator[list[int]]:
+        order, epoch = self._order, self._epoch
+        permutation = self._sampler._permutations.of_epoch(epoch)
+        for start in range(self._number, order.stop(epoch), _CHUNK):
+            yield order.positions(permutation, epoch, start, start + _CHUNK).tolist()
+
+    def __next__(self) -> int:
+        if self._positions is None:
+            self._begin(*self._sampler._next)
+            assert self._positions is not None
+        try:
+            position = next(self._positions)
+        except StopIteration:
+            self.is_finished = True
+            raise
+        self._number += 1
+        return position
+
+    def next_place(self) -> tuple[int, int]:
+        """The epoch and the offset that come next, in the next epoch if this one is over."""
+        epoch, offset = self._place()
+        return (epoch, offset) if offset < self._order.stop_offset(epoch) else (epoch + 1, 0)
+
+    def _place(self) -> tuple[int, int]:
+        if self._positions is None:
+            return self._sampler._next
+        return self._epoch, self._order.offset(self._epoch, self._number)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place, which is the end of the epoch after its last position."""
+        return self._sampler._state(*self._place())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where an iterator stood; the sampler goes on with the epoch after.
+
+        Raises:
+            StateMismatchError, InvalidArgumentError: see ``Sampler.load_state_dict``.
+        """
+        epoch, offset = self._sampler._resume(state)
+        if epoch == state["epoch"]:
+            self._begin(epoch, offset)
+            return
+        # There was nothing left of the epoch.
+        self._positions = iter(())
+        self._epoch, self._order = epoch - 1, self._sampler._order
+        self._number = self._order.stop(epoch - 1)
+        self._sampler._next, self._sampler._last = (epoch, 0), self
+
+
+class DistributedSampler(Sampler):
+    """A ``Sampler`` for this rank of ``torch.distributed``, which must be initialized.
+
+    With ``drop_shard_remainder=True``, all ranks have the same number of records, as
+    ``DistributedDataParallel`` needs it.
+
+    Args:
+        data, shuffle, shuffle_seed, skip_shuffle_at_epoch_end, drop_shard_remainder,
+        shuffle_then_shard: see ``Sampler``.
+
+    Raises:
+        InvalidArgumentError: ``torch.distributed`` is not initialized, an argument is out of range,
+            or the seed is missing.
+    """
+
+    def __init__(
+        self,
+        data: IndexedDataRef | int,
+        *,
+        shuffle: bool = False,
+        shuffle_seed: int | None = None,
+        skip_shuffle_at_epoch_end: bool = False,
+        drop_shard_remainder: bool = False,
+        shuffle_then_shard: bool = False,
+    ) -> None:
+        distributed = torch.distributed
+        if not (distributed.is_available() and distributed.is_initialized()):
+            raise InvalidArgumentError(
+                "DistributedSampler takes the rank from torch.distributed, which is not "
+                "initialized; call torch.distributed.init_process_group() first, or give Sampler "
+                "shard_rank= and num_shards="
+            )
+        super().__init__(
+            data,
+            shuffle=shuffle,
+            shuffle_seed=shuffle_seed,
+            skip_shuffle_at_epoch_end=skip_shuffle_at_epoch_end,
+            shard_rank=distributed.get_rank(),
+            num_shards=distributed.get_world_size(),
+            drop_shard_remainder=drop_shard_remainder,
+            shuffle_then_shard=shuffle_then_shard,
+        )

@@ -1,0 +1,85 @@
+"""What one of several workers reads of an epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from yogadl.cache.record_reader import RecordReader
+from yogadl.dataref import ReadAhead
+from yogadl.dataref._stream import Epochs
+from yogadl.keys import Order
+
+
+class Share(Epochs):
+    """The items ``w, w+W, w+2W, …`` of an epoch, as a single epoch of its own.
+
+    An item is a batch or a record. Numbers of records are those of the share from here on: ``w``
+    and ``W`` are known to no one else.
+
+    Args:
+        source: the epochs of the stream.
+        order: of the epoch, as ``Order.beginning_at`` gives it.
+        epoch, start: which epoch, and the number of its first record.
+        item_size: records in an item.
+        drop_remainder: leave out the last item if it has fewer.
+        worker, workers: ``w`` and ``W``.
+        skip: how many items of the share not to read again.
+    """
+
+    def __init__(
+        self,
+        source: Epochs,
+        order: Order,
+        epoch: int,
+        start: int,
+        item_size: int,
+        drop_remainder: bool,
+        worker: int,
+        workers: int,
+        skip: int,
+    ) -> None:
+        self._source = source
+        self._epoch_order = order
+        self._epoch = epoch
+        self._start = start
+        self._item_size = item_size
+        self._worker, self._workers = worker, workers
+        count = max(0, order.stop(epoch) - start)
+        if drop_remainder:
+            count -= count % item_size
+        items = range(worker, -(-count // item_size), workers)
+        self.items = len(items)
+        records = self.items * item_size
+        if items and (items[-1] + 1) * item_size > count:
+            records -= (items[-1] + 1) * item_size - count
+        skipped = min(skip * item_size, records)
+        super().__init__(source.dataref, Order(records), 0, skipped, source.window)
+
+    def reader(self) -> RecordReader:
+        """See ``Epochs.reader``."""
+        return self._source.reader()
+
+    def read_ahead(self, epoch: int, start: int) -> ReadAhead:
+        """See ``Epochs.read_ahead``."""
+        return ReadAhead(
+            self.reader(),
+            self._epoch_order,
+            lambda first, stop: self.positions(epoch, first, stop),
+            start,
+            self.window,
+        )
+
+    def positions(self, epoch: int, start: int, stop: int) -> np.ndarray[Any, Any]:
+        """See ``Epochs.positions``; the epoch of the share is the one that it was made of."""
+        numbers = np.arange(start, min(stop, self.order.stop(epoch)), dtype=np.int64)
+        if not len(numbers):
+            return numbers
+        # Between two items of this share lie those of the other workers.
+        numbers += numbers // self._item_size * ((self._workers - 1) * self._item_size)
+        numbers += self._start + self._worker * self._item_size
+        first, last = int(numbers[0]), int(numbers[-1])
+        permutation = self._source.permutations.of_epoch(self._epoch)
+        found = self._epoch_order.positions(permutation, self._epoch, first, last + 1)
+        return found if self._workers == 1 else found[numbers - first]

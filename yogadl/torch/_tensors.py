@@ -1,0 +1,118 @@
+"""Records and batches of NumPy arrays as tensors, which share their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from yogadl import spec as specs
+from yogadl.dataref._batches import records_of
+from yogadl.errors import UnsupportedTypeError
+from yogadl.extras import require
+from yogadl.format import dtypes
+
+torch = require("torch", "torch")
+
+Array = np.ndarray[Any, Any]
+
+# NumPy's own dtypes that torch has under the same name.
+_SHARED = frozenset(
+    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+    + ("float16", "float32", "float64", "complex64", "complex128")
+)
+# Dtypes of ml_dtypes that torch has too, and integers of the same size to get there.
+_VIEWED = {
+    "bfloat16": np.int16,
+    "float8_e4m3fn": np.uint8,
+    "float8_e4m3fnuz": np.uint8,
+    "float8_e5m2": np.uint8,
+    "float8_e5m2fnuz": np.uint8,
+    "float8_e8m0fnu": np.uint8,
+}
+
+
+def check_spec(spec: specs.Structure) -> None:
+    """Checks that torch has the dtypes of all tensors of a spec.
+
+    Raises:
+        UnsupportedTypeError: it lacks one.
+    """
+    for leaf in specs.leaves(spec):
+        if isinstance(leaf, specs.OptionalSpec):
+            check_spec(leaf.value)
+        elif isinstance(leaf, specs.TensorSpec) and not leaf.is_string:
+            _check_dtype(dtypes.to_numpy(leaf.dtype).name)
+
+
+def _check_dtype(name: str) -> None:
+    if name in _SHARED or (name in _VIEWED and hasattr(torch, name)):
+        return
+    raise UnsupportedTypeError(
+        f"torch {torch.__version__} has no dtype for {name}; store the records with another dtype, "
+        "or read NumPy batches with stream.batches(n)"
+    )
+
+
+def as_tensor(value: Array | np.generic) -> Any:
+    """A tensor over the memory of an array of numbers; that of a scalar is a copy.
+
+    Raises:
+        UnsupportedTypeError: torch has no such dtype.
+    """
+    array = np.asarray(value)
+    name = array.dtype.name
+    if name in _SHARED:
+        return torch.from_numpy(array)
+    _check_dtype(name)
+    return torch.from_numpy(array.view(_VIEWED[name])).view(getattr(torch, name))
+
+
+def _as_torch(leaf: specs.Leaf, value: Any) -> Any:
+    """One value of a leaf: a tensor; ``bytes`` or a list of them; anything else as it is."""
+    if isinstance(leaf, specs.OptionalSpec):
+        return None if value is None else record_tensors(leaf.value, value)
+    if not isinstance(leaf, specs.TensorSpec):
+        return value
+    if leaf.is_string:
+        return value.tolist() if isinstance(value, np.ndarray) else value
+    return as_tensor(value)
+
+
+def _column_as_torch(leaf: specs.Leaf, column: Any) -> Any:
+    """The values of a leaf in a batch: one tensor, or a list of what they are in a record."""
+    if isinstance(column, np.ndarray):
+        return column.tolist() if column.dtype == object else as_tensor(column)
+    return [_as_torch(leaf, value) for value in column]
+
+
+def record_tensors(spec: specs.Structure, record: Any) -> Any:
+    """A record with tensors for its arrays."""
+    return _map(_as_torch, spec, record)
+
+
+def batch_tensors(spec: specs.Structure, batch: Any) -> Any:
+    """A batch, as ``IndexedDataRef.read`` returns it, with tensors for its arrays."""
+    return _map(_column_as_torch, spec, batch)
+
+
+def _map(function: Callable[[specs.Leaf, Any], Any], spec: specs.Structure, nest: Any) -> Any:
+    values = zip(specs.leaves(spec), specs.flatten(spec, nest), strict=True)
+    return specs.unflatten(spec, [function(leaf, value) for leaf, value in values])
+
+
+def pinned(value: Any) -> Any:
+    """A value of a batch with its tensors in pinned memory."""
+    if isinstance(value, torch.Tensor):
+        return value.pin_memory()
+    return [pinned(part) for part in value] if isinstance(value, list) else value
+
+
+def split(spec: specs.Structure, batch: Any) -> list[Any]:
+    """The records of a batch of :func:`batch_tensors`; their tensors are views of the batch's."""
+    columns = [
+        column.unbind() if isinstance(column, torch.Tensor) else column
+        for column in specs.flatten(spec, batch)
+    ]
+    return list(records_of(spec, columns))
