@@ -9,9 +9,9 @@ need no download.
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
-import pickle
 import sys
 from typing import Any
 
@@ -79,20 +79,22 @@ def update(weights: Any, batch: Any) -> Any:
 
 # INCLUDE-START checkpoint
 def save(path: pathlib.Path, step: int, weights: Any, batches: Any) -> None:
-    checkpoint = (step, jax.tree.map(np.asarray, weights), batches.state_dict())
+    place = json.dumps({"step": step, "state": batches.state_dict()})
     # Renamed when it is whole, so that a kill leaves the old checkpoint or the new one.
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_bytes(pickle.dumps(checkpoint))
+    unfinished = path.with_name("unfinished.npz")
+    np.savez(unfinished, place=place, **weights)
     os.replace(unfinished, path)
 
 
 def restore(path: pathlib.Path, batches: Any) -> tuple[int, Any]:
     if not path.exists():
         return 0, new_weights()
-    step, weights, state = pickle.loads(path.read_bytes())  # noqa: S301 # our own file
-    batches.load_state_dict(state)
-    print(f"Going on after step {step}.", flush=True)
-    return step, weights
+    with np.load(path) as checkpoint:
+        weights = {name: checkpoint[name] for name in checkpoint.files if name != "place"}
+        place = json.loads(str(checkpoint["place"]))
+    batches.load_state_dict(place["state"])
+    print(f"Going on after step {place['step']}.", flush=True)
+    return place["step"], weights
 
 
 # INCLUDE-END checkpoint
@@ -103,7 +105,7 @@ def train(directory: pathlib.Path, steps: int) -> None:
     dataref = digits(directory)
     stream = dataref.stream(shuffle=True, shuffle_seed=23)
     batches = yogadl.jax.Batches(stream, BATCH_SIZE)
-    path = directory / "checkpoint"
+    path = directory / "checkpoint.npz"
     step, weights = restore(path, batches)
     while step < steps:
         for batch in batches:  # one epoch, or what is left of it
