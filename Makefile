@@ -1,6 +1,7 @@
 # make quickstart   set up, then run the walkthrough and train on handwritten digits
 # make test         set up, then run the tests, but for those of frameworks other than TensorFlow
 # make test-torch   the same for PyTorch, in .venv-torch, which has no TensorFlow
+# make test-others  the same for the other frameworks, in .venv-others
 # make bench        measure this yogadl and its peers, each in an environment of its own
 # make bench-smoke  only see whether the benchmark works, in seconds
 # All set-up happens in .venv; PYTHON chooses the interpreter it is made from.
@@ -13,7 +14,7 @@ WORKERS ?= 2
 # TensorFlow tells much that no newcomer needs; its warnings and errors stay.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
 
-.PHONY: quickstart test test-torch lint docs bench bench-smoke clean
+.PHONY: quickstart test test-torch test-others lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py
@@ -24,8 +25,17 @@ test: $(VENV)/.test
 
 test-torch:
 	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
-	.venv-torch/bin/python -m pytest -n $(WORKERS) tests/pytorch tests/loaders tests/dataref \
-		tests/docs tests/examples/test_distributed_examples.py tests/test_imports.py
+	.venv-torch/bin/python -m pytest -n $(WORKERS) tests/pytorch tests/loaders \
+		tests/adapters tests/docs tests/examples/test_distributed_examples.py tests/test_imports.py
+
+# JAX and PyTorch each in processes of its own: the one's threads and the other's forks do not mix.
+test-others:
+	$(MAKE) VENV=.venv-others .venv-others/.test-others
+	KERAS_BACKEND=jax .venv-others/bin/python -m pytest -n $(WORKERS) tests/jax_grain tests/keras3 \
+		tests/dataflow tests/loaders/test_loader_jax.py tests/loaders/test_loader_keras.py \
+		tests/loaders/test_loader_grain.py tests/loaders/test_loader_tensorpack.py
+	KERAS_BACKEND=torch .venv-others/bin/python -m pytest -n $(WORKERS) tests/adapters \
+		tests/keras3/test_keras_dataset.py tests/keras3/test_keras_example.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -50,4 +60,4 @@ $(VENV)/.%: pyproject.toml | $(BIN)/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-torch build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-torch .venv-others build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache

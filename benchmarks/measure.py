@@ -84,6 +84,7 @@ def measure_loader(
             continue
         function = phases.READING[phase]
         run_phase = phases.Reading(kind, work, directory / kind.writes[0], arguments.seconds)
+        run_phase.ways = tuple(arguments.ways)
         if phase == "warm":
             run_phase.watch = lambda: reporter.print({"event": WATCH, "baseline": baseline})
             run_phase.watched = lambda: reporter.print({"event": WATCHED})
@@ -108,6 +109,7 @@ def main() -> None:
     parser.add_argument("--loaders", nargs="+", required=True)
     parser.add_argument("--workloads", nargs="+", default=NAMES)
     parser.add_argument("--phases", nargs="+", default=["write", *phases.READING])
+    parser.add_argument("--ways", nargs="+", default=[], help="of reading, instead of all")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--seconds", type=float, default=3.0)
     arguments = parser.parse_args()

@@ -70,6 +70,7 @@ class Reading:
 
     Attributes:
         watch, watched: called before and after reading that memory is measured of.
+        ways: of reading, instead of all that the loader has.
     """
 
     def __init__(
@@ -81,9 +82,13 @@ class Reading:
         self.seconds = seconds
         self.watch: Callable[[], None] = lambda: None
         self.watched: Callable[[], None] = lambda: None
+        self.ways: tuple[str, ...] = ()
 
     def loader(self) -> Loader:
-        return self._kind(self.workload, self.directory)
+        loader = self._kind(self.workload, self.directory)
+        if self.ways:
+            loader.ways = self.ways
+        return loader
 
     def measure(self, phase: Callable[[Reading, Loader], Result]) -> Result:
         loader = self.loader()

@@ -53,7 +53,7 @@ def write(results: Results, directory: pathlib.Path) -> str:
 
 def markdown(results: Results, pictures: dict[str, str] | None = None) -> str:
     """The report; ``pictures`` are file names by measure."""
-    parts = ["# Benchmark", _machine(results), _versions(results)]
+    parts = ["# Benchmark", machine(results), _versions(results)]
     parts.append(
         "In brackets: how many times better this yogadl is, by its best way of the same kind: "
         "NumPy batches, single records, or TensorFlow batches. `–`: the loader cannot do it."
@@ -67,7 +67,7 @@ def markdown(results: Results, pictures: dict[str, str] | None = None) -> str:
     parts += ["## What the machine can do", _floor_table(results)]
     if "cost" in results.get("scaling", {}):
         parts += ["## Scaling", _scaling(results["scaling"])]
-    parts += ["## Targets", _target_table(targets.targets(results))]
+    parts += ["## Targets", target_table(targets.targets(results))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -84,7 +84,7 @@ def number(value: float) -> str:
     return f"{value:.3g}" if value >= 0.001 else f"{value:.1e}"
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
+def table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -100,7 +100,7 @@ def _measure_table(measure: Measure, results: Results) -> str:
         [label(row), *(_cell(measure, values, row, name) for name in titles)]
         for row in sorted(values, key=lambda row: row[0] != OURS)
     ]
-    return _table([measure.unit, *titles.values()], rows)
+    return table([measure.unit, *titles.values()], rows)
 
 
 def _cell(measure: Measure, values: dict[Row, dict[str, Cell]], row: Row, workload: str) -> str:
@@ -113,7 +113,7 @@ def _cell(measure: Measure, values: dict[Row, dict[str, Cell]], row: Row, worklo
     return f"{number(cell)} ({number(measure.better(cell, ours))}×)"
 
 
-def _machine(results: Results) -> str:
+def machine(results: Results) -> str:
     machine = results["machine"]
     arguments = results["arguments"]
     return (
@@ -153,7 +153,7 @@ def _shuffle_table(results: Results) -> str:
                     rows.setdefault((loader, way), {})[workload] = number(epoch["moved"])
     titles = _titles(results)
     lines = [[label(row), *(cells.get(name, "") for name in titles)] for row, cells in rows.items()]
-    return _table(["", *titles.values()], lines)
+    return table(["", *titles.values()], lines)
 
 
 def _floor_table(results: Results) -> str:
@@ -164,7 +164,7 @@ def _floor_table(results: Results) -> str:
             value = loaders.get("floors", {}).get(name, {}).get("result", {}).get(key)
             cells.append("–" if value is None else number(value))
         rows.append([text, *cells])
-    return _table(["", *_titles(results).values()], rows)
+    return table(["", *_titles(results).values()], rows)
 
 
 def _scaling(scaling: dict[str, Any]) -> str:
@@ -175,7 +175,7 @@ def _scaling(scaling: dict[str, Any]) -> str:
         order = "shuffled" if cost["shuffled"] else "in order"
         rows.setdefault((cost["way"], order), []).append(number(cost["ns"]))
     head = ["ns per record", *(f"{size:,} records" for size in sizes)]
-    table = _table(head, [[f"{way}, {order}", *cells] for (way, order), cells in rows.items()])
+    shown = table(head, [[f"{way}, {order}", *cells] for (way, order), cells in rows.items()])
     memory = scaling["memory"]
     lines = [
         f"- {way}: {found['own_bytes'] / 1e6:,.1f} MB of its own, "
@@ -184,16 +184,16 @@ def _scaling(scaling: dict[str, Any]) -> str:
         if way != "file_bytes"
     ]
     told = f"Memory grows while a file of {memory['file_bytes'] / 1e6:,.0f} MB is read in order:"
-    return "\n\n".join([table, told, "\n".join(lines)])
+    return "\n\n".join([shown, told, "\n".join(lines)])
 
 
-def _target_table(found: list[targets.Target]) -> str:
+def target_table(found: list[targets.Target]) -> str:
     rows = []
     for target in found:
         ratio = "–" if target.ratio is None else f"{target.ratio:.3g}"
         limit = f"{'≥' if target.at_least else '≤'} {target.limit:g}"
         rows.append([target.text, target.workload, limit, ratio, target.figures, target.verdict])
-    return _table(["ratio", "records", "target", "measured", "figures", "verdict"], rows)
+    return table(["ratio", "records", "target", "measured", "figures", "verdict"], rows)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 import processes
@@ -41,13 +41,20 @@ class Step:
         workloads: list[str],
         phases: list[str],
         timeout: float,
+        ways: Sequence[str] = (),
     ) -> None:
-        """Measures, and adds what comes of it to ``results``."""
+        """Measures, and adds what comes of it to ``results``.
+
+        Args:
+            ways: of reading, instead of all.
+        """
         command = [self._python, *self.script, *self._common]
         command += ["--loaders", *loaders, "--workloads", *workloads]
         command += ["--phases", *phases]
+        if ways:
+            command += ["--ways", *ways]
         print(f"{', '.join(workloads)}: {', '.join(loaders)} …", file=sys.stderr)
-        ended, lines = _run(command, timeout)
+        ended, lines = run(command, timeout)
         for line in lines:
             add(results, line)
         for place in itertools.product(workloads, loaders, phases):
@@ -59,9 +66,7 @@ class Step:
                 found["all"] = {"error": ended}
 
     def scaling(self) -> Results:
-        ended, lines = _run(
-            [self._python, str(HERE / "scaling.py"), *self._common], SCALING_SECONDS
-        )
+        ended, lines = run([self._python, str(HERE / "scaling.py"), *self._common], SCALING_SECONDS)
         return {"error": ended} if ended else lines[-1]
 
 
@@ -99,9 +104,15 @@ def faults(results: Results) -> list[str]:
     return found
 
 
-def _run(command: list[str], timeout: float) -> tuple[str, list[dict[str, Any]]]:
-    """Why a process ended early, or ``""``, and the lines that it printed."""
+def run(command: list[str], timeout: float, **variables: str) -> tuple[str, list[dict[str, Any]]]:
+    """Why a process ended early, or ``""``, and the lines of JSON that it printed.
+
+    Args:
+        timeout: in seconds, after which it is ended with all that it started.
+        variables: of its environment, besides those of this process.
+    """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    environment.update(variables)
     environment.pop("PYTHONPATH", None)
     lines: list[dict[str, Any]] = []
     with subprocess.Popen(

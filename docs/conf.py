@@ -1,4 +1,4 @@
-"""Sphinx configuration. Builds with and without TensorFlow installed."""
+"""Sphinx configuration. Builds with and without the frameworks installed."""
 
 import importlib.util
 import pathlib
@@ -24,8 +24,9 @@ html_title = f"yogadl {version}"
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
-# `pip install '.[docs]'` brings no TensorFlow; yogadl.tensorflow is documented all the same.
-autodoc_mock_imports = [] if importlib.util.find_spec("tensorflow") else ["tensorflow"]
+# `pip install '.[docs]'` brings no framework; what is there for each is documented all the same.
+frameworks = ["tensorflow", "torch", "keras", "jax", "grain", "tensorpack", "pytest"]
+autodoc_mock_imports = [name for name in frameworks if not importlib.util.find_spec(name)]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 # Attribute lists ("shuffle, reshuffle: …") describe several at once, which :ivar: can.

@@ -1,4 +1,4 @@
-"""The data of the examples of distributed training: handwritten digits, in a cache."""
+"""The data of the examples of PyTorch, Keras, JAX and distributed training: digits, in a cache."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from yogadl import spec as specs
-from yogadl.errors import UnsupportedTypeError
+from yogadl.errors import MissingExtraError, UnsupportedTypeError
 from yogadl.format import dtypes
 
 Array = np.ndarray[Any, Any]
@@ -19,10 +19,10 @@ _SUB_BYTE_FLOATS = {"float6_e2m3fn": 0x3F, "float6_e3m2fn": 0x3F, "float4_e2m1fn
 
 
 def _known(name: str) -> bool:
-    """Whether the ml_dtypes that is installed has this dtype."""
+    """Whether this dtype is NumPy's own, or one of the ml_dtypes that is installed, if it is."""
     try:
         return dtypes.to_numpy(name) is not None
-    except UnsupportedTypeError:
+    except (MissingExtraError, UnsupportedTypeError):
         return False
 
 

@@ -8,12 +8,12 @@
 
     @storage.cacheable("mnist", "1.0")
     def make_records():
-        ...  # return a tf.data.Dataset, or an iterable of records
+        ...  # return a data set of TensorFlow, Keras, PyTorch, …, arrays, or any iterable
 
     stream = make_records().stream(shuffle=True, shuffle_seed=23)
     dataset = yogadl.tensorflow.make_tf_dataset(stream, batch_size=32)
 
-Importing this package imports neither TensorFlow nor any cloud SDK.
+Importing this package imports no framework and no cloud SDK.
 """
 
 import importlib
@@ -22,7 +22,19 @@ from types import ModuleType
 from yogadl._version import __version__
 from yogadl.cache.lmdb_access import LmdbAccess, serialize_generator_to_lmdb
 from yogadl.core import DataRef, Storage, Stream, Submittable
-from yogadl.dataref import concat, mix, zip  # noqa: A004 # named as in tf.data
+from yogadl.dataref import (
+    concat,
+    from_arrays,
+    from_arrow,
+    from_grain,
+    from_huggingface,
+    from_keras,
+    from_pandas,
+    from_source,
+    from_torch,
+    mix,
+    zip,  # noqa: A004 # named as in tf.data
+)
 from yogadl.keys import (
     GeneratorFromKeys,
     non_sequential_shard,
@@ -34,6 +46,7 @@ from yogadl.keys import (
 # 0.1.4 had all of its own once one was imported, and scripts rely on it.
 _SUBMODULES = frozenset(
     (
+        "adapters",
         "constants",
         "dataref",
         "distributed",
@@ -67,6 +80,14 @@ __all__ = [
     "Submittable",
     "__version__",
     "concat",
+    "from_arrays",
+    "from_arrow",
+    "from_grain",
+    "from_huggingface",
+    "from_keras",
+    "from_pandas",
+    "from_source",
+    "from_torch",
     "mix",
     "non_sequential_shard",
     "sequential_shard",

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeAlias
 
 Submittable: TypeAlias = Any
-"""What ``Storage.submit`` takes: a ``tf.data.Dataset``, or an iterable of records, which are nests
-of dicts and tuples with NumPy arrays, numbers, strings and ``None``."""
+"""What ``Storage.submit`` takes: a data set or loader of TensorFlow, Keras, PyTorch, TensorPack,
+Hugging Face or Grain; a DataRef; arrays, or dicts and tuples of them; a pandas or Arrow table; what
+an adapter was registered for, ``yogadl.adapters.register``; or any iterable of records, which are
+nests of dicts and tuples with arrays, tensors, images, numbers, strings and ``None``."""
 
 Params = ParamSpec("Params")
 
@@ -114,8 +116,8 @@ class Storage(abc.ABC):
             data: see ``Submittable``.
             dataset_id: not empty; ``/`` makes sub-folders.
             dataset_version: not empty, without ``/``.
-            spec: the element spec of an iterable, where it cannot be told from its first record: a
-                nest of ``yogadl.spec`` leaves, or of ``tf.TypeSpec``.
+            spec: the element spec, where it cannot be told from the data set's types or its first
+                record: a nest of ``yogadl.spec`` leaves, or of ``tf.TypeSpec``.
             metadata: anything JSON can hold, kept with the data set.
 
         Raises:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# At exit, TensorPack's runners end their processes, for which multiprocessing waits. Who registered
+# last comes first, and multiprocessing may do so only when it starts the processes: the program
+# would wait for ever. Imported here, it is before them.
+import multiprocessing.util  # noqa: F401
 from collections.abc import Iterator
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+
 TORCH = "torch==2.13.0"
 
 REQUIREMENTS: dict[str, list[str]] = {
@@ -17,3 +19,13 @@ REQUIREMENTS: dict[str, list[str]] = {
 
 SYSTEM: dict[str, tuple[str, ...]] = {"ffcv_loader": ("opencv4", "libturbojpeg")}
 """Module name -> pkg-config packages that must be there before its requirements are built."""
+
+_THIS_TREE = ["--editable", str(pathlib.Path(__file__).resolve().parents[2])]
+
+FRAMEWORKS: dict[str, list[str]] = {
+    "torch_yogadl": [TORCH, *_THIS_TREE],
+    "keras_tensorflow": ["keras", "tensorflow", *_THIS_TREE],
+    "keras_torch": ["keras", TORCH, *_THIS_TREE],
+    "keras_jax": ["keras", "jax", *_THIS_TREE],
+}
+"""The same for ``frameworks.py``: this tree's yogadl, with one framework each."""

@@ -7,6 +7,8 @@ import json
 import multiprocessing
 import pathlib
 import pickle
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -132,6 +134,8 @@ def twice(batch: Any) -> Any:
 METHODS = ["spawn", "forkserver"] if BACKEND == "jax" else ["fork", "spawn"]
 
 
+# JAX warns of forks where another test has imported it.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_fit_with_processes(
     dataref: LMDBDataRef, method: str, monkeypatch: pytest.MonkeyPatch
@@ -145,6 +149,32 @@ def test_fit_with_processes(
     assert fit(dataset, 2) == expected(dataref, 4, 2, **SHUFFLED)
     dataset.close()
     assert set(multiprocessing.active_children()) <= processes
+
+
+def test_worker_processes_do_without_keras() -> None:
+    """Which would take seconds and memory in each."""
+    code = "import sys, yogadl.keras._workers; assert 'keras' not in sys.modules"
+    root = pathlib.Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=root)
+
+
+@pytest.mark.parametrize("use_multiprocessing", [False, True])
+def test_workers_end_with_a_data_set_that_nobody_closed(
+    dataref: LMDBDataRef, use_multiprocessing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get_context = multiprocessing.get_context
+    monkeypatch.setattr(multiprocessing, "get_context", lambda: get_context("spawn"))
+    before = {*multiprocessing.active_children(), *threading.enumerate()}
+    dataset = PyDataset(dataref, 4, workers=2, use_multiprocessing=use_multiprocessing)
+    dataset.on_epoch_begin()
+    assert rig.numbers(dataset[0]) == [0, 1, 2, 3]
+    started = {*multiprocessing.active_children(), *threading.enumerate()} - before
+    assert started
+    del dataset
+    # Threads first: one of them waits for the processes, which two cannot do at once.
+    for ending in sorted(started, key=lambda one: not isinstance(one, threading.Thread)):
+        ending.join(60)
+        assert not ending.is_alive()
 
 
 def test_an_epoch_of_one_batch(dataref: LMDBDataRef) -> None:
@@ -245,6 +275,29 @@ def test_padded(tmp_path: pathlib.Path) -> None:
     assert found == list(range(rig.COUNT))
     with pytest.raises(UnsupportedTypeError, match="pad="):
         PyDataset(dataref, 4)
+
+
+def test_large_batches(tmp_path: pathlib.Path) -> None:
+    """Their memory is used again, but not while anybody has got it."""
+    spec = (TensorSpec("uint8", (300, 300)), TensorSpec("float32", (1,)))
+    images = np.arange(rig.COUNT, dtype="uint8")[:, None, None] + np.zeros((300, 300), "uint8")
+    data = rig.write(
+        tmp_path / "cache.mdb", lambda number: (images[number], np.float32([number])), spec
+    )
+    dataset = PyDataset(data, 4, shuffle=True, shuffle_seed=7)
+    as_tensor, as_array = rig.keras.ops.convert_to_tensor, rig.keras.ops.convert_to_numpy
+    held: list[Any] = []
+    for _ in range(3):
+        for number in range(len(dataset)):
+            batch = dataset[number]
+            held = [*held[-2:], (batch[0][1:], batch[1][1:], as_tensor(batch[0]))]
+            del batch
+            for image, label, tensor in held:
+                wanted = images[label[:, 0].astype(int)]
+                assert (image == wanted).all()
+                assert (as_array(tensor)[1:] == wanted).all()
+        dataset.on_epoch_end()
+    assert dataset.epoch == 3
 
 
 def test_dicts_and_transform(tmp_path: pathlib.Path) -> None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from typing import Any
 
-from yogadl.dataref import LMDBDataRef
+from yogadl.dataref import IndexedStream, LMDBDataRef
 from yogadl.testing import LoaderConformance
 
 
 class PlainLoader:
     """Batches of NumPy arrays straight from a stream."""
 
-    def __init__(self, dataref: LMDBDataRef, batch_size: int, state: Any, order: Any) -> None:
-        shard = {name: order[name] for name in ("shard_rank", "num_shards") if name in order}
-        order = order if state is None else {**shard, "state": state}
-        # Pickled, it reads the same.
-        self._stream = pickle.loads(pickle.dumps(dataref.stream(**order)))
+    def __init__(self, stream: IndexedStream, batch_size: int) -> None:
+        self._stream = stream
         self._batch_size = batch_size
 
     def epoch(self) -> Iterator[Any]:
@@ -41,4 +37,7 @@ class TestPlainLoader(LoaderConformance):
         **order: Any,
     ) -> PlainLoader:
         assert (workers, start_method) == (0, None)
-        return PlainLoader(dataref, batch_size, state, order)
+        if state is not None:
+            shard = {name: order[name] for name in ("shard_rank", "num_shards") if name in order}
+            order = {**shard, "state": state}
+        return PlainLoader(self.passed(dataref.stream(**order)), batch_size)

@@ -58,7 +58,7 @@ class TestIterableDataset(LoaderConformance):
         state: Any = None,
         **order: Any,
     ) -> TorchLoader:
-        dataset = yogadl.torch.IterableDataset(dataref.stream(**order), batch_size)
+        dataset = self.passed(yogadl.torch.IterableDataset(dataref.stream(**order), batch_size))
         method = start_method if workers else None
         loader = StatefulDataLoader(
             dataset, batch_size=None, num_workers=workers, multiprocessing_context=method
@@ -69,6 +69,10 @@ class TestIterableDataset(LoaderConformance):
 class TestMapDataset(LoaderConformance):
     worker_counts = (0, 1, 3)
     start_methods = ("fork", "spawn")
+
+    def batches(self, sampler: yogadl.torch.Sampler, batch_size: int) -> dict[str, Any]:
+        """What tells the loader which records make a batch."""
+        return {"sampler": self.passed(sampler), "batch_size": batch_size}
 
     def open(
         self,
@@ -83,13 +87,19 @@ class TestMapDataset(LoaderConformance):
         sampler = yogadl.torch.Sampler(dataref, **order)
         if offset:
             sampler.load_state_dict(dataref.stream(offset, **order).state_dict())
-        method = start_method if workers else None
         loader = StatefulDataLoader(
-            yogadl.torch.MapDataset(dataref),
-            batch_size=batch_size,
-            sampler=sampler,
+            self.passed(yogadl.torch.MapDataset(dataref)),
             collate_fn=yogadl.torch.collate,
             num_workers=workers,
-            multiprocessing_context=method,
+            multiprocessing_context=start_method if workers else None,
+            **self.batches(sampler, batch_size),
         )
         return TorchLoader(loader, state)
+
+
+class TestBatchSampler(TestMapDataset):
+    # Workers get plain lists of positions, as of the class above, however they are started.
+    start_methods = ("fork",)
+
+    def batches(self, sampler: yogadl.torch.Sampler, batch_size: int) -> dict[str, Any]:
+        return {"batch_sampler": self.passed(yogadl.torch.BatchSampler(sampler, batch_size))}

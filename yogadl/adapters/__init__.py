@@ -1,51 +1,78 @@
-"""Where records come from: what ``Storage.submit`` takes, fed to a ``CacheWriter``."""
+"""Where records come from: what ``Storage.submit`` takes, fed to a ``CacheWriter``.
+
+Others can add to it: see :func:`register`, and :class:`Source`, :class:`MapSource` and
+:class:`IterableSource`, of which they make what their function returns.
+"""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Mapping, Set
 from typing import Any
 
-from yogadl.adapters._base import Source
+from yogadl.adapters import _builtin as _builtin
+from yogadl.adapters._base import MapSource, Source
+from yogadl.adapters._columns import ColumnsSource
+from yogadl.adapters._convert import to_record, type_name
+from yogadl.adapters._items import ItemsSource
 from yogadl.adapters._iterable import IterableSource
-from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
+from yogadl.adapters._registry import Opener, find_opener, register
+from yogadl.errors import UnsupportedTypeError
 
-__all__ = ["Source", "open_source"]
+__all__ = [
+    "ColumnsSource",
+    "ItemsSource",
+    "IterableSource",
+    "MapSource",
+    "Opener",
+    "Source",
+    "open_source",
+    "register",
+    "to_record",
+]
 
 
 def open_source(data: Any, spec: Any = None, tensorflow_config: Any = None) -> Source:
     """The source of what was submitted.
 
     Args:
-        data: a ``tf.data.Dataset`` or an iterable of records.
-        spec: the element spec of an iterable, as users write it; inferred without.
+        data: anything of a class that is registered; a table that speaks Arrow's PyCapsule
+            interface; an iterable of records; or an object whose ``__len__`` and ``__getitem__``
+            give records.
+        spec: the element spec, as users write it; inferred without.
         tensorflow_config: a ``tf.compat.v1.ConfigProto``, for reading data sets of graph mode.
 
     Raises:
-        UnsupportedTypeError: ``data`` is neither, or has components that cannot be stored.
+        UnsupportedTypeError: ``data`` is none of these, or has components that cannot be stored.
         InfiniteDatasetError: it is known never to end.
+        InvalidArgumentError: arrays of different lengths, or no record to infer the spec from.
+        SpecMismatchError: it is known not to fit the spec.
     """
-    if _is_tf_dataset(data):
-        from yogadl.adapters._tf_data import TfDatasetSource
+    opener = find_opener(data) or _open_any
+    source = opener(data, spec)
+    if tensorflow_config is not None:
+        source.tensorflow_config = tensorflow_config
+    return source
 
-        if spec is not None:
-            raise InvalidArgumentError("a tf.data.Dataset has its own spec; leave out spec=")
-        return TfDatasetSource(data, tensorflow_config)
-    # To iterate over a data frame gives the names of its columns.
-    unsuitable = isinstance(data, str | bytes | dict | set | frozenset) or hasattr(
+
+def _open_any(data: Any, spec: Any) -> Source:
+    if hasattr(data, "__arrow_c_stream__"):
+        # Polars and others hand over their tables like this.
+        from yogadl.adapters._arrow import ArrowSource, pa
+
+        return ArrowSource(pa.table(data), spec)
+    # To iterate over a data frame gives the names of its columns, as over a dict its keys.
+    unsuitable = isinstance(data, str | bytes | bytearray | memoryview | Mapping | Set) or hasattr(
         data, "__dataframe__"
     )
-    if unsuitable or not hasattr(data, "__iter__"):
+    has_positions = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    if unsuitable or not (hasattr(data, "__iter__") or has_positions):
         raise UnsupportedTypeError(
-            f"cannot store a {type(data).__module__}.{type(data).__qualname__}; submit a "
-            "tf.data.Dataset, or an iterable or generator of records"
+            f"cannot store a {type_name(data)}; submit a data set of TensorFlow, Keras, PyTorch, "
+            "TensorPack, Hugging Face or Grain, arrays, a pandas or Arrow table, or an iterable or "
+            "generator of records; or register an adapter for it, yogadl.adapters.register"
         )
-    return IterableSource(data, spec)
-
-
-def _is_tf_dataset(data: Any) -> bool:
-    # What was never imported cannot have made the object.
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None:
-        return False
-    kinds = (tensorflow.data.Dataset, tensorflow.compat.v1.data.Dataset)
-    return isinstance(data, kinds)
+    if not has_positions:
+        return IterableSource(data, spec)
+    if not hasattr(data, "__iter__"):
+        return ItemsSource(data, spec)
+    return IterableSource(data, spec, map_source=lambda: ItemsSource(data, spec))

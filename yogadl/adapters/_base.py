@@ -1,11 +1,25 @@
-"""The interface of a source of records."""
+"""The interfaces of sources of records."""
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from yogadl import spec as specs
+from yogadl.cache.columns import Column
 from yogadl.cache.writer import CacheWriter
+from yogadl.errors import UnsupportedTypeError
+from yogadl.format.layout import RecordLayout
+
+Array = np.ndarray[Any, Any]
+
+_CHUNK_BYTES = 4 << 20
+_MOST_ROWS = 1024
+# Where records differ in size.
+_BLIND_ROWS = 64
 
 
 class Source(abc.ABC):
@@ -14,11 +28,90 @@ class Source(abc.ABC):
     Attributes:
         spec: the element spec.
         count: number of records, ``None`` where it is not known.
+        tensorflow_config: a ``tf.compat.v1.ConfigProto`` or ``None``, for a source that needs a
+            session of TensorFlow; others leave it alone.
     """
 
     spec: specs.Structure
     count: int | None
+    tensorflow_config: Any = None
 
     @abc.abstractmethod
     def feed(self, writer: CacheWriter) -> None:
         """Appends every record, in order, to a writer of this spec."""
+
+    def by_position(self) -> MapSource:
+        """The same records, to be read at any position and any number of times.
+
+        Raises:
+            UnsupportedTypeError: they can only be read one after the other.
+        """
+        raise UnsupportedTypeError(
+            "these records can only be read one after the other; submit them to a storage, and "
+            "fetch them from there to read them by position"
+        )
+
+
+class MapSource(Source):
+    """Records that can be read by position, again and again.
+
+    :meth:`columns` and :meth:`record` may be called by many threads, and in children after a fork.
+    It can be pickled if what it reads can.
+    """
+
+    count: int
+
+    @abc.abstractmethod
+    def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
+        """Some records as one fresh column per leaf of the spec; see ``cache.columns.Column``.
+
+        Args:
+            positions: int64 ``[n]``, each in ``[0, count)``; the caller has checked them.
+            out: C-contiguous arrays ``[n, *shape]``, one per leaf, to read into and to return, for
+                specs of numbers of static shape.
+        """
+
+    def record(self, position: int) -> Any:
+        """One record, a nest as of the spec, its arrays fresh."""
+        columns = self.columns(np.array([position]))
+        return specs.unflatten(self.spec, [column[0] for column in columns])
+
+    @property
+    @abc.abstractmethod
+    def fingerprint(self) -> str:
+        """What tells it from other sources of this spec and count."""
+
+    def by_position(self) -> MapSource:
+        """The source itself."""
+        return self
+
+    def chunks(self) -> Iterator[tuple[list[Column], int]]:
+        """All records in order: columns as of :meth:`columns`, and how many records each."""
+        size = RecordLayout(self.spec).content_size
+        rows = _BLIND_ROWS
+        if size is not None:
+            rows = max(1, min(_MOST_ROWS, _CHUNK_BYTES // max(size, 1)))
+        for start in range(0, self.count, rows):
+            positions = np.arange(start, min(start + rows, self.count))
+            yield self.columns(positions), len(positions)
+
+    def feed(self, writer: CacheWriter) -> None:
+        for columns, count in self.chunks():
+            append_leaves(writer, self.spec, columns, count)
+
+
+def is_fixed(spec: specs.Structure) -> bool:
+    """Whether a writer takes the leaves of many records of this spec as whole columns."""
+    plain = all(isinstance(leaf, specs.TensorSpec) for leaf in specs.leaves(spec))
+    return plain and RecordLayout(spec).content_size is not None
+
+
+def append_leaves(
+    writer: CacheWriter, spec: specs.Structure, columns: Sequence[Column], count: int
+) -> None:
+    """Appends records given as one column per leaf."""
+    if is_fixed(spec):
+        writer.append_columns(columns, count)
+        return
+    for row in zip(*columns, strict=True):
+        writer.append(specs.unflatten(spec, row))

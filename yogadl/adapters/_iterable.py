@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from yogadl import spec as specs
-from yogadl.adapters._base import Source
+from yogadl.adapters._base import MapSource, Source
+from yogadl.adapters._convert import to_record
+from yogadl.adapters._rows import explaining, naming_record
 from yogadl.cache.writer import CacheWriter
-from yogadl.errors import InvalidArgumentError, SpecMismatchError
+from yogadl.errors import InvalidArgumentError
 
 
 def as_spec(spec: Any) -> specs.Structure:
@@ -33,12 +35,51 @@ def _leaves(nest: Any) -> Iterator[Any]:
         yield nest
 
 
-class IterableSource(Source):
-    """Records of an iterable, of a given spec or of the first record's."""
+def known_length(data: Any) -> int | None:
+    """``len(data)``, or ``None`` if it has none.
 
-    def __init__(self, data: Iterable[Any], spec: Any = None) -> None:
-        self.count = len(data) if isinstance(data, Sized) else None
+    That a class has ``__len__`` need not mean that its object has a length: wrappers raise
+    ``TypeError`` or ``NotImplementedError`` where what they wrap has none.
+    """
+    if not hasattr(type(data), "__len__"):
+        return None
+    try:
+        return len(data)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+class IterableSource(Source):
+    """Records of an iterable, of a given spec or of the first record's.
+
+    Args:
+        data: the records: nests of arrays, tensors, images, numbers, strings.
+        spec: as users write it.
+        count: number of records, if ``len(data)`` does not tell.
+        convert: makes records of NumPy values of what the iterable gives.
+        lists_are_tuples: see ``to_record``; not used with ``convert``.
+        map_source: makes the source of the same records by position.
+
+    Raises:
+        InvalidArgumentError: no spec is given, and there is no record to infer it from.
+        UnsupportedTypeError: the first record has something that cannot be stored.
+    """
+
+    def __init__(
+        self,
+        data: Iterable[Any],
+        spec: Any = None,
+        *,
+        count: int | None = None,
+        convert: Callable[[Any], Any] | None = None,
+        lists_are_tuples: bool = False,
+        map_source: Callable[[], MapSource] | None = None,
+    ) -> None:
+        self.count = known_length(data) if count is None else count
         self._inferred = spec is None
+        self._lists_are_tuples = lists_are_tuples
+        self._convert = convert or self._to_record
+        self._map_source = map_source
         self._records = iter(data)
         if spec is not None:
             self.spec = as_spec(spec)
@@ -49,17 +90,18 @@ class IterableSource(Source):
             raise InvalidArgumentError(
                 "an iterable without records does not tell its element spec; give spec="
             ) from error
-        self.spec = specs.infer(first)
+        self.spec = specs.infer(self._convert(first))
         self._records = itertools.chain([first], self._records)
 
+    def _to_record(self, item: Any) -> Any:
+        return to_record(item, lists_are_tuples=self._lists_are_tuples)
+
     def feed(self, writer: CacheWriter) -> None:
-        try:
-            for record in self._records:
+        with explaining(self._inferred):
+            for position, item in enumerate(self._records):
+                with naming_record(position):
+                    record = self._convert(item)
                 writer.append(record)
-        except SpecMismatchError as error:
-            if not self._inferred:
-                raise
-            raise SpecMismatchError(
-                f"{error}. The spec was inferred from the first record; where records differ, "
-                "give spec= with None for what varies"
-            ) from error
+
+    def by_position(self) -> MapSource:
+        return super().by_position() if self._map_source is None else self._map_source()

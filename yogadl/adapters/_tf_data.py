@@ -33,7 +33,7 @@ class TfDatasetSource(Source):
 
     def __init__(self, dataset: Any, tensorflow_config: Any = None) -> None:
         self._dataset = dataset
-        self._config = tensorflow_config
+        self.tensorflow_config = tensorflow_config
         self.spec = from_tf(tf.data.experimental.get_structure(dataset))
         eager = tf.executing_eagerly()
         if not eager and any(isinstance(x, specs.OptionalSpec) for x in specs.leaves(self.spec)):
@@ -42,7 +42,7 @@ class TfDatasetSource(Source):
 
     def feed(self, writer: CacheWriter) -> None:
         if not tf.executing_eagerly():
-            for element in graph_mode_elements(self._dataset, self._config):
+            for element in graph_mode_elements(self._dataset, self.tensorflow_config):
                 writer.append(to_record(self.spec, element))
             return
         layout = RecordLayout(self.spec)

@@ -5,6 +5,18 @@ from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef
 from yogadl.dataref._lmdb import LMDBDataRef
 from yogadl.dataref._padding import Padding
 from yogadl.dataref._read_ahead import ReadAhead
+from yogadl.dataref._sources import (
+    SourceDataRef,
+    from_arrays,
+    from_arrow,
+    from_grain,
+    from_huggingface,
+    from_keras,
+    from_pandas,
+    from_source,
+    from_torch,
+)
+from yogadl.dataref._state import state_of
 from yogadl.dataref._stream import IndexedStream
 from yogadl.dataref._views import selected_from
 
@@ -15,8 +27,18 @@ __all__ = [
     "LMDBDataRef",
     "Padding",
     "ReadAhead",
+    "SourceDataRef",
     "concat",
+    "from_arrays",
+    "from_arrow",
+    "from_grain",
+    "from_huggingface",
+    "from_keras",
+    "from_pandas",
+    "from_source",
+    "from_torch",
     "mix",
     "selected_from",
+    "state_of",
     "zip",
 ]

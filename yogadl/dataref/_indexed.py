@@ -13,6 +13,7 @@ from yogadl import spec as specs
 from yogadl.cache.record_reader import RecordReader
 from yogadl.closing import Closing
 from yogadl.core import DataRef
+from yogadl.dataref._announcer import BatchAnnouncer
 from yogadl.dataref._positions import Listed, Positions, Run, split_positions
 from yogadl.dataref._read_ahead import DEFAULT_WINDOW
 from yogadl.dataref._state import resume
@@ -101,6 +102,11 @@ class IndexedDataRef(DataRef, Closing):
         window = as_index("read_ahead", read_ahead)
         return IndexedStream(Epochs(self, order, epoch, offset, window))
 
+    @functools.cached_property
+    def announcer(self) -> BatchAnnouncer:
+        """Tells the system of a batch before it is read."""
+        return BatchAnnouncer()
+
     def __len__(self) -> int:
         return len(self.reader)
 
@@ -142,8 +148,7 @@ class IndexedDataRef(DataRef, Closing):
         """
         positions = self._positions(indices)
         reader = self.reader
-        if len(positions) and not reader.are_cached(positions[:: -(-len(positions) // 8)]):
-            reader.announce(positions)
+        self.announcer.before(reader, positions)
         return specs.unflatten(reader.spec, reader.read_columns(positions))
 
     def _positions(self, indices: Any) -> np.ndarray[Any, Any]:
@@ -153,6 +158,9 @@ class IndexedDataRef(DataRef, Closing):
                 f"indices must be a list or 1-D array of integers, not {indices!r:.100}"
             )
         count = len(self)
+        if given.dtype == np.int64 and given.size and int(given.view(np.uint64).max()) < count:
+            # As unsigned integers, negative ones would be larger than any count.
+            return given.copy()
         # Compared before they are converted, lest a huge one wrap around.
         wrong = (given < -count) | (given >= count)
         if wrong.any():

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from yogadl import spec as specs
-from yogadl.dataref._state import resume, state_of
+from yogadl.dataref import state_of
+from yogadl.dataref._state import resume
 from yogadl.dataref._stream import Epochs, IndexedStream
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require

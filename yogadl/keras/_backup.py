@@ -35,11 +35,12 @@ class BackupAndRestore(_Base):  # type: ignore[misc] # Keras is untyped
     with this one, ``fit`` goes on with the batch after the last one before the save: the same
     batches as without the interruption, and on a deterministic device the same weights.
 
-    Saved are the weights, the optimizer, the random seeds of layers such as ``Dropout``, the epoch
-    and the place in the data. All of it becomes the new save at once, by the renaming of a folder:
-    whenever the process is killed, the last whole save is found. The metrics of an epoch that was
-    resumed are of its remaining batches. A save that falls on an epoch's last batch is made after
-    its validation, which is thus not left out.
+    Saved are the weights, the optimizer, the random seeds of layers such as ``Dropout`` (but under
+    the PyTorch back end only of those that were given a ``seed=``: others draw from PyTorch's own
+    generator), the epoch and the place in the data. All of it becomes the new save at once, by the
+    renaming of a folder: whenever the process is killed, the last whole save is found. The metrics
+    of an epoch that was resumed are of its remaining batches. A save that falls on an epoch's last
+    batch is made after its validation, which is thus not left out.
 
     The model must be built, and compiled as before. A folder is for one ``fit`` of one process;
     distributed, each rank has its own. For the main thread only.

@@ -9,10 +9,15 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
+from yogadl.cache.memory import MemoryPool
 from yogadl.dataref import IndexedDataRef, Padding
 from yogadl.errors import UnsupportedTypeError
+from yogadl.format.layout import FixedArray, RecordLayout
 
 Array = np.ndarray[Any, Any]
+
+# Less is faster read into fresh memory.
+_LARGE = 256 << 10
 
 
 class BatchReader:
@@ -36,6 +41,17 @@ class BatchReader:
         self._dataref = dataref
         self._padding = None if pad is None else Padding(dataref.spec, pad)
         self._transform = transform
+        self._pool = MemoryPool()
+        # Only what is numbers of static shape can be read into given memory.
+        layout = RecordLayout(dataref.spec)
+        plain = all(isinstance(leaf, specs.TensorSpec) for leaf in specs.leaves(dataref.spec))
+        self._record_bytes = (layout.content_size or 0) if plain else 0
+        self._arrays = [
+            (place.shape, place.dtype, place.nbytes)
+            for component in layout.components
+            for place in component.arrays
+            if isinstance(place, FixedArray)
+        ]
         if transform is None:
             self._check_spec()
 
@@ -46,9 +62,20 @@ class BatchReader:
 
     def read(self, positions: Array) -> Any:
         """The batch of the records at some positions, int64 ``[n]``."""
-        if self._padding is None:
-            return self._transformed(self._dataref.read(positions))
-        return self._nest(self._padded(positions))
+        if self._padding is not None:
+            return self._nest(self._padded(positions))
+        reader = self._dataref.reader
+        self._dataref.announcer.before(reader, positions)
+        return self._nest(reader.read_columns(positions, self._memory(len(positions))))
+
+    def _memory(self, count: int) -> list[Array] | None:
+        """Where to read a batch to, if it is so large that memory of earlier ones pays."""
+        if count * self._record_bytes < _LARGE:
+            return None
+        return [
+            (self._pool.empty if count * nbytes >= _LARGE else np.empty)((count, *shape), dtype)
+            for shape, dtype, nbytes in self._arrays
+        ]
 
     def read_unlike(self, positions: Array, others: Array) -> Any:
         """A batch whose padded arrays differ in shape from those of another batch.
@@ -77,8 +104,7 @@ class BatchReader:
     def _padded(self, positions: Array) -> list[Column]:
         assert self._padding is not None
         reader = self._dataref.reader
-        if not reader.are_cached(positions[:: -(-len(positions) // 8)]):
-            reader.announce(positions)
+        self._dataref.announcer.before(reader, positions)
         return self._padding.apply(reader.read_columns(positions, spans=True))
 
     def _nest(self, columns: Sequence[Column]) -> Any:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from yogadl.closing import Closing
-from yogadl.dataref import IndexedDataRef
-from yogadl.dataref._state import state_of
+from yogadl.dataref import IndexedDataRef, state_of
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.extras import require
 from yogadl.keras._batch_reader import BatchReader
@@ -45,9 +44,8 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         dataref: the data set. Records are ``(x, y)``, ``(x, y, sample_weight)``, ``(x,)``, a dict
             or an array, of numbers.
         batch_size: records in a batch; the last of an epoch may have fewer.
-        shuffle, shuffle_seed, skip_shuffle_at_epoch_end, shard_rank, num_shards,
-            drop_shard_remainder, shuffle_then_shard, start_offset, state: as in
-            ``IndexedDataRef.stream``. An epoch that begins at an offset has its batches counted
+        start_offset, state: as in ``IndexedDataRef.stream``, and so are ``shuffle`` and the others
+            up to ``shuffle_then_shard``. An epoch that begins at an offset has its batches counted
             from there.
         drop_remainder: leave out an epoch's last batch if it is smaller.
         pad: for records of varying shape, as in ``IndexedStream.batches``.
@@ -167,7 +165,9 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
                 "unless it is told not to, which would spoil their order; call fit(..., "
                 "shuffle=False), without steps_per_epoch"
             )
-        self._next = max(self._next, number + 1)
+        if number == self._next:
+            # Only the thread that reads the epoch moves it; another may read past batches again.
+            self._next += 1
         if self._workers_ahead is None:
             return self._reader.read(self._positions(number))
         return self._workers_ahead.batch(number, count, self._positions)

@@ -4,12 +4,14 @@ The same records in the same order as from the plain stream, as tensors that sha
 was read.
 """
 
+from yogadl.torch._batch_sampler import BatchSampler
 from yogadl.torch._iterable import IterableDataset
 from yogadl.torch._map import Batch, MapDataset, collate
 from yogadl.torch._sampler import DistributedSampler, Sampler
 
 __all__ = [
     "Batch",
+    "BatchSampler",
     "DistributedSampler",
     "IterableDataset",
     "MapDataset",

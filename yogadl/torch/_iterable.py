@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from yogadl.dataref import IndexedStream
-from yogadl.dataref._state import resume, state_of
+from yogadl.dataref import IndexedStream, state_of
+from yogadl.dataref._state import resume
 from yogadl.errors import InvalidArgumentError, StateMismatchError
 from yogadl.extras import require
 from yogadl.keys import as_index

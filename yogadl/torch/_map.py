@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from yogadl.dataref import IndexedDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.torch import _tensors
+from yogadl.torch._runs import BatchPositions
 
 torch = require("torch", "torch")
 
@@ -19,11 +21,12 @@ Array = np.ndarray[Any, Any]
 _Dataset: Any = torch.utils.data.Dataset
 
 
-class Batch(list[Any]):
-    """The records of a batch, as a list, and the batch that they are views of.
+class Batch(Sequence[Any]):
+    """The records of a batch, as a sequence, and the batch that they are views of.
 
-    To torch, it is a list of records like any other. ``collate`` takes the batch instead. Lists
-    made of it, by slicing, are plain ones.
+    To torch, it is a list of records like any other. ``collate`` takes the batch instead; the
+    records are made when they are first asked for. Lists made of it, by slicing, are plain ones.
+    Not safe for threads before that.
 
     Args:
         spec: the element spec.
@@ -31,13 +34,34 @@ class Batch(list[Any]):
             static shape and a list for any other.
 
     Attributes:
-        whole: as given. It is not kept up to date with changes of the list.
+        whole: as given.
     """
 
     def __init__(self, spec: specs.Structure, whole: Any) -> None:
-        super().__init__(_tensors.split(spec, whole))
         self._spec = spec
         self.whole = whole
+
+    @functools.cached_property
+    def _records(self) -> list[Any]:
+        return _tensors.split(self._spec, self.whole)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._records[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._records)
+
+    def __add__(self, other: Sequence[Any]) -> list[Any]:
+        return [*self, *other]
+
+    def __radd__(self, other: Sequence[Any]) -> list[Any]:
+        return [*other, *self]
+
+    def __repr__(self) -> str:
+        return repr(self._records)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._spec, self.whole)
@@ -45,7 +69,15 @@ class Batch(list[Any]):
     def pin_memory(self) -> Batch:
         """The same in pinned memory, as ``DataLoader(pin_memory=True)`` asks for it."""
         values = map(_tensors.pinned, specs.flatten(self._spec, self.whole))
-        return Batch(self._spec, specs.unflatten(self._spec, list(values)))
+        return type(self)(self._spec, specs.unflatten(self._spec, list(values)))
+
+
+class _ListBatch(list[Any], Batch):  # type: ignore[misc] # a list adds only lists
+    """Records that are single tensors, which ``torch.stack`` takes from a real list only."""
+
+    def __init__(self, spec: specs.Structure, whole: Any) -> None:
+        Batch.__init__(self, spec, whole)
+        list.__init__(self, self._records)
 
 
 def collate(records: Sequence[Any]) -> Any:
@@ -97,6 +129,8 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         _tensors.check_spec(dataref.spec)
         self.dataref = dataref
         self.transform = transform
+        self._spec = dataref.spec
+        self._batch = _ListBatch if isinstance(self._spec, specs.LEAVES) else Batch
 
     def __len__(self) -> int:
         return len(self.dataref)
@@ -116,25 +150,28 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
             index = index[()]
         if isinstance(index, int | np.integer):
             found = self.dataref[index]  # type: ignore[index] # it takes NumPy integers, too
-            record = _tensors.record_tensors(self.dataref.spec, found)
+            record = _tensors.record_tensors(self._spec, found)
             return record if self.transform is None else self.transform(record)
         if not isinstance(index, list | np.ndarray):
             raise InvalidArgumentError(
                 "a MapDataset takes an integer, or a list, tensor or array of integers, not "
                 f"{index!r:.100}; for a part of the data set, use MapDataset(dataref[start:stop])"
             )
-        return self._read(index) if self.transform is None else collate(self.__getitems__(index))
+        return collate(self.__getitems__(index))
 
-    def __getitems__(self, indices: Sequence[int] | Array) -> list[Any]:
+    def __getitems__(self, indices: Sequence[int] | Array) -> Sequence[Any]:
         """The records at some positions, read at once: a ``Batch``, or a list after a transform.
 
         Raises:
             RecordIndexError: there is no such record.
         """
-        whole = self._read(indices)
+        if isinstance(indices, BatchPositions):
+            whole = indices.run.read(self.dataref, indices)
+        else:
+            whole = self._read(indices)
         if self.transform is None:
-            return Batch(self.dataref.spec, whole)
-        return list(map(self.transform, _tensors.split(self.dataref.spec, whole)))
+            return self._batch(self._spec, whole)
+        return list(map(self.transform, _tensors.split(self._spec, whole)))
 
     def _read(self, indices: Any) -> Any:
-        return _tensors.batch_tensors(self.dataref.spec, self.dataref.read(indices))
+        return _tensors.batch_tensors(self._spec, self.dataref.read(indices))

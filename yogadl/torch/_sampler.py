@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+
 from yogadl.cache.record_reader import RecordReader
-from yogadl.dataref import IndexedDataRef
-from yogadl.dataref._state import resume, state_of
+from yogadl.dataref import IndexedDataRef, state_of
+from yogadl.dataref._state import resume
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.keys import Order, Permutations, as_index
@@ -40,9 +42,7 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
 
     Args:
         data: a data set, or the number of its records. Given a number, states cannot tell data sets
-            of the same length apart.
-        shuffle, shuffle_seed, skip_shuffle_at_epoch_end, shard_rank, num_shards,
-        drop_shard_remainder, shuffle_then_shard: see ``IndexedDataRef.stream``.
+            of the same length apart. The other arguments are those of ``IndexedDataRef.stream``.
 
     Raises:
         InvalidArgumentError: an argument is out of range, or the seed is missing.
@@ -137,29 +137,38 @@ class Positions(Iterator[int]):
         self._sampler = sampler
         self.is_finished = False
         # A DataLoader makes iterators that it never uses, so nothing is begun yet.
-        self._positions: Iterator[int] | None = None
+        self._positions: Iterator[Any] | None = None
 
     def _begin(self, epoch: int, offset: int) -> None:
         self._epoch = epoch
         self._order, self._number = self._sampler._order.beginning_at(epoch, offset)
-        self._positions = itertools.chain.from_iterable(self._chunks())
+        self._positions = self._items()
         self._sampler._next, self._sampler._last = (epoch + 1, 0), self
 
-    def _chunks(self) -> Iterator[list[int]]:
+    def _items(self) -> Iterator[Any]:
+        return itertools.chain.from_iterable(map(np.ndarray.tolist, self._chunks(1)))
+
+    def _chunks(self, batch_size: int) -> Iterator[np.ndarray[Any, Any]]:
+        """The positions that are left of the epoch, in pieces of many whole batches."""
         order, epoch = self._order, self._epoch
         permutation = self._sampler._permutations.of_epoch(epoch)
-        for start in range(self._number, order.stop(epoch), _CHUNK):
-            yield order.positions(permutation, epoch, start, start + _CHUNK).tolist()
+        size = max(1, _CHUNK // batch_size) * batch_size
+        for start in range(self._number, order.stop(epoch), size):
+            yield order.positions(permutation, epoch, start, start + size)
 
-    def __next__(self) -> int:
+    def _next(self) -> Any:
+        """The next of the items."""
         if self._positions is None:
             self._begin(*self._sampler._next)
             assert self._positions is not None
         try:
-            position = next(self._positions)
+            return next(self._positions)
         except StopIteration:
             self.is_finished = True
             raise
+
+    def __next__(self) -> int:
+        position: int = self._next()
         self._number += 1
         return position
 
@@ -200,9 +209,7 @@ class DistributedSampler(Sampler):
     With ``drop_shard_remainder=True``, all ranks have the same number of records, as
     ``DistributedDataParallel`` needs it.
 
-    Args:
-        data, shuffle, shuffle_seed, skip_shuffle_at_epoch_end, drop_shard_remainder,
-        shuffle_then_shard: see ``Sampler``.
+    The arguments are those of ``Sampler``.
 
     Raises:
         InvalidArgumentError: ``torch.distributed`` is not initialized, an argument is out of range,

@@ -17,9 +17,10 @@ torch = require("torch", "torch")
 
 Array = np.ndarray[Any, Any]
 
-# NumPy's own dtypes that torch has under the same name.
+# NumPy's own dtypes that torch has under the same name. Looking up a dtype is faster than its name.
 _SHARED = frozenset(
-    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+    np.dtype(name)
+    for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
     + ("float16", "float32", "float64", "complex64", "complex128")
 )
 # Dtypes of ml_dtypes that torch has too, and integers of the same size to get there.
@@ -43,11 +44,12 @@ def check_spec(spec: specs.Structure) -> None:
         if isinstance(leaf, specs.OptionalSpec):
             check_spec(leaf.value)
         elif isinstance(leaf, specs.TensorSpec) and not leaf.is_string:
-            _check_dtype(dtypes.to_numpy(leaf.dtype).name)
+            _check_dtype(dtypes.to_numpy(leaf.dtype))
 
 
-def _check_dtype(name: str) -> None:
-    if name in _SHARED or (name in _VIEWED and hasattr(torch, name)):
+def _check_dtype(dtype: np.dtype[Any]) -> None:
+    name = dtype.name
+    if dtype in _SHARED or (name in _VIEWED and hasattr(torch, name)):
         return
     raise UnsupportedTypeError(
         f"torch {torch.__version__} has no dtype for {name}; store the records with another dtype, "
@@ -62,10 +64,10 @@ def as_tensor(value: Array | np.generic) -> Any:
         UnsupportedTypeError: torch has no such dtype.
     """
     array = np.asarray(value)
-    name = array.dtype.name
-    if name in _SHARED:
+    if array.dtype in _SHARED:
         return torch.from_numpy(array)
-    _check_dtype(name)
+    _check_dtype(array.dtype)
+    name = array.dtype.name
     return torch.from_numpy(array.view(_VIEWED[name])).view(getattr(torch, name))
 
 
@@ -98,8 +100,14 @@ def batch_tensors(spec: specs.Structure, batch: Any) -> Any:
 
 
 def _map(function: Callable[[specs.Leaf, Any], Any], spec: specs.Structure, nest: Any) -> Any:
-    values = zip(specs.leaves(spec), specs.flatten(spec, nest), strict=True)
-    return specs.unflatten(spec, [function(leaf, value) for leaf, value in values])
+    """The nest with ``function`` of each leaf and its value."""
+    # One pass, without a check of the nest: a batch has been made of the spec.
+    if isinstance(spec, specs.LEAVES):
+        return function(spec, nest)
+    if isinstance(spec, dict):
+        return {key: _map(function, child, nest[key]) for key, child in spec.items()}
+    values = [_map(function, child, value) for child, value in zip(spec, nest, strict=True)]
+    return type(spec)(*values) if specs.is_namedtuple(spec) else tuple(values)
 
 
 def pinned(value: Any) -> Any:
@@ -107,6 +115,17 @@ def pinned(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.pin_memory()
     return [pinned(part) for part in value] if isinstance(value, list) else value
+
+
+def parts(spec: specs.Structure, batch: Any, size: int) -> list[Any]:
+    """A batch of :func:`batch_tensors` as smaller ones; their tensors are views of its tensors."""
+    columns = [
+        column.split(size)
+        if isinstance(column, torch.Tensor)
+        else [column[start : start + size] for start in range(0, len(column), size)]
+        for column in specs.flatten(spec, batch)
+    ]
+    return [specs.unflatten(spec, list(values)) for values in zip(*columns, strict=True)]
 
 
 def split(spec: specs.Structure, batch: Any) -> list[Any]:

@@ -1,0 +1,96 @@
+"""What yogadl itself can turn into records. What needs a framework is imported when used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from yogadl.adapters import _grain, _keras, _pandas, _tensorpack, _torch
+from yogadl.adapters._base import Source
+from yogadl.adapters._columns import ColumnsSource, are_columns
+from yogadl.adapters._convert import type_name
+from yogadl.adapters._dataref import DataRefSource
+from yogadl.adapters._iterable import IterableSource, as_spec
+from yogadl.adapters._registry import BUILT_IN, Opener
+from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
+
+
+def _built_in(*targets: str | type) -> Callable[[Opener], Opener]:
+    def decorate(opener: Opener) -> Opener:
+        for target in targets:
+            BUILT_IN.register(target, opener)
+        return opener
+
+    return decorate
+
+
+_built_in("torch.utils.data.Dataset")(_torch.open_dataset)
+_built_in("torch.utils.data.TensorDataset")(_torch.open_tensor_dataset)
+_built_in("torch.utils.data.IterableDataset")(_torch.open_iterable)
+_built_in("torch.utils.data.DataLoader")(_torch.open_loader)
+_built_in("keras.utils.PyDataset", "keras.utils.Sequence")(_keras.open_sequence)
+_built_in("tensorpack.dataflow.DataFlow")(_tensorpack.open_dataflow)
+_built_in("grain.MapDataset", "grain.python.MapDataset")(_grain.open_map_dataset)
+_built_in("grain.IterDataset", "grain.python.IterDataset")(_grain.open_iter_dataset)
+_built_in("pandas.DataFrame")(_pandas.open_frame)
+_built_in("pandas.Series")(_pandas.open_series)
+_built_in("numpy.ndarray", "torch.Tensor")(ColumnsSource)
+
+
+@_built_in("tensorflow.data.Dataset")
+def _open_tf_dataset(data: Any, spec: Any) -> Source:
+    from yogadl.adapters._tf_data import TfDatasetSource
+
+    if spec is not None:
+        raise InvalidArgumentError("a tf.data.Dataset has its own spec; leave out spec=")
+    return TfDatasetSource(data)
+
+
+@_built_in("datasets.Dataset")
+def _open_huggingface(data: Any, spec: Any) -> Source:
+    from yogadl.adapters._huggingface import open_dataset
+
+    return open_dataset(data, spec)
+
+
+@_built_in("datasets.IterableDataset")
+def _open_huggingface_stream(data: Any, spec: Any) -> Source:
+    from yogadl.adapters._huggingface import StreamedSource
+
+    return StreamedSource(data, spec)
+
+
+@_built_in("datasets.DatasetDict", "datasets.IterableDatasetDict")
+def _refuse_splits(data: Any, spec: Any) -> Source:  # noqa: ARG001
+    raise UnsupportedTypeError(
+        f"a {type_name(data)} is several data sets; submit each of {sorted(data)} by itself"
+    )
+
+
+@_built_in("pyarrow.Table", "pyarrow.RecordBatch")
+def _open_arrow(data: Any, spec: Any) -> Source:
+    from yogadl.adapters._arrow import ArrowSource
+
+    return ArrowSource(data, spec)
+
+
+@_built_in("yogadl.dataref.IndexedDataRef")
+def _open_dataref(data: Any, spec: Any) -> Source:
+    if spec is None or as_spec(spec) == data.spec:
+        return DataRefSource(data)
+    return IterableSource(data.stream(), spec)
+
+
+@_built_in(dict)
+def _open_dict(data: Any, spec: Any) -> Source:
+    if are_columns(data):
+        return ColumnsSource(data, spec)
+    raise UnsupportedTypeError(
+        "a builtins.dict can be stored if all its values are arrays, whose rows are records; make "
+        "arrays of lists by np.asarray, or submit an iterable of dicts"
+    )
+
+
+@_built_in(tuple)
+def _open_tuple(data: Any, spec: Any) -> Source:
+    return ColumnsSource(data, spec) if are_columns(data) else IterableSource(data, spec)

@@ -1,0 +1,193 @@
+"""Values of frameworks as NumPy arrays.
+
+Types are recognised by the names of their classes, so that no framework is imported for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from yogadl import spec as specs
+from yogadl.errors import UnsupportedTypeError
+from yogadl.format import dtypes
+
+_PLAIN = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, type(None))
+_MEMORY = (bytearray, memoryview)
+
+
+def to_record(value: Any, *, lists_are_tuples: bool = False, where: str = "record") -> Any:
+    """A record with arrays where it has tensors, images or the like.
+
+    Dicts, tuples and named tuples stay what they are; other mappings become dicts. NumPy arrays,
+    numbers, strings and ``None`` are not touched. An array may share memory with its tensor.
+
+    Args:
+        value: the record.
+        lists_are_tuples: a list that has anything but numbers and strings in it is a tuple of
+            components, as in frameworks that know no other; else it is one array.
+        where: what to call it in errors.
+
+    Raises:
+        UnsupportedTypeError: it holds something that is no array, by the name of its type.
+    """
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Mapping):
+        return {
+            key: to_record(child, lists_are_tuples=lists_are_tuples, where=f"{where}[{key!r}]")
+            for key, child in value.items()
+        }
+    if isinstance(value, tuple | list):
+        children = [
+            to_record(child, lists_are_tuples=lists_are_tuples, where=f"{where}[{position}]")
+            for position, child in enumerate(value)
+        ]
+        if specs.is_namedtuple(value):
+            return type(value)(*children)
+        if isinstance(value, tuple):
+            return tuple(children)
+        return tuple(children) if lists_are_tuples and has_components(children) else children
+    return to_leaf(value, where)
+
+
+def has_components(values: list[Any]) -> bool:
+    """Whether a list has anything but Python's numbers, strings, and lists of these."""
+    return any(
+        has_components(value)
+        if isinstance(value, list)
+        else not isinstance(value, bool | int | float | complex | str | bytes)
+        for value in values
+    )
+
+
+def to_leaf(value: Any, where: str = "record") -> Any:
+    """One value as a NumPy array, a scalar, ``bytes``, ``Ragged`` or ``Sparse``.
+
+    Raises:
+        UnsupportedTypeError: it cannot be any of these.
+    """
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, _MEMORY):
+        return bytes(value)
+    convert = _converter(_class_of(value))
+    if convert is None:
+        raise UnsupportedTypeError(
+            f"{where} is a {type_name(value)}, which cannot be made an array; a record can hold "
+            "NumPy arrays and scalars, tensors, images, numbers, bools, str, bytes, None, and "
+            "dicts and tuples of these"
+        )
+    try:
+        return convert(value)
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(f"{where}: {error}") from error
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array or tensor with a first axis."""
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    if isinstance(value, _PLAIN):
+        return False
+    return _converter(_class_of(value)) in _TENSORS and len(value.shape) > 0
+
+
+def type_name(value: Any) -> str:
+    """The dotted name of the class of a value."""
+    return class_name(type(value))
+
+
+def class_name(cls: type) -> str:
+    """The dotted name of a class, from the module that defines it."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _class_of(value: Any) -> Any:
+    return type(value)
+
+
+@functools.cache
+def _converter(cls: type) -> Callable[[Any], Any] | None:
+    """What makes arrays of the values of a class; ``None`` where nothing does."""
+    for base in cls.__mro__:
+        known = _CONVERTERS.get(class_name(base))
+        if known is not None:
+            return known
+    if hasattr(cls, "__array__"):
+        return _from_array_interface
+    return None
+
+
+def _from_torch(tensor: Any) -> Any:
+    torch = sys.modules["torch"]
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        kind = "quantized" if tensor.is_quantized else "sparse or nested"
+        raise UnsupportedTypeError(f"a {kind} torch.Tensor; make it dense first")
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    name = str(tensor.dtype).removeprefix("torch.")
+    if hasattr(np, name):
+        return tensor.numpy()
+    if name not in dtypes.NAMES:
+        raise UnsupportedTypeError(f"a torch.Tensor of {name}, which a cache cannot hold")
+    # NumPy has not got these; the bits are the same.
+    raw = torch.uint8 if tensor.element_size() == 1 else torch.int16
+    return tensor.contiguous().view(raw).numpy().view(dtypes.to_numpy(name))
+
+
+def _from_tensorflow(tensor: Any) -> Any:
+    if not hasattr(tensor, "numpy"):
+        raise UnsupportedTypeError(
+            f"a {type_name(tensor)} of graph mode has no value; submit a tf.data.Dataset instead"
+        )
+    return tensor.numpy()
+
+
+def _from_ragged(tensor: Any) -> Any:
+    splits = tuple(_from_tensorflow(part) for part in tensor.nested_row_splits)
+    return specs.Ragged(_from_tensorflow(tensor.flat_values), splits)
+
+
+def _from_sparse(tensor: Any) -> Any:
+    parts = (tensor.indices, tensor.values, tensor.dense_shape)
+    return specs.Sparse(*[_from_tensorflow(part) for part in parts])
+
+
+def _from_image(image: Any) -> Any:
+    # Of an image with a palette these are the indices: often they are the labels of a mask.
+    return np.array(image)
+
+
+def _from_arrow_scalar(scalar: Any) -> Any:
+    return to_leaf(scalar.as_py(), type_name(scalar))
+
+
+def _from_array_interface(value: Any) -> Any:
+    array = np.asarray(value)
+    if array.dtype == object and array.shape == ():
+        raise UnsupportedTypeError(f"a {type_name(value)}, which cannot be made an array")
+    return array
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "torch.Tensor": _from_torch,
+    "tensorflow.python.framework.tensor.Tensor": _from_tensorflow,
+    "tensorflow.python.framework.ops.Tensor": _from_tensorflow,
+    "tensorflow.python.ops.variables.Variable": _from_tensorflow,
+    "tensorflow.python.ops.ragged.ragged_tensor.RaggedTensor": _from_ragged,
+    "tensorflow.python.framework.sparse_tensor.SparseTensor": _from_sparse,
+    "PIL.Image.Image": _from_image,
+    "pyarrow.lib.Scalar": _from_arrow_scalar,
+    "jax.Array": _from_array_interface,
+    "jaxlib._jax.ArrayImpl": _from_array_interface,
+    "jaxlib.xla_extension.ArrayImpl": _from_array_interface,
+}
+_TENSORS: tuple[Callable[[Any], Any] | None, ...] = (
+    _from_torch,
+    _from_tensorflow,
+    _from_array_interface,
+)

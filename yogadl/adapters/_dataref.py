@@ -1,0 +1,28 @@
+"""What a DataRef has, to be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from yogadl.adapters._base import Array, MapSource
+from yogadl.cache.columns import Column
+
+
+class DataRefSource(MapSource):
+    """The records of a ``yogadl.dataref.IndexedDataRef``."""
+
+    def __init__(self, dataref: Any) -> None:
+        self._dataref = dataref
+        self.spec = dataref.spec
+        self.count = len(dataref)
+
+    def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
+        columns: list[Column] = self._dataref.reader.read_columns(positions, out)
+        return columns
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity of the data set."""
+        identity: str = self._dataref.reader.identity
+        return identity

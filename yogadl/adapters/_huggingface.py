@@ -1,0 +1,218 @@
+"""Hugging Face data sets. Values come from Arrow; only images are decoded by ``datasets``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from yogadl import spec as specs
+from yogadl.adapters._arrow import arrow_columns, check_names, nested, one_array, type_spec
+from yogadl.adapters._base import Array, MapSource
+from yogadl.adapters._convert import to_record, type_name
+from yogadl.adapters._items import ItemsSource
+from yogadl.adapters._iterable import IterableSource, as_spec
+from yogadl.adapters._rows import RowStacker, explaining, naming_record, put
+from yogadl.cache.columns import Column
+from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
+from yogadl.extras import require
+
+hf = require("datasets", "huggingface")
+
+_MEDIA = ("Audio", "Video", "Pdf", "Nifti")
+
+
+def open_dataset(data: Any, spec: Any) -> MapSource:
+    """A ``datasets.Dataset`` as a source of dicts."""
+    if data.format["type"] == "custom":
+        # Its transform makes the records, and only it knows of what.
+        return ItemsSource(data, spec)
+    return HuggingFaceSource(data, spec)
+
+
+class HuggingFaceSource(MapSource):
+    """The rows of a ``datasets.Dataset``, as dicts of its columns in their order.
+
+    A ``ClassLabel`` is an int64, an ``Image`` an array; lists are arrays of varying length, lists
+    of lists ragged. The format that was set (NumPy, torch) does not matter, but a choice of columns
+    and a transform do. The spec comes from the features; of images, the rank, the channels and the
+    dtype from the first.
+
+    Raises:
+        UnsupportedTypeError: a column that cannot be stored, by its name; or, when it is read,
+            ``None`` where the spec has no ``OptionalSpec``.
+        InvalidArgumentError: images in an empty data set, and no spec.
+    """
+
+    def __init__(self, data: Any, spec: Any = None) -> None:
+        self._names = list(data.format["columns"])
+        self._arrow = data.with_format("arrow", columns=self._names)
+        features = {name: data.features[name] for name in self._names}
+        self._decoded = [name for name in self._names if _has_image(features[name])]
+        plain = data.with_format(None).select_columns(self._decoded) if self._decoded else None
+        self._images = plain
+        self.count = len(data)
+        self._name = type_name(data)
+        self._inferred = spec is None
+        if spec is None:
+            first = self._first_images()
+            self.spec = {
+                name: feature_spec(feature, f"column {name!r}", first.get(name))
+                for name, feature in features.items()
+            }
+        else:
+            self.spec = as_spec(spec)
+        check_names(self.spec, self._names)
+        self._stackers = {name: RowStacker(self.spec[name]) for name in self._decoded}
+
+    def _first_images(self) -> dict[str, Any]:
+        if self._images is None:
+            return {}
+        if not self.count:
+            raise InvalidArgumentError(
+                f"columns {self._decoded} have images, whose shape an empty data set does not "
+                "tell; give spec="
+            )
+        return dict(to_record(self._images[0]))
+
+    def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
+        table = self._arrow[positions.tolist()]
+        images = {} if self._images is None else self._images[positions.tolist()]
+        columns: list[Column] = []
+        with explaining(self._inferred):
+            for name in self.spec:
+                where = f"column {name!r}"
+                if name in images:
+                    columns.extend(self._decoded_columns(name, images[name], positions))
+                    continue
+                array = one_array(table.column(name))
+                columns.extend(arrow_columns(self.spec[name], array, positions, where))
+        return put(columns, out)
+
+    def _decoded_columns(self, name: str, values: list[Any], positions: Array) -> list[Column]:
+        records = []
+        for position, value in zip(positions.tolist(), values, strict=True):
+            with naming_record(position):
+                records.append(python_record(self.spec[name], value, f"column {name!r}"))
+        return self._stackers[name].columns(records, positions)
+
+    @property
+    def fingerprint(self) -> str:
+        """The name of the type: the records are not looked at."""
+        return self._name
+
+
+class StreamedSource(IterableSource):
+    """The rows of a ``datasets.IterableDataset``, as dicts; once.
+
+    The spec comes from the features where it knows them, else from the first record.
+    """
+
+    def __init__(self, data: Any, spec: Any = None) -> None:
+        data = data.with_format(None)
+        features = data.features
+        has_images = features is not None and any(map(_has_image, features.values()))
+        if spec is None and features is not None and not has_images:
+            spec = {name: feature_spec(part, f"column {name!r}") for name, part in features.items()}
+        rows: Iterator[Any] = iter(data)
+        first = next(rows, None) if spec is None else None
+        if first is not None and features is not None:
+            known = to_record(first)
+            spec = {
+                name: feature_spec(part, f"column {name!r}", known[name])
+                for name, part in features.items()
+            }
+        self._given = None if spec is None else as_spec(spec)
+        super().__init__(_chain(first, rows), spec, convert=self._row)
+
+    def _row(self, item: Any) -> Any:
+        if self._given is None:
+            return to_record(item)
+        return python_record(self._given, item, "record")
+
+
+def _chain(first: Any, rows: Iterator[Any]) -> Iterator[Any]:
+    if first is not None:
+        yield first
+    yield from rows
+
+
+def python_record(spec: Any, value: Any, where: str) -> Any:
+    """A record as ``datasets`` gives it in Python, as one of a spec.
+
+    Raises:
+        UnsupportedTypeError: ``None`` where the spec has no ``OptionalSpec``.
+    """
+    _refuse_missing(spec, value, where)
+    return nested(spec, to_record(value, where=where))
+
+
+def _refuse_missing(spec: Any, value: Any, where: str) -> None:
+    if isinstance(spec, specs.OptionalSpec | specs.NoneSpec):
+        return
+    if value is None:
+        raise UnsupportedTypeError(
+            f"{where} is None; fill what is missing by map, drop it by filter, or give spec= with "
+            "OptionalSpec for it"
+        )
+    if isinstance(value, dict):
+        for key, child in value.items():
+            inner = spec.get(key) if isinstance(spec, dict) else spec
+            _refuse_missing(inner, child, f"{where}[{key!r}]")
+    elif isinstance(value, list):
+        for child in value:
+            _refuse_missing(spec, child, f"an item of {where}")
+
+
+def _has_image(feature: Any) -> bool:
+    if isinstance(feature, hf.Image):
+        return bool(feature.decode)
+    if isinstance(feature, dict):
+        return any(map(_has_image, feature.values()))
+    return hasattr(feature, "feature") and _has_image(feature.feature)
+
+
+def feature_spec(feature: Any, where: str, first: Any = None) -> Any:
+    """The spec of a feature.
+
+    Args:
+        feature: of ``datasets``.
+        where: what to call it in errors.
+        first: the value in the first record, converted, for features that do not tell all.
+
+    Raises:
+        UnsupportedTypeError: it cannot be stored.
+    """
+    if isinstance(feature, dict):
+        known = first if isinstance(first, dict) else {}
+        return {
+            name: feature_spec(part, f"{where}[{name!r}]", known.get(name))
+            for name, part in feature.items()
+        }
+    name = type(feature).__name__
+    if isinstance(feature, hf.Image) and feature.decode:
+        return _image_spec(first, where)
+    if _has_image(feature):
+        raise UnsupportedTypeError(f"{where} has lists of images; give one column to each image")
+    if name in _MEDIA and getattr(feature, "decode", True):
+        raise UnsupportedTypeError(
+            f"{where} is of {name}, which cannot be made an array; decode it by map, or keep the "
+            f"file's bytes with cast_column(…, {name}(decode=False))"
+        )
+    if name.startswith("Array"):
+        return specs.TensorSpec(feature.dtype, tuple(feature.shape))
+    return type_spec(_arrow_type(feature), where)
+
+
+def _arrow_type(feature: Any) -> Any:
+    return hf.Features({"value": feature}).arrow_schema.field("value").type
+
+
+def _image_spec(first: Any, where: str) -> specs.TensorSpec:
+    if not isinstance(first, np.ndarray):
+        raise UnsupportedTypeError(
+            f"{where} is None in the first record; give spec= with OptionalSpec, or drop such "
+            "records by filter"
+        )
+    return specs.TensorSpec(str(first.dtype), (None, None, *first.shape[2:]))

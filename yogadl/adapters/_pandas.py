@@ -1,0 +1,65 @@
+"""Data frames of pandas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from yogadl.adapters._base import Array
+from yogadl.adapters._columns import ColumnsSource
+from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
+
+
+def open_frame(frame: Any, spec: Any) -> ColumnsSource:
+    """The rows of a ``pandas.DataFrame`` as dicts of its columns; the index is left out.
+
+    Raises:
+        UnsupportedTypeError: a column that has missing values or cannot be stored, by its name.
+        InvalidArgumentError: columns have the same name, or there is none.
+    """
+    names = list(frame.columns)
+    if len(set(names)) != len(names) or not names:
+        raise InvalidArgumentError(f"a data frame needs columns of different names, not {names}")
+    return ColumnsSource({_key(name): _column(name, frame[name]) for name in names}, spec)
+
+
+def open_series(series: Any, spec: Any) -> ColumnsSource:
+    """The values of a ``pandas.Series``; the index is left out. For errors, see ``open_frame``."""
+    return ColumnsSource(_column(series.name, series), spec)
+
+
+def _key(name: Any) -> Any:
+    return int(name) if isinstance(name, np.integer) else name
+
+
+def _refuse_missing(name: Any, series: Any) -> None:
+    missing = series.isna().to_numpy(dtype=bool)
+    if missing.any():
+        raise UnsupportedTypeError(
+            f"column {name!r} has {int(missing.sum()):,} missing values, the first in row "
+            f"{int(missing.argmax())}; fill them by fillna, or drop them by dropna"
+        )
+
+
+def _column(name: Any, series: Any) -> Array:
+    dtype = series.dtype
+    # NaN in a plain column of floats is a value like any other.
+    if not (isinstance(dtype, np.dtype) and dtype.kind in "fc"):
+        _refuse_missing(name, series)
+    if not isinstance(dtype, np.dtype):
+        # Of pandas' own types, those of numbers name one of NumPy.
+        dtype = getattr(dtype, "numpy_dtype", None)
+        if not isinstance(dtype, np.dtype) or dtype.kind not in "biufc":
+            categories = getattr(series.dtype, "categories", None)
+            if getattr(series.dtype, "kind", "O") in "mM":
+                dtype = np.dtype("M8[ns]")
+            else:
+                dtype = np.dtype(object) if categories is None else np.asarray(categories).dtype
+    if dtype.kind in "mM":
+        raise UnsupportedTypeError(
+            f"column {name!r} is of {series.dtype}, which a cache cannot hold; convert it to int64 "
+            "first, with astype"
+        )
+    found: Array = series.to_numpy(dtype=dtype)
+    return found
