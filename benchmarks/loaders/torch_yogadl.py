@@ -38,7 +38,7 @@ class TorchYogadl(Loader):
     def __init__(self, workload: Workload, directory: pathlib.Path) -> None:
         super().__init__(workload, directory)
         if not workload.is_static:
-            raise NotImplementedError("values of varying length are lists to a map-style dataset")
+            raise Unsupported("values of varying length are lists to a map-style dataset")
         self._loaders: dict[str, tuple[Any, Any]] = {}
 
     @classmethod

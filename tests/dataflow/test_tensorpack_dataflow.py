@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import pathlib
 import pickle
@@ -121,6 +122,7 @@ def test_pickled(dataref: IndexedDataRef) -> None:
 # the process, after TensorPack has. So it comes first, and waits for a process that TensorPack
 # would end next. `yogadl.tensorpack` has multiprocessing ask earlier.
 RUNNERS = """
+import json
 import sys
 import tensorpack.dataflow as flows
 import yogadl.storage
@@ -129,7 +131,7 @@ from yogadl.tensorpack import StreamDataFlow
 storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations(sys.argv[1]))
 dataref = storage.fetch("data", "1.0")
 flow = StreamDataFlow(dataref.stream(shuffle=True, shuffle_seed=3))
-runner = getattr(flows, sys.argv[2])(flow, **eval(sys.argv[3]))
+runner = getattr(flows, sys.argv[2])(flow, **json.loads(sys.argv[3]))
 runner.reset_state()
 assert len(runner) == 10
 plain = dataref.stream(shuffle=True, shuffle_seed=3)
@@ -156,7 +158,7 @@ def test_in_another_process(
     pytest.importorskip(module)
     root = str(pathlib.Path(__file__).parents[2])
     done = subprocess.run(
-        [sys.executable, "-c", RUNNERS, str(storage_dir), name, repr(arguments)],
+        [sys.executable, "-c", RUNNERS, str(storage_dir), name, json.dumps(arguments)],
         env={**os.environ, "PYTHONPATH": root},
         capture_output=True,
         text=True,

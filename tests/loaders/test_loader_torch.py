@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 pytest.importorskip("torch.utils.data")
 pytest.importorskip("torchdata")
 
+from stateful_loader import StatefulLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import yogadl.torch
@@ -25,26 +24,6 @@ pytestmark = [
 ]
 
 
-class TorchLoader:
-    """A ``StatefulDataLoader``."""
-
-    def __init__(self, loader: Any, state: Any) -> None:
-        self._loader = loader
-        if state is not None:
-            loader.load_state_dict(state)
-
-    def epoch(self) -> Iterator[Any]:
-        return iter(self._loader)
-
-    def state(self) -> Any:
-        return self._loader.state_dict()
-
-    def close(self) -> None:
-        del self._loader
-        # Its workers end with its last iterator, which is in a cycle.
-        gc.collect()
-
-
 class TestIterableDataset(LoaderConformance):
     worker_counts = (0, 1, 3)
     start_methods = ("fork", "spawn")
@@ -57,13 +36,13 @@ class TestIterableDataset(LoaderConformance):
         start_method: str | None = None,
         state: Any = None,
         **order: Any,
-    ) -> TorchLoader:
+    ) -> StatefulLoader:
         dataset = self.passed(yogadl.torch.IterableDataset(dataref.stream(**order), batch_size))
         method = start_method if workers else None
         loader = StatefulDataLoader(
             dataset, batch_size=None, num_workers=workers, multiprocessing_context=method
         )
-        return TorchLoader(loader, state)
+        return StatefulLoader(loader, state)
 
 
 class TestMapDataset(LoaderConformance):
@@ -82,7 +61,7 @@ class TestMapDataset(LoaderConformance):
         start_method: str | None = None,
         state: Any = None,
         **order: Any,
-    ) -> TorchLoader:
+    ) -> StatefulLoader:
         offset = order.pop("start_offset", 0)
         sampler = yogadl.torch.Sampler(dataref, **order)
         if offset:
@@ -94,7 +73,7 @@ class TestMapDataset(LoaderConformance):
             multiprocessing_context=start_method if workers else None,
             **self.batches(sampler, batch_size),
         )
-        return TorchLoader(loader, state)
+        return StatefulLoader(loader, state)
 
 
 class TestBatchSampler(TestMapDataset):
