@@ -28,13 +28,15 @@ test-torch:
 	.venv-torch/bin/python -m pytest -n $(WORKERS) tests/pytorch tests/loaders \
 		tests/adapters tests/docs tests/examples/test_distributed_examples.py tests/test_imports.py
 
-# JAX and PyTorch each in processes of its own: the one's threads and the other's forks do not mix.
+# JAX has threads and warns of forks, which the workers of PyTorch and TensorPack are. So tests that
+# use JAX and tests that fork run in different processes.
 test-others:
 	$(MAKE) VENV=.venv-others .venv-others/.test-others
 	KERAS_BACKEND=jax .venv-others/bin/python -m pytest -n $(WORKERS) tests/jax_grain tests/keras3 \
-		tests/dataflow tests/loaders/test_loader_jax.py tests/loaders/test_loader_keras.py \
-		tests/loaders/test_loader_grain.py tests/loaders/test_loader_tensorpack.py
+		tests/loaders/test_loader_jax.py tests/loaders/test_loader_keras.py \
+		tests/loaders/test_loader_grain.py
 	KERAS_BACKEND=torch .venv-others/bin/python -m pytest -n $(WORKERS) tests/adapters \
+		tests/dataflow tests/loaders/test_loader_tensorpack.py \
 		tests/keras3/test_keras_dataset.py tests/keras3/test_keras_example.py
 
 lint: $(VENV)/.lint

@@ -134,8 +134,3 @@ def test_tensorflow_tensors() -> None:
         symbol = tf.compat.v1.placeholder(tf.float32, [2])
         with pytest.raises(UnsupportedTypeError, match="graph mode"):
             to_record({"x": symbol})
-
-
-def test_jax_arrays() -> None:
-    jnp = pytest.importorskip("jax.numpy")
-    assert to_record(jnp.arange(3)).tolist() == [0, 1, 2]

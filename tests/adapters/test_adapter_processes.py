@@ -11,12 +11,8 @@ import pytest
 
 import yogadl
 
-pytestmark = [
-    # Python 3.12 and newer, of threads that another test left behind.
-    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
-    # JAX, where another test has imported it.
-    pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning"),
-]
+# Python 3.12 and newer, of threads that another test left behind.
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 COUNT = 12
 SHUFFLED = {"shuffle": True, "shuffle_seed": 5}

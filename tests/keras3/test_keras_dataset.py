@@ -131,11 +131,10 @@ def twice(batch: Any) -> Any:
     return batch[0], batch[1] * 2
 
 
+# JAX has threads, and warns of forks.
 METHODS = ["spawn", "forkserver"] if BACKEND == "jax" else ["fork", "spawn"]
 
 
-# JAX warns of forks where another test has imported it.
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_fit_with_processes(
     dataref: LMDBDataRef, method: str, monkeypatch: pytest.MonkeyPatch

@@ -17,9 +17,6 @@ from yogadl.dataref import IndexedStream, LMDBDataRef
 from yogadl.tensorpack import StreamDataFlow
 from yogadl.testing import LoaderConformance
 
-# Where JAX was imported by other tests, it warns of forks; the workers here do not use it.
-pytestmark = pytest.mark.filterwarnings("ignore:os.fork")
-
 
 class TensorPackLoader:
     """Batches of datapoints, in this process or from TensorPack's ``MultiProcessRunner``."""
