@@ -42,9 +42,10 @@ def main() -> None:
             optimizer.step()
             steps += 1
             numbers.update(batch["number"].tolist())
+    weights = model.weight.detach().norm().item()
     print(
         f"rank {hvd.rank()} of {hvd.size()}: {steps} steps, loss {loss.item():.3f}, "
-        f"{len(numbers)} records, sum {sum(numbers)}, weights {float(model.weight.norm()):.6f}"
+        f"{len(numbers)} records, sum {sum(numbers)}, weights {weights:.6f}"
     )
 
 

@@ -6,6 +6,7 @@ Usage: torchrun --nproc-per-node 2 examples/torch_ddp.py STORAGE_DIR
 from __future__ import annotations
 
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -43,11 +44,15 @@ def main() -> None:
             steps += 1
             numbers.update(batch["number"].tolist())
     place = yogadl.distributed.find()
+    weights = linear.weight.detach().norm().item()
     print(
         f"rank {place.rank} of {place.size}: {steps} steps, loss {loss.item():.3f}, "
-        f"{len(numbers)} records, sum {sum(numbers)}, weights {float(linear.weight.norm()):.6f}"
+        f"{len(numbers)} records, sum {sum(numbers)}, weights {weights:.6f}"
     )
     dist.destroy_process_group()
+    # PyTorch does not wait for its threads, of which one may still drop a Python object of the last
+    # backward(). One that comes to it when Python has ended aborts the process.
+    time.sleep(1)
 
 
 if __name__ == "__main__":
