@@ -4,7 +4,8 @@
                                     [--parts NAME …] [--python NAME=PATH]
 
 With PyTorch: shuffled epochs of 3 KB records in batches of 32, without workers, of a
-``yogadl.torch.MapDataset``, of LMDB decoded without pickle, and of LitData. Each runs in a process
+``yogadl.torch.MapDataset``, of LMDB decoded without pickle, and of LitData; of the first two also
+as written without a thought of speed. Each runs in a process
 and an environment of its own, in turn, round after round; what counts is the median of the rounds,
 of each of which it is the best of up to three epochs. With Keras, see ``keras_fit.py``; its back
 ends are parts of their own, of which only TensorFlow's is measured unless --parts names others.
@@ -35,7 +36,9 @@ WAY = "workers0"
 TORCH_WAYS = {
     "torch_yogadl": ("torch_yogadl", WAY),
     "torch_yogadl_sampler": ("torch_yogadl", "sampler0"),
+    "torch_yogadl_plain": ("torch_yogadl", "plain0"),
     "torch_lmdb": ("torch_lmdb", WAY),
+    "torch_lmdb_plain": ("torch_lmdb", "plain0"),
     "litdata_loader": ("litdata_loader", WAY),
 }
 """What is measured: loaders, and which of their ways."""

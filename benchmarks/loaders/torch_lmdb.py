@@ -3,12 +3,16 @@
 As LMDB's and torch's documentation advise: the environment is opened by the process that reads it,
 read-only, without locks and without read-ahead, as reads are random; values are buffers, not
 copies, decoded by NumPy without pickle; ``__getitems__`` fetches a batch at once and
-``collate_fn`` makes tensors of it. ``workers2`` has two persistent worker processes.
+``collate_fn`` makes tensors of it. ``workers2`` has two persistent worker processes. ``plain0`` is
+a data set as most are written, with a ``__getitem__`` that makes tensors of one value, and torch's
+own collating.
 """
 
 from __future__ import annotations
 
+import math
 import pathlib
+import warnings
 from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
@@ -19,12 +23,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 from workloads import Field, Workload
 
-from loaders import BATCH, Loader
+from loaders import BATCH, Loader, Unsupported
 
 MAP_SIZE = 1 << 40
 PER_TRANSACTION = 1000
 LARGE = 1 << 14
-WORKERS = {"workers0": 0, "workers2": 2}
+WORKERS = {"workers0": 0, "workers2": 2, "plain0": 0}
 LENGTHS = "lengths"
 
 
@@ -94,6 +98,25 @@ class _Records(Dataset[Any]):
             self._environment = None
 
 
+class _Items(Dataset[Any]):
+    """The same by single records, which are views of the values."""
+
+    def __init__(self, records: _Records, codec: _Codec) -> None:
+        self._records = records
+        self._fields = []
+        for name, field in codec.static.items():
+            dtype, start = codec.row.fields[name][:2]
+            self._fields.append((name, dtype.base, start, field.shape))
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        (value,) = self._records.__getitems__([index])
+        record: dict[str, Any] = {}
+        for name, dtype, start, shape in self._fields:
+            array = np.frombuffer(value, dtype, math.prod(shape), start)
+            record[name] = torch.from_numpy(array.reshape(shape))
+        return record
+
+
 class _Order(Sampler[int]):
     """A seeded random order, of one shard, from an offset on."""
 
@@ -142,13 +165,20 @@ class PeerLoader(Loader):
         self._order.place = (seed, offset, shard, shards)
         if way not in self._loaders:
             self._records.close()
+            data: Dataset[Any] = self._records
+            if is_plain := way == "plain0":
+                if self._codec.varying:
+                    raise Unsupported("torch's own collating stacks values of one shape only")
+                data = _Items(self._records, self._codec)
+                # Tensors over memory that is not to be written to, which nobody does.
+                warnings.filterwarnings("ignore", "The given NumPy array is not writable")
             self._loaders[way] = DataLoader(
-                self._records,
+                data,
                 batch_size=BATCH,
                 sampler=self._order,
                 num_workers=WORKERS[way],
                 persistent_workers=WORKERS[way] > 0,
-                collate_fn=self._codec.collate,
+                collate_fn=None if is_plain else self._codec.collate,
             )
         return iter(self._loaders[way])
 

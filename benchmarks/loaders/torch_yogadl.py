@@ -2,7 +2,8 @@
 
 A ``MapDataset`` by position in the batches of a ``BatchSampler``, and ``yogadl.torch.collate``. The
 environment needs no TensorFlow. ``workers2`` has two persistent worker processes; ``sampler0`` has
-torch make the batches of a ``Sampler``.
+torch make the batches of a ``Sampler``; ``plain0`` is a ``MapDataset`` with nothing of yogadl's
+around it, shuffled and collated by torch.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import yogadl
 import yogadl.storage
 import yogadl.torch
 
-WORKERS = {"workers0": 0, "workers2": 2, "sampler0": 0}
+WORKERS = {"workers0": 0, "workers2": 2, "sampler0": 0, "plain0": 0}
 _ID, _VERSION = "benchmark", "1"
 _ORDER: dict[str, Any] = {"shuffle": True, "shuffle_seed": 1}
 
@@ -55,6 +56,10 @@ class TorchYogadl(Loader):
     def epoch(
         self, way: str, *, seed: int, offset: int = 0, shard: int = 0, shards: int = 1
     ) -> Iterator[Any]:
+        if way == "plain0":
+            if offset or (shard, shards) != (0, 1):
+                raise Unsupported("torch's own samplers begin at the start, and have no shards")
+            return iter(self._plain(seed))
         if (shard, shards) != (0, 1):
             if offset:
                 raise Unsupported("an offset in a shard is not measured")
@@ -82,6 +87,14 @@ class TorchYogadl(Loader):
             num_workers=WORKERS[way],
             persistent_workers=WORKERS[way] > 0 and not shard,
             collate_fn=yogadl.torch.collate,
+        )
+
+    def _plain(self, seed: int) -> Any:
+        return DataLoader(
+            yogadl.torch.MapDataset(self._dataref),
+            batch_size=BATCH,
+            shuffle=True,
+            generator=torch.Generator().manual_seed(seed),
         )
 
     def to_records(self, way: str, batch: Any) -> list[dict[str, Any]]:  # noqa: ARG002

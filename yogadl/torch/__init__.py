@@ -5,8 +5,9 @@ was read.
 """
 
 from yogadl.torch._batch_sampler import BatchSampler
+from yogadl.torch._collate import Batch, collate
 from yogadl.torch._iterable import IterableDataset
-from yogadl.torch._map import Batch, MapDataset, collate
+from yogadl.torch._map import MapDataset
 from yogadl.torch._sampler import DistributedSampler, Sampler
 
 __all__ = [

@@ -1,18 +1,17 @@
-"""A map-style dataset over a DataRef, and batches that need no collating."""
+"""A map-style dataset over a DataRef."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from yogadl import spec as specs
 from yogadl.dataref import IndexedDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.torch import _tensors
+from yogadl.torch._collate import batch_class, collate
 from yogadl.torch._runs import BatchPositions
 
 torch = require("torch", "torch")
@@ -21,87 +20,13 @@ Array = np.ndarray[Any, Any]
 _Dataset: Any = torch.utils.data.Dataset
 
 
-class Batch(Sequence[Any]):
-    """The records of a batch, as a sequence, and the batch that they are views of.
-
-    To torch, it is a list of records like any other. ``collate`` takes the batch instead; the
-    records are made when they are first asked for. Lists made of it, by slicing, are plain ones.
-    Not safe for threads before that.
-
-    Args:
-        spec: the element spec.
-        whole: the batch: a nest as of the spec, with a tensor ``[n, *shape]`` for each leaf of
-            static shape and a list for any other.
-
-    Attributes:
-        whole: as given.
-    """
-
-    def __init__(self, spec: specs.Structure, whole: Any) -> None:
-        self._spec = spec
-        self.whole = whole
-
-    @functools.cached_property
-    def _records(self) -> list[Any]:
-        return _tensors.split(self._spec, self.whole)
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._records[index]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._records)
-
-    def __add__(self, other: Sequence[Any]) -> list[Any]:
-        return [*self, *other]
-
-    def __radd__(self, other: Sequence[Any]) -> list[Any]:
-        return [*other, *self]
-
-    def __repr__(self) -> str:
-        return repr(self._records)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._spec, self.whole)
-
-    def pin_memory(self) -> Batch:
-        """The same in pinned memory, as ``DataLoader(pin_memory=True)`` asks for it."""
-        values = map(_tensors.pinned, specs.flatten(self._spec, self.whole))
-        return type(self)(self._spec, specs.unflatten(self._spec, list(values)))
-
-
-class _ListBatch(list[Any], Batch):  # type: ignore[misc] # a list adds only lists
-    """Records that are single tensors, which ``torch.stack`` takes from a real list only."""
-
-    def __init__(self, spec: specs.Structure, whole: Any) -> None:
-        Batch.__init__(self, spec, whole)
-        list.__init__(self, self._records)
-
-
-def collate(records: Sequence[Any]) -> Any:
-    """The ``collate_fn`` for a ``MapDataset``: hands a whole batch over without copying it again.
-
-    Args:
-        records: a ``Batch``, or any list of records, for which it is torch's ``default_collate``.
-
-    Returns:
-        Of a ``Batch`` what it is made of: a nest as of the spec, with a tensor ``[n, *shape]`` for
-        each leaf of static shape, and a list of ``n`` values for any other. Tuples stay tuples,
-        where ``default_collate`` makes lists of them.
-    """
-    if isinstance(records, Batch):
-        return records.whole
-    return torch.utils.data.default_collate(records)
-
-
 class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
     """The records of a data set, by position, with tensors for arrays.
 
-    Give ``DataLoader`` ``collate_fn=yogadl.torch.collate``, or whole batches of positions by
-    ``sampler=BatchSampler(...)`` and ``batch_size=None``. Then each batch is read into memory in
-    one copy, which the tensors share.
+    A ``DataLoader`` of it reads each batch into memory in one copy, which the tensors share. Where
+    records are more than dicts or tuples of numbers of fixed shapes and of strings, give it
+    ``collate_fn=yogadl.torch.collate``; or give it ``batch_size=None`` and a torch ``BatchSampler``
+    as ``sampler``.
 
     Strings are ``bytes``, arrays of them (nested) lists. ``None``, ``Ragged`` and ``Sparse`` values
     are left as they are.
@@ -130,7 +55,7 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         self.dataref = dataref
         self.transform = transform
         self._spec = dataref.spec
-        self._batch = _ListBatch if isinstance(self._spec, specs.LEAVES) else Batch
+        self._batch = batch_class(self._spec)
 
     def __len__(self) -> int:
         return len(self.dataref)

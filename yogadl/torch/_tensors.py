@@ -128,6 +128,11 @@ def parts(spec: specs.Structure, batch: Any, size: int) -> list[Any]:
     return [specs.unflatten(spec, list(values)) for values in zip(*columns, strict=True)]
 
 
+def first(spec: specs.Structure, batch: Any) -> Any:
+    """The first record of a batch of :func:`batch_tensors`, with views of the batch's tensors."""
+    return _map(lambda _leaf, column: column[0], spec, batch)
+
+
 def split(spec: specs.Structure, batch: Any) -> list[Any]:
     """The records of a batch of :func:`batch_tensors`; their tensors are views of the batch's."""
     columns = [
