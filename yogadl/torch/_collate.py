@@ -18,8 +18,8 @@ class Batch(Sequence[Any]):
 
     To torch, it is a list of records like any other. ``collate`` takes the batch instead, and so
     does torch's ``default_collate`` where it would make the same of the records; these are made
-    when they are first asked for. Lists made of it, by slicing, are plain ones. Not safe for
-    threads before that.
+    when they are first asked for, and it is not safe for threads before. Lists made of it, by
+    slicing, are plain ones. Its item 0 may be of a class derived from ``dict`` or ``tuple``.
 
     Args:
         spec: the element spec.
@@ -146,6 +146,7 @@ def _collate_known(records: Sequence[Any], *, collate_fn_map: Any = None) -> Any
     return collate_utils.collate([plain, *records[1:]], collate_fn_map=collate_fn_map)
 
 
-# This is how torch's documentation says to extend `default_collate`, which it is by type.
-for _kind in (_DictRecord, _TupleRecord):
-    torch.utils.data._utils.collate.default_collate_fn_map[_kind] = _collate_known
+# This is how torch's documentation says to extend `default_collate`, which goes by type.
+torch.utils.data._utils.collate.default_collate_fn_map.update(
+    dict.fromkeys((_DictRecord, _TupleRecord), _collate_known)
+)
