@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from yogadl.dataref._stream import Epochs, IndexedStream
 from yogadl.dataref._views import SelectedReader
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.keys import Order, as_index
+
+Reader = TypeVar("Reader", bound=RecordReader)
 
 
 class IndexedDataRef(DataRef, Closing):
@@ -205,8 +207,36 @@ class IndexedDataRef(DataRef, Closing):
         return DerivedDataRef(functools.partial(SelectedReader, positions=positions), [self])
 
 
-class DerivedDataRef(IndexedDataRef):
-    """A data set made of others, of which it stores nothing: closing these closes it.
+class UnstoredDataRef(IndexedDataRef, Generic[Reader]):
+    """A data set that stores nothing: it has a reader of something else until it is closed.
+
+    Args:
+        reader: reads the records.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader | None = reader
+
+    @property
+    def reader(self) -> Reader:
+        """See ``IndexedDataRef.reader``."""
+        if self._reader is None:
+            raise ClosedError("the DataRef is closed; make it again")
+        return self._reader
+
+    def close(self) -> None:
+        """Lets go of what it reads; data sets that it is made of stay open. May be called twice."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def __repr__(self) -> str:
+        state = "closed" if self._reader is None else f"{len(self):,} records"
+        return f"{type(self).__name__}({state})"
+
+
+class DerivedDataRef(UnstoredDataRef[RecordReader]):
+    """A data set made of others: closing these closes it.
 
     Args:
         view: makes the reader of the readers of ``parts``.
@@ -214,22 +244,9 @@ class DerivedDataRef(IndexedDataRef):
     """
 
     def __init__(self, view: Callable[..., RecordReader], parts: Sequence[IndexedDataRef]) -> None:
+        super().__init__(view(*[part.reader for part in parts]))
         self._view = view
         self._parts = tuple(parts)
-        self._reader: RecordReader | None = view(*[part.reader for part in parts])
-
-    @property
-    def reader(self) -> RecordReader:
-        """See ``IndexedDataRef.reader``."""
-        if self._reader is None:
-            raise ClosedError("the DataRef is closed; make it again")
-        return self._reader
-
-    def close(self) -> None:
-        """Lets go of the data sets it is made of, which stay open. May be called twice."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
 
     def __getstate__(self) -> tuple[Callable[..., RecordReader], tuple[IndexedDataRef, ...]]:
         return self._view, self._parts
@@ -238,7 +255,3 @@ class DerivedDataRef(IndexedDataRef):
         self, state: tuple[Callable[..., RecordReader], tuple[IndexedDataRef, ...]]
     ) -> None:
         self.__init__(*state)  # type: ignore[misc] # the state is what the constructor takes
-
-    def __repr__(self) -> str:
-        state = "closed" if self._reader is None else f"{len(self):,} records"
-        return f"{type(self).__name__}({state})"

@@ -20,7 +20,7 @@ from yogadl.adapters._grain import map_dataset_by_position
 from yogadl.adapters._registry import is_a
 from yogadl.cache.columns import Column
 from yogadl.cache.record_reader import RecordReader
-from yogadl.dataref._indexed import IndexedDataRef
+from yogadl.dataref._indexed import IndexedDataRef, UnstoredDataRef
 from yogadl.errors import ClosedError, InvalidArgumentError, UnsupportedTypeError
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
@@ -86,7 +86,7 @@ class SourceReader(RecordReader):
         self._open_source = None
 
 
-class SourceDataRef(IndexedDataRef):
+class SourceDataRef(UnstoredDataRef[SourceReader]):
     """A data set that is read where it is; see :func:`from_source`, which makes it.
 
     Safe for threads if the source is: arrays, tables and Hugging Face data sets are, of other
@@ -100,30 +100,13 @@ class SourceDataRef(IndexedDataRef):
             raise InvalidArgumentError(
                 f"identity must be a string that is not empty, not {identity!r:.100}"
             )
-        self._reader: SourceReader | None = SourceReader(source, identity)
-
-    @property
-    def reader(self) -> SourceReader:
-        """See ``IndexedDataRef.reader``."""
-        if self._reader is None:
-            raise ClosedError("the DataRef is closed; make it again")
-        return self._reader
-
-    def close(self) -> None:
-        """Lets go of the source. May be called twice."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        super().__init__(SourceReader(source, identity))
 
     def __getstate__(self) -> tuple[MapSource, str | None]:
         return self.reader.source, self.reader.given_identity
 
     def __setstate__(self, state: tuple[MapSource, str | None]) -> None:
-        self._reader = SourceReader(*state)
-
-    def __repr__(self) -> str:
-        state = "closed" if self._reader is None else f"{len(self):,} records"
-        return f"{type(self).__name__}({state})"
+        super().__init__(SourceReader(*state))
 
 
 def from_source(data: Any, *, spec: Any = None, identity: str | None = None) -> IndexedDataRef:
