@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import threading
 import uuid
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 import pytest
 from rig import Rig
 from servers import Server, gcs_server, s3_server
+
+from yogadl.storage import _backoff
 
 _USERS = (
     "AWS_PROFILE",
@@ -91,16 +92,9 @@ def rig(request: pytest.FixtureRequest) -> Rig:
 
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SDKs that hardly wait between their tries, and not for minutes in all. For this process."""
-    with contextlib.suppress(ImportError):
-        from botocore.retries.standard import ExponentialBackoff
-
-        monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda _self, _context: 0.01)
-    with contextlib.suppress(ImportError):
-        from google.cloud.storage.retry import DEFAULT_RETRY
-
-        quick = DEFAULT_RETRY.with_delay(0.01, 0.05).with_timeout(5.0)
-        monkeypatch.setattr("yogadl.storage._gcs_store.default_retry", lambda: quick)
+    """Hardly any wait between tries, and not for minutes in all. For this process."""
+    quick = _backoff.Limits(patience=5.0, first_pause=0.01, longest_pause=0.05)
+    monkeypatch.setattr(_backoff, "LIMITS", quick)
 
 
 @pytest.fixture

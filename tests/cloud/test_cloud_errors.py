@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 
 from yogadl import errors
-from yogadl.storage import GCSConfigurations, GCSStorage, S3Configurations, S3Storage
+from yogadl.storage import (
+    GCSConfigurations,
+    GCSStorage,
+    S3Configurations,
+    S3Storage,
+    _backoff,
+)
 from yogadl.storage._gcs_store import GCSStore
 from yogadl.storage._s3_store import S3Store
 
@@ -56,13 +62,10 @@ def answering(status: int, body: str, headers: dict[str, str]) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def no_patience(quick_retries: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SDKs that do not wait between tries, and know nothing of this machine."""
-    from google.cloud.storage.retry import DEFAULT_RETRY
-
-    monkeypatch.setattr("yogadl.storage._s3_store._ATTEMPTS", 2)
-    short = DEFAULT_RETRY.with_delay(0.01, 0.01, 1.0).with_timeout(0.1)
-    monkeypatch.setattr("yogadl.storage._gcs_store.default_retry", lambda: short)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries that end at once, and SDKs that know nothing of this machine."""
+    soon = _backoff.Limits(patience=0.1, fewest=2, first_pause=0.01, longest_pause=0.01)
+    monkeypatch.setattr(_backoff, "LIMITS", soon)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,38 +30,49 @@ def told(doing: str) -> Iterator[None]:
     Args:
         doing: what was being done, for the message.
     """
+    try:
+        yield
+    except Exception as error:
+        failure = translate(error, doing)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+def translate(error: Exception, doing: str) -> StoreError | None:
+    """The error of ours for one of Google's libraries; ``None`` if it is not one of theirs."""
     import google.auth.exceptions as auth
     import requests.exceptions
     import urllib3.exceptions
     from google.api_core import exceptions as api
 
-    try:
-        yield
-    except api.RetryError as error:
-        cause = error.cause
-        raise _translate(cause if cause is not None else error, doing) from error
-    except api.GoogleAPICallError as error:
-        raise _translate(error, doing) from error
-    except auth.TransportError as error:
-        raise NetworkError(
-            f"{doing}: the connection failed: {error}. Is the network up?"
-        ) from error
-    except auth.GoogleAuthError as error:
-        raise CredentialsError(
+    if isinstance(error, api.GoogleAPICallError):
+        return _translate_answer(error, doing)
+    if isinstance(error, auth.GoogleAuthError) and not isinstance(error, auth.TransportError):
+        return CredentialsError(
             f"{doing}: there are no usable credentials: {error}. Give them as Google's libraries "
             "find them: GOOGLE_APPLICATION_CREDENTIALS, gcloud auth application-default login, or "
             "the machine's service account"
-        ) from error
-    except (
+        )
+    broken = (
+        auth.TransportError,
         requests.exceptions.RequestException,
         urllib3.exceptions.HTTPError,
+        http.client.HTTPException,
         ConnectionError,
-    ) as error:
-        raise NetworkError(
-            f"{doing}: the connection failed: {error}. Is the network up?"
-        ) from error
-    except _damaged() as error:
-        raise NetworkError(f"{doing}: it arrived altered: {error}. Try again") from error
+        TimeoutError,
+        ssl.SSLError,
+        socket.gaierror,
+    )
+    if isinstance(error, broken):
+        return NetworkError(f"{doing}: the connection failed: {error}. Is the network up?")
+    if isinstance(error, _damaged()):
+        return NetworkError(f"{doing}: it arrived altered: {error}. Try again")
+    answer = getattr(error, "response", None)
+    if isinstance(answer, requests.Response):
+        # What an upload gives up with is the answer itself.
+        return _translate_answer(api.from_http_response(answer), doing)
+    return None
 
 
 def _damaged() -> type[Exception]:
@@ -70,13 +84,9 @@ def _damaged() -> type[Exception]:
     return DataCorruption  # type: ignore[no-any-return]
 
 
-def _translate(error: Any, doing: str) -> StoreError:
+def _translate_answer(error: Any, doing: str) -> StoreError:
     from google.api_core import exceptions as api
 
-    answer = getattr(error, "response", None)
-    if answer is not None and not isinstance(error, api.GoogleAPICallError):
-        # What an upload gives up with is the answer itself.
-        error = api.from_http_response(answer)
     said = f"{doing}: the store answered: {error}"
     limited = "rateLimitExceeded" in str(error) or "RateLimitExceeded" in str(error)
     if isinstance(error, api.TooManyRequests) or limited:
@@ -94,6 +104,4 @@ def _translate(error: Any, doing: str) -> StoreError:
         return UnsafeStoreError(f"{said}. It lacks what was asked for")
     if isinstance(error, api.ServerError):
         return StoreUnavailableError(f"{said}, again and again. Try later")
-    if isinstance(error, OSError | api.RetryError):
-        return NetworkError(f"{doing}: the connection failed: {error}. Is the network up?")
     return StoreError(said)

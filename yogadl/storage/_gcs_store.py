@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from yogadl.cache.progress import ByteProgress
 from yogadl.errors import AccessDeniedError, BucketNotFoundError, StoreError
 from yogadl.extras import require
-from yogadl.storage._gcs_errors import told
+from yogadl.storage._backoff import retried, timeouts
+from yogadl.storage._gcs_errors import told, translate
 from yogadl.storage._object_store import (
     ABSENT,
     ObjectGoneError,
@@ -96,19 +97,19 @@ class GCSStore(ObjectStore):
 
         try:
             try:
-                self._client.get_bucket(self._configurations.bucket, retry=default_retry())
+                self._client.get_bucket(self._configurations.bucket, **self._limits())
             except Forbidden:
                 # Who may use objects need not have the right to see the bucket itself.
-                blobs = self._client.list_blobs(self._bucket, max_results=1, retry=default_retry())
+                blobs = self._client.list_blobs(self._bucket, max_results=1, **self._limits())
                 list(blobs)
         except NotFound:
             return False
         return True
 
-    def head(self, key: str) -> ObjectInfo | None:
+    def head(self, key: str, patience: float | None = None) -> ObjectInfo | None:
         """See ``ObjectStore.head``."""
         with self._told("looking for", key):
-            blob = self._bucket.get_blob(key, retry=default_retry())
+            blob = self._bucket.get_blob(key, **self._limits(patience))
         if blob is not None:
             return _info(blob)
         with contextlib.suppress(AccessDeniedError):
@@ -118,28 +119,29 @@ class GCSStore(ObjectStore):
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """See ``ObjectStore.list``."""
         with self._told("listing"):
-            for blob in self._client.list_blobs(self._bucket, prefix=prefix, retry=default_retry()):
+            for blob in self._client.list_blobs(self._bucket, prefix=prefix, **self._limits()):
                 yield _info(blob)
 
     # Small objects
 
-    def read(self, key: str) -> tuple[bytes, str] | None:
+    def read(self, key: str, patience: float | None = None) -> tuple[bytes, str] | None:
         """See ``ObjectStore.read``."""
         from google.api_core.exceptions import NotFound
 
+        limits = self._limits(patience)
         with self._told("reading", key):
-            while (blob := self._bucket.get_blob(key, retry=default_retry())) is not None:
+            while (blob := self._bucket.get_blob(key, **limits)) is not None:
                 if blob.size > _SMALL_BYTES:
                     raise StoreError(f"{self.url}/{key} is far larger than it should be; delete it")
                 # Otherwise it was written again in between, and there is a newer one.
                 with contextlib.suppress(NotFound):
                     exactly = self._bucket.blob(key, generation=blob.generation)
-                    return bytes(exactly.download_as_bytes(retry=default_retry())), str(
-                        blob.generation
-                    )
+                    return bytes(exactly.download_as_bytes(**limits)), str(blob.generation)
         return None
 
-    def write(self, key: str, data: bytes, if_tag: str | None = None) -> str:
+    def write(
+        self, key: str, data: bytes, if_tag: str | None = None, patience: float | None = None
+    ) -> str:
         """See ``ObjectStore.write``."""
         with self._told("writing", key), _conditional(if_tag) as generation:
             blob = self._bucket.blob(key)
@@ -147,7 +149,7 @@ class GCSStore(ObjectStore):
                 data,
                 content_type="application/octet-stream",
                 if_generation_match=generation,
-                retry=default_retry(),
+                **self._limits(patience),
             )
         return str(blob.generation)
 
@@ -156,7 +158,7 @@ class GCSStore(ObjectStore):
         from google.api_core.exceptions import NotFound
 
         with self._told("deleting", key), contextlib.suppress(NotFound):
-            self._bucket.blob(key).delete(retry=default_retry())
+            self._bucket.blob(key).delete(**self._limits())
 
     # Files
 
@@ -192,7 +194,7 @@ class GCSStore(ObjectStore):
                 content_type="application/octet-stream",
                 if_generation_match=generation,
                 checksum=None,
-                retry=default_retry(),
+                **self._limits(),
             )
             progress.done()
         return str(blob.generation)
@@ -214,21 +216,29 @@ class GCSStore(ObjectStore):
                     raw_download=True,
                     single_shot_download=True,
                     checksum=None,
-                    retry=default_retry(),
+                    retry=None,
+                    timeout=timeouts(None),
                 )
             except NotFound as error:
                 raise ObjectGoneError(info.key) from error
 
+    # Helpers
+
+    def _limits(self, patience: float | None = None) -> dict[str, Any]:
+        """What tells the SDK how long to wait for answers, and to use our back-off.
+
+        It calls what is given as ``retry`` with the function that makes the request, and then calls
+        what that returned instead.
+        """
+
+        def patient(request: Callable[[], Any]) -> Callable[[], Any]:
+            return lambda: retried(request, lambda error: translate(error, self.url), patience)
+
+        return {"retry": patient, "timeout": timeouts(patience)}
+
     def _told(self, doing: str, key: str = "") -> contextlib.AbstractContextManager[None]:
         name = f"{self.url}/{key}" if key else self.url
         return told(f"{doing} {name}")
-
-
-def default_retry() -> Any:
-    """Google's own back-off."""
-    from google.cloud.storage.retry import DEFAULT_RETRY
-
-    return DEFAULT_RETRY
 
 
 def _crc32c(path: pathlib.Path) -> str:
@@ -255,6 +265,8 @@ def _conditional(if_tag: str | None) -> Iterator[int | None]:
     try:
         yield None if if_tag is None else 0 if if_tag == ABSENT else int(if_tag)
     except PreconditionFailed as error:
+        if if_tag is None:
+            raise
         raise PreconditionFailedError from error
     except NotFound as error:
         # What is to be as it was, and is gone, is not as it was either.

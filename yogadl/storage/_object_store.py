@@ -46,8 +46,13 @@ class ObjectInfo:
 class ObjectStore(abc.ABC):
     """One bucket.
 
-    All methods may be called from many threads, and in children after a fork. A request is retried
-    by the SDK's own back-off when the store is throttling or failing; what still fails is raised.
+    All methods may be called from many threads, and in children after a fork. A request is tried
+    again when the store is throttling or failing or the network broken, see ``_backoff``; what
+    still fails is raised. ``read_range`` is not: who calls it knows where to go on.
+
+    Some methods take a ``patience`` for what must not take long: no try begins later than so many
+    seconds after the call, and none waits for an answer for longer than a third of that. Without,
+    the limits of ``_backoff`` hold.
 
     Raises:
         StoreError: any method may raise it or one of its subclasses, except that a missing object
@@ -76,7 +81,7 @@ class ObjectStore(abc.ABC):
         """Sees whether the bucket is there and may be used."""
 
     @abc.abstractmethod
-    def head(self, key: str) -> ObjectInfo | None:
+    def head(self, key: str, patience: float | None = None) -> ObjectInfo | None:
         """The state of an object, in one request if it is there; ``None`` if it is not."""
 
     @abc.abstractmethod
@@ -84,15 +89,18 @@ class ObjectStore(abc.ABC):
         """All objects whose keys begin with ``prefix``, without their metadata."""
 
     @abc.abstractmethod
-    def read(self, key: str) -> tuple[bytes, str] | None:
+    def read(self, key: str, patience: float | None = None) -> tuple[bytes, str] | None:
         """A small object and its tag; ``None`` if it is not there."""
 
     @abc.abstractmethod
-    def write(self, key: str, data: bytes, if_tag: str | None = None) -> str:
+    def write(
+        self, key: str, data: bytes, if_tag: str | None = None, patience: float | None = None
+    ) -> str:
         """Writes a small object and returns its tag.
 
         Args:
             if_tag: do so only if the object has this tag, or, if ``ABSENT``, is not there.
+            patience: see the class.
 
         Raises:
             PreconditionFailedError: it is otherwise. After a lost answer, the object may be in this

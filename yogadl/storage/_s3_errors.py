@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +24,8 @@ from yogadl.errors import (
 MISSING = frozenset(("404", "NoSuchKey", "NotFound"))
 FAILED_PRECONDITIONS = frozenset(("412", "PreconditionFailed", "ConditionalRequestConflict"))
 
-ALTERED = frozenset(
+# What was sent is not what arrived.
+_ALTERED = frozenset(
     (
         "BadDigest",
         "IncompleteBody",
@@ -30,8 +34,6 @@ ALTERED = frozenset(
         "XAmzContentSHA256Mismatch",
     )
 )
-"""What was sent is not what arrived."""
-
 _CREDENTIALS = frozenset(
     (
         "ExpiredToken",
@@ -84,49 +86,65 @@ def told(doing: str, hint: str = "") -> Iterator[None]:
         doing: what was being done, for the message.
         hint: more for messages about credentials.
     """
+    try:
+        yield
+    except Exception as error:
+        failure = translate(error, doing, hint)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+def translate(error: Exception, doing: str, hint: str = "") -> StoreError | None:
+    """The error of ours for one of botocore's; ``None`` if it is not one of its."""
     import botocore.exceptions as aws
     import urllib3.exceptions
 
-    try:
-        yield
-    except aws.ClientError as error:
-        raise translate(error, doing, hint) from error
-    except (
+    if isinstance(error, aws.ClientError):
+        return _translate_answer(error, doing, hint)
+    missing = (
         aws.NoCredentialsError,
         aws.PartialCredentialsError,
         aws.CredentialRetrievalError,
         aws.TokenRetrievalError,
         aws.SSOError,
         aws.ProfileNotFound,
-    ) as error:
-        raise CredentialsError(
+    )
+    if isinstance(error, missing):
+        return CredentialsError(
             f"{doing}: there are no usable credentials: {error}. {hint}Give them as boto3 finds "
             "them, in the environment, a profile or the machine's role, or in the configuration"
-        ) from error
-    except (
+        )
+    broken = (
         aws.ConnectionError,
         aws.HTTPClientError,
         aws.IncompleteReadError,
         urllib3.exceptions.HTTPError,
-    ) as error:
-        raise NetworkError(
+        http.client.HTTPException,
+        ConnectionError,
+        TimeoutError,
+        ssl.SSLError,
+        socket.gaierror,
+    )
+    if isinstance(error, broken):
+        return NetworkError(
             f"{doing}: the connection failed: {error}. Is the network up, and the endpoint right?"
-        ) from error
-    except (aws.ParamValidationError, aws.InvalidRegionError, aws.NoRegionError) as error:
-        raise StoreError(f"{doing}: boto3 refused: {error}") from error
-    except aws.BotoCoreError as error:
-        raise StoreError(f"{doing}: {error}") from error
+        )
+    if isinstance(error, aws.ParamValidationError | aws.InvalidRegionError | aws.NoRegionError):
+        return StoreError(f"{doing}: boto3 refused: {error}")
+    if isinstance(error, aws.BotoCoreError):
+        return StoreError(f"{doing}: {error}")
+    return None
 
 
-def translate(error: Any, doing: str, hint: str = "") -> StoreError:
-    """The error of ours for a ``ClientError``."""
+def _translate_answer(error: Any, doing: str, hint: str) -> StoreError:
     code = code_of(error)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     message = error.response.get("Error", {}).get("Message", "")
     said = f"{doing}: the store answered {status} {code}: {message}"
     if code == "NoSuchBucket":
         return BucketNotFoundError(f"{said}. Create the bucket, or correct its name")
-    if code in ALTERED or code == "RequestTimeout":
+    if code in _ALTERED or code == "RequestTimeout":
         return NetworkError(f"{said}. Is the network all right?")
     if code in _CREDENTIALS:
         return CredentialsError(f"{said}. {hint}Renew the credentials, or correct them")

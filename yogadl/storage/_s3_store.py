@@ -6,13 +6,17 @@ import contextlib
 import datetime
 import os
 import pathlib
+import threading
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from botocore.exceptions import ClientError
 
 from yogadl.cache.progress import ByteProgress
 from yogadl.errors import StoreError
 from yogadl.extras import require
+from yogadl.storage._backoff import retried, timeouts
 from yogadl.storage._object_store import (
     ABSENT,
     ObjectGoneError,
@@ -20,21 +24,22 @@ from yogadl.storage._object_store import (
     ObjectStore,
     PreconditionFailedError,
 )
-from yogadl.storage._s3_errors import FAILED_PRECONDITIONS, MISSING, code_of, told
+from yogadl.storage._s3_errors import FAILED_PRECONDITIONS, MISSING, code_of, told, translate
 from yogadl.storage._s3_upload import PARALLEL_PARTS, S3Upload
 
 if TYPE_CHECKING:
     from yogadl.storage._s3 import S3Configurations
 
+Result = TypeVar("Result")
+
 _READ_BYTES = 1 << 20
 _SMALL_BYTES = 1 << 20
-_ATTEMPTS = 5
 # For several transfers at a time.
 _CONNECTIONS = 4 * PARALLEL_PARTS
 
 
 class S3Store(ObjectStore):
-    """See ``ObjectStore``. Over boto3; one client per process.
+    """See ``ObjectStore``. Over boto3; one client per process and length of time-outs.
 
     Args:
         configurations: bucket, endpoint, region and keys.
@@ -47,17 +52,18 @@ class S3Store(ObjectStore):
         self._boto3 = require("boto3", "s3")
         self._configurations = configurations
         self._bucket = configurations.bucket
-        self._made: tuple[int, Any] | None = None
+        self._clients: tuple[int, dict[tuple[float, float], Any]] = os.getpid(), {}
 
-    @property
-    def _client(self) -> Any:
+    def _client(self, patience: float | None = None) -> Any:
         # Connections must not be shared with a parent. Threads may make two at first; no matter.
-        if self._made is None or self._made[0] != os.getpid():
-            with self._told("opening"):
-                self._made = os.getpid(), self._make_client()
-        return self._made[1]
+        if self._clients[0] != os.getpid():
+            self._clients = os.getpid(), {}
+        clients, limits = self._clients[1], timeouts(patience)
+        if limits not in clients:
+            clients[limits] = self._make_client(*limits)
+        return clients[limits]
 
-    def _make_client(self) -> Any:
+    def _make_client(self, connect: float, answer: float) -> Any:
         from botocore.config import Config
 
         given = self._configurations
@@ -70,7 +76,9 @@ class S3Store(ObjectStore):
             region_name=given.region,
             config=Config(
                 max_pool_connections=_CONNECTIONS,
-                retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+                connect_timeout=connect,
+                read_timeout=answer,
+                retries={"mode": "standard", "total_max_attempts": 1},
             ),
         )
 
@@ -85,36 +93,42 @@ class S3Store(ObjectStore):
     @property
     def is_proven(self) -> bool:
         """See ``ObjectStore.is_proven``: AWS documents it; whatever else has to be tried out."""
-        host = urllib.parse.urlsplit(self._client.meta.endpoint_url).hostname or ""
+        host = urllib.parse.urlsplit(self._client().meta.endpoint_url).hostname or ""
         return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
     # Asking
 
     def check(self) -> None:
         """See ``ObjectStore.check``."""
-        with self._told("looking for"):
+
+        def ask(client: Any) -> None:
             try:
-                self._client.head_bucket(Bucket=self._bucket)
-            except self._client.exceptions.ClientError as error:
-                with self._told("looking for"):
-                    self._client.list_objects_v2(Bucket=self._bucket, MaxKeys=1)
+                client.head_bucket(Bucket=self._bucket)
+            except ClientError as error:
+                # Its answer has no body to say why.
+                client.list_objects_v2(Bucket=self._bucket, MaxKeys=1)
                 raise error
 
-    def head(self, key: str) -> ObjectInfo | None:
+        self._ask("looking for", "", ask)
+
+    def head(self, key: str, patience: float | None = None) -> ObjectInfo | None:
         """See ``ObjectStore.head``."""
-        with self._told("looking for", key):
+
+        def ask(client: Any) -> ObjectInfo | None:
             try:
-                return _info(key, self._client.head_object(Bucket=self._bucket, Key=key))
-            except self._client.exceptions.ClientError as error:
-                self._explain(error, key)
+                return _info(key, client.head_object(Bucket=self._bucket, Key=key))
+            except ClientError as error:
+                self._explain(client, error, key)
                 return None
 
-    def _explain(self, error: Any, key: str) -> None:
+        return self._ask("looking for", key, ask, patience)
+
+    def _explain(self, client: Any, error: ClientError, key: str) -> None:
         """Raises why a HEAD failed, whose answer has no body to say it, unless it is missing."""
         try:
-            answer = self._client.get_object(Bucket=self._bucket, Key=key, Range="bytes=0-0")
+            answer = client.get_object(Bucket=self._bucket, Key=key, Range="bytes=0-0")
             answer["Body"].close()
-        except self._client.exceptions.ClientError as more:
+        except ClientError as more:
             if code_of(error) in MISSING:
                 # "Not there" is no answer while a second one says that something else is wrong.
                 if code_of(more) not in MISSING:
@@ -128,40 +142,59 @@ class S3Store(ObjectStore):
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """See ``ObjectStore.list``."""
-        with self._told("listing"):
-            pages = self._client.get_paginator("list_objects_v2")
-            for page in pages.paginate(Bucket=self._bucket, Prefix=prefix):
-                for found in page.get("Contents", ()):
-                    found["ContentLength"] = found["Size"]
-                    yield _info(found["Key"], found)
+        after: dict[str, str] = {}
+        while True:
+            page = self._list_page(prefix, after)
+            for found in page.get("Contents", ()):
+                found["ContentLength"] = found["Size"]
+                yield _info(found["Key"], found)
+            if not page.get("IsTruncated"):
+                return
+            after = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def _list_page(self, prefix: str, after: Mapping[str, str]) -> Any:
+        def ask(client: Any) -> Any:
+            return client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **after)
+
+        return self._ask("listing", "", ask)
 
     # Small objects
 
-    def read(self, key: str) -> tuple[bytes, str] | None:
+    def read(self, key: str, patience: float | None = None) -> tuple[bytes, str] | None:
         """See ``ObjectStore.read``."""
-        with self._told("reading", key):
+
+        def ask(client: Any) -> tuple[bytes, str] | None:
             try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=key)
-            except self._client.exceptions.ClientError as error:
+                answer = client.get_object(Bucket=self._bucket, Key=key)
+            except ClientError as error:
                 if code_of(error) in MISSING:
                     return None
                 raise
             with contextlib.closing(answer["Body"]) as body:
-                data = body.read(_SMALL_BYTES + 1)
-        if len(data) > _SMALL_BYTES:
-            raise StoreError(f"{self.url}/{key} is far larger than it should be; delete it")
-        return data, _bare(answer["ETag"])
+                return body.read(_SMALL_BYTES + 1), _bare(answer["ETag"])
 
-    def write(self, key: str, data: bytes, if_tag: str | None = None) -> str:
+        found = self._ask("reading", key, ask, patience)
+        if found is not None and len(found[0]) > _SMALL_BYTES:
+            raise StoreError(f"{self.url}/{key} is far larger than it should be; delete it")
+        return found
+
+    def write(
+        self, key: str, data: bytes, if_tag: str | None = None, patience: float | None = None
+    ) -> str:
         """See ``ObjectStore.write``."""
-        with self._told("writing", key), self._conditional(if_tag) as condition:
-            answer = self._client.put_object(Bucket=self._bucket, Key=key, Body=data, **condition)
-        return _bare(answer["ETag"])
+
+        def ask(client: Any) -> str:
+            with _conditional(if_tag) as condition:
+                answer = client.put_object(Bucket=self._bucket, Key=key, Body=data, **condition)
+            return _bare(answer["ETag"])
+
+        return self._ask("writing", key, ask, patience)
 
     def delete(self, key: str) -> None:
         """See ``ObjectStore.delete``."""
-        with self._told("deleting", key):
-            self._client.delete_object(Bucket=self._bucket, Key=key)
+        self._ask(
+            "deleting", key, lambda client: client.delete_object(Bucket=self._bucket, Key=key)
+        )
 
     # Files
 
@@ -177,11 +210,18 @@ class S3Store(ObjectStore):
         with (
             ByteProgress(f"Uploading {self.url}/{key}", path.stat().st_size) as progress,
             self._told("uploading", key),
-            self._conditional(if_tag) as condition,
+            _conditional(if_tag) as condition,
         ):
             target = {"Bucket": self._bucket, "Key": key}
             upload = S3Upload(
-                self._client, path, target, metadata, condition, before_publishing, progress.update
+                self._client(),
+                self._patiently,
+                path,
+                target,
+                metadata,
+                condition,
+                before_publishing,
+                progress.update,
             )
             tag = upload.run()
             progress.done()
@@ -192,8 +232,8 @@ class S3Store(ObjectStore):
     ) -> None:
         """See ``ObjectStore.read_range``."""
         try:
-            with self._told("downloading", info.key), self._conditional(info.tag) as condition:
-                answer = self._client.get_object(
+            with self._told("downloading", info.key), _conditional(info.tag) as condition:
+                answer = self._client().get_object(
                     Bucket=self._bucket,
                     Key=info.key,
                     Range=f"bytes={start}-{stop - 1}",
@@ -209,25 +249,47 @@ class S3Store(ObjectStore):
 
     # Helpers
 
+    def _ask(
+        self,
+        doing: str,
+        key: str,
+        ask: Callable[[Any], Result],
+        patience: float | None = None,
+    ) -> Result:
+        """What ``ask`` returns, when it is given a client, after as many tries as it takes."""
+        with self._told(doing, key):
+            found: Result = self._patiently(lambda: ask(self._client(patience)), patience)
+            return found
+
+    def _patiently(
+        self,
+        request: Callable[[], Any],
+        patience: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Any:
+        return retried(request, lambda error: translate(error, self.url), patience, stop)
+
     def _told(self, doing: str, key: str = "") -> contextlib.AbstractContextManager[None]:
         name = f"{self.url}/{key}" if key else self.url
         return told(f"{doing} {name}", self._configurations.hint)
 
-    @contextlib.contextmanager
-    def _conditional(self, if_tag: str | None) -> Iterator[dict[str, str]]:
-        """The arguments for a condition; raises that it does not hold."""
-        condition = {}
-        if if_tag is not None:
-            absent = if_tag == ABSENT
-            condition = {"IfNoneMatch": "*"} if absent else {"IfMatch": f'"{if_tag}"'}
-        try:
-            yield condition
-        except self._client.exceptions.ClientError as error:
-            # An object that is to be as it was, and is gone, is not as it was either.
-            gone = if_tag and code_of(error) in MISSING
-            if gone or code_of(error) in FAILED_PRECONDITIONS:
-                raise PreconditionFailedError from error
-            raise
+
+@contextlib.contextmanager
+def _conditional(if_tag: str | None) -> Iterator[dict[str, str]]:
+    """The arguments for a condition; raises that it does not hold."""
+    condition = {}
+    if if_tag is not None:
+        absent = if_tag == ABSENT
+        condition = {"IfNoneMatch": "*"} if absent else {"IfMatch": f'"{if_tag}"'}
+    try:
+        yield condition
+    except ClientError as error:
+        # An object that is to be as it was, and is gone, is not as it was either.
+        gone = if_tag and code_of(error) in MISSING
+        failed = if_tag is not None and code_of(error) in FAILED_PRECONDITIONS
+        if gone or failed:
+            raise PreconditionFailedError from error
+        raise
 
 
 def _info(key: str, answer: Mapping[str, Any]) -> ObjectInfo:

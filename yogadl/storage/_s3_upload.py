@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import logging
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
-import botocore.exceptions
+from botocore.exceptions import ClientError
 
 from yogadl.errors import NetworkError
 from yogadl.storage._object_store import OnBytes
-from yogadl.storage._s3_errors import ALTERED, code_of
+from yogadl.storage._s3_errors import MISSING, code_of
 from yogadl.storage._transfer import FileSlice, in_parallel
 
 SINGLE_BYTES = 8 << 20
@@ -30,6 +32,17 @@ _LARGEST_MD5 = 1 << 20
 _log = logging.getLogger(__name__)
 
 
+class Patiently(Protocol):
+    """Carries out a request until it succeeds; see ``_backoff.retried``."""
+
+    def __call__(
+        self,
+        request: Callable[[], Any],
+        patience: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Any: ...
+
+
 class S3Upload:
     """The upload of one file.
 
@@ -37,17 +50,19 @@ class S3Upload:
 
     Args:
         client: of boto3.
+        patiently: what carries out each request.
         path: of the file.
         target: ``Bucket`` and ``Key``.
-        metadata: for the object.
+        metadata: for the object; says which contents these are.
         condition: ``IfMatch`` or ``IfNoneMatch``, or nothing.
-        before_publishing: called just before the request that publishes; may raise.
+        before_publishing: called just before each try of the request that publishes; may raise.
         on_bytes: is told how many more bytes have arrived.
     """
 
     def __init__(
         self,
         client: Any,
+        patiently: Patiently,
         path: pathlib.Path,
         target: Mapping[str, str],
         metadata: Mapping[str, str],
@@ -56,6 +71,7 @@ class S3Upload:
         on_bytes: OnBytes,
     ) -> None:
         self._client = client
+        self._patiently = patiently
         self._path = path
         self._target = target
         self._metadata = dict(metadata)
@@ -72,7 +88,7 @@ class S3Upload:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return self._in_parts()
-            except self._client.exceptions.ClientError as error:
+            except ClientError as error:
                 # Somebody who uploads the same took this for a leftover; or two finished at once.
                 again = code_of(error) in ("NoSuchUpload", "ConditionalRequestConflict")
                 if not again or attempt == _ATTEMPTS:
@@ -82,43 +98,87 @@ class S3Upload:
 
     def _at_once(self) -> str:
         data = self._path.read_bytes()
-        self._before_publishing()
-        put = functools.partial(
-            self._client.put_object, **self._target, **self._condition, Metadata=self._metadata
-        )
-        answer = _send(put, data, self._target["Key"])
-        self._on_bytes(len(data))
-        return str(answer["ETag"])
+
+        def put() -> Any:
+            self._before_publishing()
+            # Not the bytes themselves, all of which would have to be sent before a time-out.
+            return self._client.put_object(
+                **self._target, **self._condition, Metadata=self._metadata, Body=io.BytesIO(data)
+            )
+
+        for _ in range(_ATTEMPTS):
+            answer = self._patiently(put)
+            if _arrived(data, answer):
+                self._on_bytes(len(data))
+                return str(answer["ETag"])
+        raise NetworkError(f"{self._target['Key']} arrived altered {_ATTEMPTS} times")
 
     def _in_parts(self) -> str:
         checksums = _checksums(self._client)
-        begun = self._client.create_multipart_upload(
-            **self._target, **checksums, Metadata=self._metadata
+        create = functools.partial(
+            self._client.create_multipart_upload,
+            **self._target,
+            **checksums,
+            Metadata=self._metadata,
         )
-        upload = {**self._target, "UploadId": begun["UploadId"]}
+        upload = {**self._target, "UploadId": self._patiently(create)["UploadId"]}
         try:
             step = max(PART_BYTES, -(-self._size // _MOST_PARTS))
             parts = [
                 _Part(self._client, {**upload, **checksums}, self._path, number, start, step)
                 for number, start in enumerate(range(0, self._size, step), 1)
             ]
-            sends = [functools.partial(part.send, self._on_bytes) for part in parts]
+            sends = [functools.partial(self._send, part) for part in parts]
             in_parallel(sends, PARALLEL_PARTS)
-            self._before_publishing()
-            answer = self._client.complete_multipart_upload(
-                **upload, **self._condition, MultipartUpload={"Parts": [p.proof for p in parts]}
-            )
-            return str(answer["ETag"])
+            return self._complete(upload, [part.proof for part in parts])
         except BaseException:
             self._abort(upload)
             raise
 
-    def _abort(self, upload: Mapping[str, str]) -> None:
-        """Removes the parts; never raises, since something worse is being raised."""
+    def _send(self, part: _Part, stop: threading.Event) -> None:
+        self._on_bytes(self._patiently(part.send, stop=stop))
+
+    def _complete(self, upload: Mapping[str, str], proofs: list[dict[str, Any]]) -> str:
+        tries = 0
+
+        def complete() -> str:
+            nonlocal tries
+            tries += 1
+            self._before_publishing()
+            try:
+                answer = self._client.complete_multipart_upload(
+                    **upload, **self._condition, MultipartUpload={"Parts": proofs}
+                )
+            except ClientError as error:
+                # The try before may have completed it, and only its answer have been lost.
+                if code_of(error) != "NoSuchUpload" or tries == 1:
+                    raise
+                tag = self._published()
+                if tag is None:
+                    raise
+                return tag
+            return str(answer["ETag"])
+
+        return str(self._patiently(complete))
+
+    def _published(self) -> str | None:
+        """The ETag of the object if it is what was uploaded."""
         try:
-            self._client.abort_multipart_upload(**upload)
+            found = self._client.head_object(**self._target)
+        except ClientError as error:
+            if code_of(error) in MISSING:
+                return None
+            raise
+        metadata = {name.lower(): value for name, value in found.get("Metadata", {}).items()}
+        is_this = metadata == self._metadata and found["ContentLength"] == self._size
+        return str(found["ETag"]) if is_this else None
+
+    def _abort(self, upload: Mapping[str, str]) -> None:
+        """Removes the parts; raises no error, since something worse is being raised."""
+        try:
+            self._patiently(functools.partial(self._client.abort_multipart_upload, **upload))
         except Exception as error:
-            if getattr(error, "response", None) is None or code_of(error) != "NoSuchUpload":
+            if not isinstance(error, ClientError) or code_of(error) != "NoSuchUpload":
                 _log.warning("Parts of %s may be left in the bucket: %s", upload["Key"], error)
 
     def _abort_others(self) -> None:
@@ -128,13 +188,29 @@ class S3Upload:
         other from finishing.
         """
         try:
-            pages = self._client.get_paginator("list_multipart_uploads")
-            for page in pages.paginate(Bucket=self._target["Bucket"], Prefix=self._target["Key"]):
-                for found in page.get("Uploads", ()):
-                    if found["Key"] == self._target["Key"]:
-                        self._abort({**self._target, "UploadId": found["UploadId"]})
-        except self._client.exceptions.ClientError as error:
+            for found in self._others():
+                self._abort({**self._target, "UploadId": found})
+        except ClientError as error:
             _log.info("Cannot look for parts of earlier uploads: %s", error)
+
+    def _others(self) -> Iterator[str]:
+        """The ids of all uploads of this object that have begun and not ended."""
+        bucket, key = self._target["Bucket"], self._target["Key"]
+        after: dict[str, str] = {}
+        while True:
+            listing = functools.partial(
+                self._client.list_multipart_uploads, Bucket=bucket, Prefix=key, **after
+            )
+            page = self._patiently(listing)
+            yield from (
+                found["UploadId"] for found in page.get("Uploads", ()) if found["Key"] == key
+            )
+            if not page.get("IsTruncated"):
+                return
+            after = {
+                "KeyMarker": page["NextKeyMarker"],
+                "UploadIdMarker": page["NextUploadIdMarker"],
+            }
 
 
 class _Part:
@@ -161,13 +237,14 @@ class _Part:
         self._number = number
         self.proof: dict[str, Any] = {}
 
-    def send(self, on_bytes: OnBytes) -> None:
-        put = functools.partial(self._client.upload_part, **self._upload, PartNumber=self._number)
+    def send(self) -> int:
+        """Sends it once; how many bytes those were."""
         with FileSlice(self._path, self._start, self._size) as data:
-            answer = _send(put, data, self._upload["Key"])
-            on_bytes(data.size)
+            answer = self._client.upload_part(**self._upload, PartNumber=self._number, Body=data)
+            size = data.size
         kept = {name: answer[name] for name in ("ETag", "ChecksumCRC32") if name in answer}
         self.proof = {"PartNumber": self._number, **kept}
+        return size
 
 
 def _checksums(client: Any) -> dict[str, str]:
@@ -176,30 +253,13 @@ def _checksums(client: Any) -> dict[str, str]:
     return {"ChecksumAlgorithm": "CRC32"} if wanted == "when_supported" else {}
 
 
-def _send(put: Callable[..., Any], data: bytes | FileSlice, key: str) -> Mapping[str, Any]:
-    """Sends some bytes, again if they arrive altered, and returns the answer."""
-    for _ in range(_ATTEMPTS):
-        if isinstance(data, FileSlice):
-            data.seek(0)
-        try:
-            answer = put(Body=data)
-        except botocore.exceptions.ClientError as error:
-            if code_of(error) not in ALTERED:
-                raise
-            _log.info("%s arrived altered, and is sent again.", key)
-            continue
-        if _arrived(data, answer):
-            return answer  # type: ignore[no-any-return]
-    raise NetworkError(f"{key} arrived altered {_ATTEMPTS} times")
-
-
-def _arrived(data: bytes | FileSlice, answer: Mapping[str, Any]) -> bool:
+def _arrived(data: bytes, answer: Mapping[str, Any]) -> bool:
     """Whether the ETag is that of some small data, where it is a digest.
 
     S3 itself compares a checksum that boto3 sends, but not everything that speaks its language. Of
     large data, this would cost more than the transfer.
     """
-    if not isinstance(data, bytes) or len(data) > _LARGEST_MD5:
+    if len(data) > _LARGEST_MD5:
         return True
     encrypted = answer.get("ServerSideEncryption", "AES256") != "AES256"
     if encrypted or "SSECustomerAlgorithm" in answer:

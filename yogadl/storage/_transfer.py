@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import io
-import logging
 import os
 import pathlib
 import threading
@@ -15,12 +14,10 @@ import xxhash
 from yogadl.cache.partial import FLUSH_EVERY, PartialFile, check_room
 from yogadl.cache.progress import ByteProgress
 from yogadl.errors import NetworkError, StoreError
+from yogadl.storage._backoff import Backoff
 from yogadl.storage._object_store import ObjectInfo, ObjectStore
 
-_ATTEMPTS = 5
 _HASH_BYTES = 4 << 20
-
-_log = logging.getLogger(__name__)
 
 
 def file_digest(path: pathlib.Path) -> str:
@@ -72,17 +69,21 @@ class FileSlice(io.RawIOBase):
         super().close()
 
 
-def in_parallel(works: Sequence[Callable[[], object]], threads: int) -> None:
+def in_parallel(works: Sequence[Callable[[threading.Event], object]], threads: int) -> None:
     """Does all works in some threads; when one fails, no further one begins.
+
+    Args:
+        works: are given what is set when they need not go on.
+        threads: of these, at most.
 
     Raises:
         BaseException: of the first work that failed, when those under way have ended.
     """
     stop = threading.Event()
 
-    def run(work: Callable[[], object]) -> None:
+    def run(work: Callable[[threading.Event], object]) -> None:
         if not stop.is_set():
-            work()
+            work(stop)
 
     with concurrent.futures.ThreadPoolExecutor(threads, "yogadl transfer") as pool:
         futures = [pool.submit(run, work) for work in works]
@@ -133,8 +134,8 @@ class _Part:
         self._file = file
         self._progress = progress
 
-    def read(self) -> None:
-        failures = 0
+    def read(self, stop: threading.Event) -> None:
+        backoff = Backoff(stop=stop)
         while self._at < self._stop:
             before = self._at
             try:
@@ -142,10 +143,10 @@ class _Part:
                 if self._at == before:
                     raise NetworkError(f"{self._info.key} broke off at byte {self._at:,}")
             except StoreError as error:
-                failures = 0 if self._at > before else failures + 1
-                if not error.is_transient or failures == _ATTEMPTS:
+                if self._at > before:
+                    backoff.progressed()
+                if not backoff.waits(error):
                     raise
-                _log.info("Goes on at byte %d of %s: %s", self._at, self._info.key, error)
 
     def _write(self, data: bytes) -> None:
         if self._at + len(data) > self._stop:
