@@ -78,7 +78,7 @@ def test_a_part_that_arrives_altered_is_sent_again(s3: Any, tmp_path: pathlib.Pa
     assert np.array_equal(np.stack(list(ref.stream())), large(1))
 
 
-@pytest.mark.usefixtures("small_parts")
+@pytest.mark.usefixtures("small_parts", "quick_retries")
 def test_an_upload_that_is_interrupted_leaves_nothing(s3: Any, tmp_path: pathlib.Path) -> None:
     storage = s3.make_storage(tmp_path)
     storage.submit(large(1), "a", "1")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from yogadl.errors import CoordinatorUnreachableError, InvalidArgumentError, LockError
 from yogadl.extras import require
+from yogadl.redaction import without_password
 from yogadl.rw_coordinator._held_lock import HeldLock
 from yogadl.rw_coordinator._request import LockRequest, find_secret, make_request
 
@@ -69,7 +70,7 @@ class RwCoordinatorClient:
     ) -> None:
         require("websockets.sync.client", "coordinator")
         self._url = _checked_url(url)
-        self._shown_url = _without_password(self._url)
+        self._shown_url = without_password(self._url)
         self._is_secure = urllib.parse.urlsplit(url).scheme == "wss"
         if not 0 < connect_timeout < math.inf:
             raise InvalidArgumentError(
@@ -276,11 +277,6 @@ def _checked_url(url: str) -> str:
     if not is_good or parts.query or parts.fragment:
         raise InvalidArgumentError(
             "url must be that of a lock server, ws://host:port or wss://host:port, without a query"
-            f", not {_without_password(str(url))!r}"
+            f", not {without_password(str(url))!r}"
         )
     return url.rstrip("/")
-
-
-def _without_password(url: str) -> str:
-    scheme, slashes, rest = url.partition("://")
-    return f"{scheme}{slashes}{rest.rpartition('@')[2]}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from yogadl.errors import StoreError
+from yogadl.redaction import without_secrets
 
 Result = TypeVar("Result")
 
@@ -96,7 +97,8 @@ class Backoff:
         # One try is to be at the very end.
         pause = min(pause, rest) if rest > 0 else pause
         level = logging.WARNING if pause >= _TELL_AFTER else logging.INFO
-        _log.log(level, "Trying again in %.1f s, for at most %.0f s: %s", pause, rest, error)
+        said = without_secrets(str(error))
+        _log.log(level, "Trying again in %.1f s, for at most %.0f s: %s", pause, rest, said)
         if self._stop is None:
             time.sleep(pause)
             return True

@@ -169,12 +169,13 @@ class BaseCloudStorage(CacheStorage):
             StoreError: the bucket cannot be changed.
         """
         key = self._key(dataset_id, dataset_version)
-        if self._store.head(key) is None:
+        info = self._store.head(key)
+        if info is None:
             raise CacheNotFoundError(
                 f"there is no data set {dataset_id!r} of version {dataset_version!r} to delete in "
                 f"{self._store.url}"
             )
-        self._store.delete(key)
+        self._store.delete(key, info.tag)
         self._local(dataset_id, dataset_version).remove()
 
     # Building

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pathlib
-import urllib.parse
 from typing import Any, TypedDict
 
 from yogadl.errors import InvalidArgumentError
+from yogadl.redaction import without_password
 from yogadl.storage._lease import LONGEST_SECONDS, SHORTEST_SECONDS
 
 DEFAULT_LEASE_SECONDS = 60.0
@@ -71,7 +71,8 @@ class BaseCloudConfigurations:
             raise InvalidArgumentError(f"bucket must be a non-empty string, not {bucket!r}")
         if url is not None and not str(url).startswith(("ws://", "wss://")):
             raise InvalidArgumentError(
-                f"url must be that of a lock server, ws://… or wss://…, or None, not {url!r}"
+                "url must be that of a lock server, ws://… or wss://…, or None, not "
+                f"{_shown(url)!r}"
             )
         if not SHORTEST_SECONDS <= lease_seconds <= LONGEST_SECONDS:
             raise InvalidArgumentError(
@@ -101,22 +102,18 @@ class BaseCloudConfigurations:
         return "The storage was pickled, and its keys are never pickled. "
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: None if name in _SECRETS else v for name, v in self.__dict__.items()}
+        kept = {name: None if name in _SECRETS else _shown(v) for name, v in self.__dict__.items()}
         kept["_lost_secrets"] = self._lost_secrets or kept != self.__dict__
         return kept
 
     def __repr__(self) -> str:
         shown = ", ".join(
-            f"{name}={'…' if name in _SECRETS else _without_password(value)!r}"
+            f"{name}={'…' if name in _SECRETS else _shown(value)!r}"
             for name, value in self.__dict__.items()
             if value is not None and name not in ("cache_format", "_lost_secrets")
         )
         return f"{type(self).__name__}({shown})"
 
 
-def _without_password(value: Any) -> Any:
-    """A URL without what may stand before its host."""
-    if not isinstance(value, str) or "://" not in value:
-        return value
-    parts = urllib.parse.urlsplit(value)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+def _shown(value: Any) -> Any:
+    return without_password(value) if isinstance(value, str) else value

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import socket
-import ssl
-from collections.abc import Iterator
+import http
 from typing import Any
 
 from yogadl.errors import (
@@ -19,28 +15,18 @@ from yogadl.errors import (
     ThrottledError,
     UnsafeStoreError,
 )
-
-
-@contextlib.contextmanager
-def told(doing: str) -> Iterator[None]:
-    """Raises the errors of Google's libraries as yogadl's.
-
-    Conditions that do not hold, and objects that are not there, have to be handled inside.
-
-    Args:
-        doing: what was being done, for the message.
-    """
-    try:
-        yield
-    except Exception as error:
-        failure = translate(error, doing)
-        if failure is None:
-            raise
-        raise failure from error
+from yogadl.storage._failures import BROKEN_CONNECTIONS, is_untrusted
 
 
 def translate(error: Exception, doing: str) -> StoreError | None:
-    """The error of ours for one of Google's libraries; ``None`` if it is not one of theirs."""
+    """The error of ours for one of Google's libraries; ``None`` if it is none.
+
+    Conditions that do not hold, and objects that are not there, have to be handled before.
+
+    Args:
+        error: what was raised.
+        doing: what was being done, for the message.
+    """
     import google.auth.exceptions as auth
     import requests.exceptions
     import urllib3.exceptions
@@ -54,17 +40,17 @@ def translate(error: Exception, doing: str) -> StoreError | None:
             "find them: GOOGLE_APPLICATION_CREDENTIALS, gcloud auth application-default login, or "
             "the machine's service account"
         )
+    wrong = (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema)
+    if isinstance(error, (*wrong, requests.exceptions.MissingSchema)):
+        return StoreError(f"{doing}: the address cannot be right: {error}")
     broken = (
         auth.TransportError,
         requests.exceptions.RequestException,
         urllib3.exceptions.HTTPError,
-        http.client.HTTPException,
-        ConnectionError,
-        TimeoutError,
-        ssl.SSLError,
-        socket.gaierror,
     )
-    if isinstance(error, broken):
+    if isinstance(error, (*broken, *BROKEN_CONNECTIONS)):
+        if is_untrusted(error):
+            return StoreError(f"{doing}: the certificate of the store is not trusted: {error}")
         return NetworkError(f"{doing}: the connection failed: {error}. Is the network up?")
     if isinstance(error, _damaged()):
         return NetworkError(f"{doing}: it arrived altered: {error}. Try again")
@@ -102,6 +88,6 @@ def _translate_answer(error: Any, doing: str) -> StoreError:
         return BucketNotFoundError(f"{said}. Create the bucket, or correct its name")
     if isinstance(error, api.MethodNotImplemented):
         return UnsafeStoreError(f"{said}. It lacks what was asked for")
-    if isinstance(error, api.ServerError):
+    if isinstance(error, api.ServerError) or error.code == http.HTTPStatus.REQUEST_TIMEOUT:
         return StoreUnavailableError(f"{said}, again and again. Try later")
     return StoreError(said)

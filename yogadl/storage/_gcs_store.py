@@ -15,7 +15,9 @@ from yogadl.cache.progress import ByteProgress
 from yogadl.errors import AccessDeniedError, BucketNotFoundError, StoreError
 from yogadl.extras import require
 from yogadl.storage._backoff import retried, timeouts
-from yogadl.storage._gcs_errors import told, translate
+from yogadl.storage._failures import told
+from yogadl.storage._gcs_errors import translate
+from yogadl.storage._gcs_session import send_in_pieces
 from yogadl.storage._object_store import (
     ABSENT,
     ObjectGoneError,
@@ -64,6 +66,7 @@ class GCSStore(ObjectStore):
                 # Release 3.17 asks for the bucket in background threads, again after every 404.
                 if hasattr(made, "_bucket_metadata_cache"):
                     made._bucket_metadata_cache = None
+                send_in_pieces(made._http, made.api_endpoint)
                 self._made = os.getpid(), made
         return self._made[1]
 
@@ -153,12 +156,13 @@ class GCSStore(ObjectStore):
             )
         return str(blob.generation)
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, tag: str | None = None) -> None:
         """See ``ObjectStore.delete``."""
-        from google.api_core.exceptions import NotFound
+        from google.api_core.exceptions import NotFound, PreconditionFailed
 
-        with self._told("deleting", key), contextlib.suppress(NotFound):
-            self._bucket.blob(key).delete(**self._limits())
+        generation = None if tag is None else int(tag)
+        with self._told("deleting", key), contextlib.suppress(NotFound, PreconditionFailed):
+            self._bucket.blob(key).delete(if_generation_match=generation, **self._limits())
 
     # Files
 
@@ -238,7 +242,7 @@ class GCSStore(ObjectStore):
 
     def _told(self, doing: str, key: str = "") -> contextlib.AbstractContextManager[None]:
         name = f"{self.url}/{key}" if key else self.url
-        return told(f"{doing} {name}")
+        return told(lambda error: translate(error, f"{doing} {name}"))
 
 
 def _crc32c(path: pathlib.Path) -> str:

@@ -140,5 +140,11 @@ class ObjectStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def delete(self, key: str) -> None:
-        """Deletes an object, if it is there."""
+    def delete(self, key: str, tag: str | None = None) -> None:
+        """Deletes an object, if it is there.
+
+        Args:
+            key: of the object.
+            tag: of the state that is to go. With it, when a try was carried out and its answer
+                lost, the next one does not hit what somebody has written in between.
+        """

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import socket
-import ssl
-from collections.abc import Iterator
 from typing import Any
 
 from yogadl.errors import (
@@ -20,6 +15,7 @@ from yogadl.errors import (
     UnsafeStoreError,
     WrongRegionError,
 )
+from yogadl.storage._failures import BROKEN_CONNECTIONS, is_untrusted
 
 MISSING = frozenset(("404", "NoSuchKey", "NotFound"))
 FAILED_PRECONDITIONS = frozenset(("412", "PreconditionFailed", "ConditionalRequestConflict"))
@@ -78,25 +74,14 @@ def code_of(error: Any) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-@contextlib.contextmanager
-def told(doing: str, hint: str = "") -> Iterator[None]:
-    """Raises botocore's errors as yogadl's.
+def translate(error: Exception, doing: str, hint: str = "") -> StoreError | None:
+    """The error of ours for one of botocore's; ``None`` if it is none.
 
     Args:
+        error: what was raised.
         doing: what was being done, for the message.
         hint: more for messages about credentials.
     """
-    try:
-        yield
-    except Exception as error:
-        failure = translate(error, doing, hint)
-        if failure is None:
-            raise
-        raise failure from error
-
-
-def translate(error: Exception, doing: str, hint: str = "") -> StoreError | None:
-    """The error of ours for one of botocore's; ``None`` if it is not one of its."""
     import botocore.exceptions as aws
     import urllib3.exceptions
 
@@ -120,13 +105,10 @@ def translate(error: Exception, doing: str, hint: str = "") -> StoreError | None
         aws.HTTPClientError,
         aws.IncompleteReadError,
         urllib3.exceptions.HTTPError,
-        http.client.HTTPException,
-        ConnectionError,
-        TimeoutError,
-        ssl.SSLError,
-        socket.gaierror,
     )
-    if isinstance(error, broken):
+    if isinstance(error, (*broken, *BROKEN_CONNECTIONS)):
+        if is_untrusted(error):
+            return StoreError(f"{doing}: the certificate of the store is not trusted: {error}")
         return NetworkError(
             f"{doing}: the connection failed: {error}. Is the network up, and the endpoint right?"
         )

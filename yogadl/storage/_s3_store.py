@@ -16,7 +16,9 @@ from botocore.exceptions import ClientError
 from yogadl.cache.progress import ByteProgress
 from yogadl.errors import StoreError
 from yogadl.extras import require
+from yogadl.redaction import without_password
 from yogadl.storage._backoff import retried, timeouts
+from yogadl.storage._failures import told
 from yogadl.storage._object_store import (
     ABSENT,
     ObjectGoneError,
@@ -24,7 +26,7 @@ from yogadl.storage._object_store import (
     ObjectStore,
     PreconditionFailedError,
 )
-from yogadl.storage._s3_errors import FAILED_PRECONDITIONS, MISSING, code_of, told, translate
+from yogadl.storage._s3_errors import FAILED_PRECONDITIONS, MISSING, code_of, translate
 from yogadl.storage._s3_upload import PARALLEL_PARTS, S3Upload
 
 if TYPE_CHECKING:
@@ -67,12 +69,14 @@ class S3Store(ObjectStore):
         from botocore.config import Config
 
         given = self._configurations
+        endpoint = given.endpoint_url
         return self._boto3.session.Session().client(
             "s3",
             aws_access_key_id=given.access_key,
             aws_secret_access_key=given.secret_key,
             aws_session_token=given.session_token,
-            endpoint_url=given.endpoint_url,
+            # boto3 does nothing with a password there but show it in its errors.
+            endpoint_url=None if endpoint is None else without_password(endpoint),
             region_name=given.region,
             config=Config(
                 max_pool_connections=_CONNECTIONS,
@@ -88,7 +92,7 @@ class S3Store(ObjectStore):
         endpoint = self._configurations.endpoint_url
         if endpoint is None:
             return f"s3://{self._bucket}"
-        return f"s3://{urllib.parse.urlsplit(endpoint).netloc.rpartition('@')[2]}/{self._bucket}"
+        return f"s3://{urllib.parse.urlsplit(without_password(endpoint)).netloc}/{self._bucket}"
 
     @property
     def is_proven(self) -> bool:
@@ -190,11 +194,26 @@ class S3Store(ObjectStore):
 
         return self._ask("writing", key, ask, patience)
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, tag: str | None = None) -> None:
         """See ``ObjectStore.delete``."""
-        self._ask(
-            "deleting", key, lambda client: client.delete_object(Bucket=self._bucket, Key=key)
-        )
+        tries = 0
+
+        def ask(client: Any) -> None:
+            nonlocal tries
+            tries += 1
+            # S3 knew no condition for this for long, and others that speak its language know none.
+            if tries == 1 or tag is None or self._has_tag(client, key, tag):
+                client.delete_object(Bucket=self._bucket, Key=key)
+
+        self._ask("deleting", key, ask)
+
+    def _has_tag(self, client: Any, key: str, tag: str) -> bool:
+        try:
+            return _bare(client.head_object(Bucket=self._bucket, Key=key)["ETag"]) == tag
+        except ClientError as error:
+            if code_of(error) in MISSING:
+                return False
+            raise
 
     # Files
 
@@ -271,7 +290,8 @@ class S3Store(ObjectStore):
 
     def _told(self, doing: str, key: str = "") -> contextlib.AbstractContextManager[None]:
         name = f"{self.url}/{key}" if key else self.url
-        return told(f"{doing} {name}", self._configurations.hint)
+        hint = self._configurations.hint
+        return told(lambda error: translate(error, f"{doing} {name}", hint))
 
 
 @contextlib.contextmanager

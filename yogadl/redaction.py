@@ -1,0 +1,32 @@
+"""Keeping secrets out of what is shown, logged and pickled."""
+
+from __future__ import annotations
+
+import re
+
+# Whoever has one of these needs no other credentials: signed addresses, Google's of an upload that
+# has begun, tokens.
+_PARAMETERS = (
+    "upload_id",
+    "access_token",
+    "refresh_token",
+    "id_token",
+    "AWSAccessKeyId",
+    "Signature",
+    "X-(?:Amz|Goog)-(?:Credential|Signature|Security-Token)",
+)
+_IN_QUERIES = re.compile(rf"\b({'|'.join(_PARAMETERS)})=[^&\s\"'<>)]+", re.IGNORECASE)
+_BEFORE_HOSTS = re.compile(r"([a-z][a-z0-9+.-]*://)(?:[^/\s@?#]*@)+", re.IGNORECASE)
+_AUTHORIZATION = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
+
+
+def without_password(url: str) -> str:
+    """A URL without the user and password that may stand before its host."""
+    return _BEFORE_HOSTS.sub(r"\1", url, count=1)
+
+
+def without_secrets(text: str) -> str:
+    """A text without what stands before hosts of URLs, signatures and tokens."""
+    text = _BEFORE_HOSTS.sub(r"\1", text)
+    text = _IN_QUERIES.sub(r"\1=…", text)
+    return _AUTHORIZATION.sub(r"\1 …", text)

@@ -1,0 +1,47 @@
+"""Sending large bodies to Google so that only a connection at a standstill times out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+
+_SMALL_BYTES = 64 << 10
+_PIECE_BYTES = 64 << 10
+
+
+def send_in_pieces(session: requests.Session, url: str) -> None:
+    """Has a session send its bodies in pieces, each of which has the whole time-out.
+
+    A body that is given as bytes is sent by one call of ``sendall``, and a time-out holds for such
+    a call as a whole: 100 MiB would have to leave within it, however slow the network is.
+
+    Args:
+        session: of Google's client. One with client certificates is left as it is.
+        url: whose requests are meant.
+    """
+    if type(session.get_adapter(url)) is HTTPAdapter:
+        session.mount(url, _InPieces())
+
+
+class _InPieces(HTTPAdapter):  # type: ignore[misc]
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, blocksize=_PIECE_BYTES, **options)
+
+    def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> Any:
+        body = request.body
+        if isinstance(body, bytes | memoryview) and len(body) > _SMALL_BYTES:
+            request.body = _Body(body)
+        return super().send(request, *arguments, **options)
+
+
+class _Body:
+    """Bytes as urllib3 reads a file: a piece at a time, none of which is copied."""
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._rest = memoryview(data)
+
+    def read(self, size: int) -> memoryview:
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        return piece
