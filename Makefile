@@ -2,6 +2,7 @@
 # make test         set up, then run the tests, but for those of frameworks other than TensorFlow
 # make test-torch   the same for PyTorch, in .venv-torch, which has no TensorFlow
 # make test-others  the same for the other frameworks, in .venv-others
+# make outages      the tests of outages at full length: half a minute means half a minute
 # make bench        measure this yogadl and its peers, each in an environment of its own
 # make bench-smoke  only see whether the benchmark works, in seconds
 # All set-up happens in .venv; PYTHON chooses the interpreter it is made from.
@@ -10,11 +11,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 WORKERS ?= 2
+# They mostly wait.
+OUTAGES_WORKERS ?= 4
 
 # TensorFlow tells much that no newcomer needs; its warnings and errors stay.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
 
-.PHONY: quickstart test test-torch test-others lint docs bench bench-smoke clean
+.PHONY: quickstart test test-torch test-others outages lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py
@@ -38,6 +41,10 @@ test-others:
 	KERAS_BACKEND=torch .venv-others/bin/python -m pytest -n $(WORKERS) tests/adapters \
 		tests/dataflow tests/loaders/test_loader_tensorpack.py \
 		tests/keras3/test_keras_dataset.py tests/keras3/test_keras_example.py
+
+outages: $(VENV)/.test
+	YOGADL_OUTAGES=full $(BIN)/python -m pytest -n $(OUTAGES_WORKERS) --durations=10 \
+		tests/cloud/test_cloud_outages.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

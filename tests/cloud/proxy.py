@@ -19,6 +19,11 @@ _ON_REQUESTS = frozenset((Kind.CUT_REQUEST, Kind.FLIP_REQUEST))
 _ON_ANSWERS = frozenset((Kind.CUT_ANSWER, Kind.TRUNCATE, Kind.FLIP_ANSWER, Kind.SLOW))
 _PEEK_BYTES = 64 << 10
 _CLOSE_SECONDS = 5.0
+_BACKLOG = 256
+
+
+class SwallowedError(Exception):
+    """From here on, nothing is answered any more, and the connection stays."""
 
 
 class Proxy:
@@ -50,11 +55,15 @@ class Proxy:
         self._threads: set[threading.Thread] = set()
         self._idle: list[Stream] = []
         self._closing = threading.Event()
+        self._swallowed: list[socket.socket] = []
+        self._is_swallowing = False
+        self._listens = threading.Event()
+        self._listens.set()
         self._is_cut_off = False
         self.faults = Faults(dialect)
         self.flavour: Flavour = "faithful"
         self.log: list[Request] = []
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
         self.port = int(self._listener.getsockname()[1])
         self._accepting = threading.Thread(target=self._accept, name="proxy", daemon=True)
         self._accepting.start()
@@ -87,9 +96,38 @@ class Proxy:
         finally:
             self._is_cut_off = False
 
+    @contextlib.contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Meanwhile, nobody listens on the port, and connections that were open have ended."""
+        self._listens.clear()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        # So that nobody else gets the port.
+        reserved = socket.socket()
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", self.port))
+        self._end_clients()
+        try:
+            yield
+        finally:
+            reserved.listen(_BACKLOG)
+            self._listener = reserved
+            self._listens.set()
+
+    @contextlib.contextmanager
+    def swallowing(self) -> Iterator[None]:
+        """Meanwhile, connections and bytes are taken, and nothing is ever answered."""
+        self._is_swallowing = True
+        try:
+            yield
+        finally:
+            self._is_swallowing = False
+
     def close(self) -> None:
         """Ends all connections."""
         self._closing.set()
+        self._listens.set()
         with contextlib.suppress(OSError):
             # It is waiting for somebody to connect.
             socket.create_connection(("127.0.0.1", self.port), _CLOSE_SECONDS).close()
@@ -106,6 +144,8 @@ class Proxy:
         with self._mutex:
             while self._idle:
                 self._idle.pop().close()
+            while self._swallowed:
+                self._swallowed.pop().close()
 
     def __enter__(self) -> Proxy:
         return self
@@ -117,11 +157,18 @@ class Proxy:
 
     def _accept(self) -> None:
         while not self._closing.is_set():
-            client, _ = self._listener.accept()
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                self._listens.wait()
+                continue
             thread = threading.Thread(target=self._serve, args=(client,), daemon=True)
             with self._mutex:
                 if self._is_cut_off or self._closing.is_set():
                     Stream(client).abort()
+                    continue
+                if self._is_swallowing:
+                    self._swallowed.append(client)
                     continue
                 self._clients.add(client)
                 self._threads.add(thread)
@@ -129,15 +176,21 @@ class Proxy:
 
     def _serve(self, connection: socket.socket) -> None:
         client = Stream(connection)
+        is_swallowed = False
         try:
             with contextlib.suppress(OSError):
                 while self._exchange(client):
                     pass
+        except SwallowedError:
+            is_swallowed = True
         finally:
             with self._mutex:
                 self._clients.discard(connection)
                 self._threads.discard(threading.current_thread())
-            client.close()
+                if is_swallowed:
+                    self._swallowed.append(connection)
+            if not is_swallowed:
+                client.close()
 
     def _end_clients(self) -> None:
         with self._mutex:
@@ -173,12 +226,17 @@ class Proxy:
         fault = self.faults.of(request)
         request.fault = str(fault or "")
         try:
+            self._swallow()
             return self._carry_out(client, head, request, body, fault)
         except CutError:
             client.abort()
             return False
         finally:
             request.is_done = True
+
+    def _swallow(self) -> None:
+        if self._is_swallowing:
+            raise SwallowedError
 
     def _note(self, head: Head, beginning: bytes) -> Request:
         with self._mutex:
@@ -246,6 +304,7 @@ class Proxy:
         passed_on.drop_hop_by_hop()
         server.send(passed_on.encoded())
         for data in self._tampered(head, body, fault, _ON_REQUESTS):
+            self._swallow()
             server.send(data)
             request.sent += len(data)
         while (answer := server.read_head()) is not None:
@@ -276,10 +335,12 @@ class Proxy:
         passed_on.drop_hop_by_hop()
         if not keeps:
             passed_on.fields.append(("Connection", "close"))
+        self._swallow()
         request.status = answer.status
         client.send(passed_on.encoded())
         try:
             for data in self._tampered(answer, rest, fault, _ON_ANSWERS):
+                self._swallow()
                 request.received += len(data)
                 client.send(data)
         except CutError:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import http.server
 import json
 import pathlib
 import pickle
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from faults import CUT, CUT_ANSWER, TRUNCATE, Fault
 
 from yogadl import errors
 from yogadl.storage import (
@@ -20,12 +24,18 @@ from yogadl.storage import (
     S3Configurations,
     S3Storage,
     _backoff,
+    _gcs_errors,
+    _s3_errors,
 )
 from yogadl.storage._gcs_store import GCSStore
 from yogadl.storage._s3_store import S3Store
 
 pytest.importorskip("boto3")
 pytest.importorskip("google.cloud.storage")
+
+import google.auth.exceptions
+import requests
+import urllib3
 
 
 @contextlib.contextmanager
@@ -94,6 +104,9 @@ S3_ANSWERS: list[tuple[int, str, type[errors.StoreError]]] = [
     (502, "BadGateway", errors.StoreUnavailableError),
     (501, "NotImplemented", errors.UnsafeStoreError),
     (400, "SomethingNew", errors.StoreError),
+    # Of requests that make no condition.
+    (412, "PreconditionFailed", errors.StoreError),
+    (409, "ConditionalRequestConflict", errors.StoreError),
 ]
 
 
@@ -142,6 +155,9 @@ GCS_ANSWERS: list[tuple[int, str, type[errors.StoreError]]] = [
     (503, "backendError", errors.StoreUnavailableError),
     (501, "notImplemented", errors.UnsafeStoreError),
     (400, "invalid", errors.StoreError),
+    (408, "timeout", errors.StoreUnavailableError),
+    # Of requests that make no condition.
+    (412, "conditionNotMet", errors.StoreError),
 ]
 
 
@@ -208,6 +224,119 @@ def test_nobody_listens(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch)
     store = gcs_store(monkeypatch, endpoint)
     with pytest.raises(ConnectionError):
         store.head("key")
+
+
+BROKEN: list[Exception] = [
+    http.client.IncompleteRead(b"x", 5),
+    http.client.BadStatusLine("?"),
+    urllib3.exceptions.ProtocolError("Connection broken"),
+    urllib3.exceptions.IncompleteRead(1, 5),
+    urllib3.exceptions.ReadTimeoutError(None, "/", "Read timed out."),  # type: ignore[arg-type]
+    ConnectionResetError(104, "Connection reset by peer"),
+    TimeoutError("timed out"),
+    ssl.SSLEOFError(8, "EOF occurred in violation of protocol"),
+    socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
+]
+GOOGLES: list[Exception] = [
+    requests.exceptions.ChunkedEncodingError("Connection broken"),
+    requests.exceptions.ConnectionError("Read timed out."),
+    requests.exceptions.ReadTimeout("Read timed out."),
+    google.auth.exceptions.TransportError("refused"),
+]
+
+
+@pytest.mark.parametrize("error", BROKEN, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("translate", [_s3_errors.translate, _gcs_errors.translate])
+def test_broken_connections(translate: Any, error: Exception) -> None:
+    failure = translate(error, "reading")
+    assert type(failure) is errors.NetworkError
+    assert failure.is_transient
+
+
+@pytest.mark.parametrize("error", GOOGLES, ids=lambda error: type(error).__name__)
+def test_googles_broken_connections(error: Exception) -> None:
+    failure = _gcs_errors.translate(error, "reading")
+    assert type(failure) is errors.NetworkError
+    assert failure.is_transient
+
+
+def test_what_no_other_try_changes_is_said_at_once() -> None:
+    refused = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed")
+    for translate in (_s3_errors.translate, _gcs_errors.translate):
+        failure = translate(refused, "reading")
+        assert failure is not None
+        assert "certificate" in str(failure)
+        assert not failure.is_transient
+    failure = _gcs_errors.translate(requests.exceptions.InvalidURL("http://:x"), "reading")
+    assert failure is not None
+    assert not failure.is_transient
+
+
+@pytest.mark.parametrize("fault", [TRUNCATE, CUT_ANSWER, CUT], ids=str)
+def test_a_range_that_breaks_off_can_be_tried_again(
+    fault: Fault, rig: Any, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "file").write_bytes(bytes(1 << 20))
+    storage = rig.make_storage(tmp_path)
+    store = storage._store
+    store.upload(tmp_path / "file", "key", {})
+    with rig.failing(fault, "read"), pytest.raises(errors.NetworkError) as caught:
+        store.read_range(store.head("key"), 0, 1 << 20, lambda _: None)
+    assert caught.value.is_transient
+
+
+@contextlib.contextmanager
+def slow_store(answer: dict[str, str], body: bytes) -> Iterator[str]:
+    """A store that takes what it is sent in 20 pieces, with pauses; its address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def take(self) -> None:
+            rest = int(self.headers["Content-Length"])
+            step = -(-rest // 20)
+            while rest:
+                threading.Event().wait(0.1)
+                rest -= len(self.rfile.read(min(step, rest)))
+            self.send_response(200)
+            for name, value in {**answer, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_PUT = do_POST = take  # noqa: N815
+
+        def log_message(self, *_arguments: Any) -> None:
+            return
+
+    class Server(http.server.ThreadingHTTPServer):
+        def server_bind(self) -> None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+            super().server_bind()
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("dialect", ["s3", "gcs"])
+def test_a_slow_upload_is_not_cut_while_bytes_move(
+    dialect: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two seconds altogether, with time-outs of one."""
+    limits = _backoff.Limits(patience=0.0, fewest=1, connect=1.0, answer=1.0)
+    monkeypatch.setattr(_backoff, "LIMITS", limits)
+    (tmp_path / "file").write_bytes(bytes(8 << 20))
+    made = json.dumps({"name": "key", "bucket": "bucket", "generation": "7"}).encode()
+    answers = {"s3": ({"ETag": '"7"'}, b""), "gcs": ({"Content-Type": "application/json"}, made)}
+    with slow_store(*answers[dialect]) as endpoint:
+        store = s3_store(endpoint) if dialect == "s3" else gcs_store(monkeypatch, endpoint)
+        assert store.upload(tmp_path / "file", "key", {}) == "7"
 
 
 def test_no_credentials(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

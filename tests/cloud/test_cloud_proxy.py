@@ -49,9 +49,9 @@ quick = hypothesis.settings(
 class Plain:
     """A client that knows nothing but HTTP: no digests, no second tries."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, timeout: float = 30) -> None:
         self._rig = rig
-        self._connection = http.client.HTTPConnection("127.0.0.1", rig.proxy.port, timeout=30)
+        self._connection = http.client.HTTPConnection("127.0.0.1", rig.proxy.port, timeout=timeout)
 
     def ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
@@ -344,3 +344,29 @@ def test_nothing_is_lost_under_random_faults(rig: Rig, plain: Plain) -> None:
             assert bits_apart(rig.raw.get(f"k{number}"), DATA) <= 1
     assert outcomes["200"] > 75
     assert outcomes.keys() >= {"cut", "200", "429", "500", "503"}
+
+
+def test_a_port_that_refuses(rig: Rig, plain: Plain) -> None:
+    assert plain.put("key", DATA) == 200
+    for _ in range(2):
+        with rig.proxy.refusing():
+            with pytest.raises(BROKEN):
+                plain.get("key")
+            plain.close()
+            with pytest.raises(ConnectionRefusedError):
+                plain.get("key")
+        plain.close()
+        assert plain.get("key")[1] == DATA
+
+
+def test_a_store_that_answers_nothing(rig: Rig) -> None:
+    """Neither on connections that were open nor on new ones, nor later."""
+    hasty, patient = Plain(rig, 2.0), Plain(rig)
+    with contextlib.closing(hasty), contextlib.closing(patient):
+        assert hasty.put("key", DATA) == 200
+        with rig.proxy.swallowing():
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    hasty.get("key")
+                hasty.close()
+        assert patient.get("key")[1] == DATA

@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import pathlib
 import pickle
+import re
+import traceback
 from typing import Any
 
+import faults
 import pytest
 
-from yogadl.errors import CredentialsError, InvalidArgumentError
-from yogadl.storage import GCSConfigurations, S3Configurations
+from yogadl.errors import CredentialsError, InvalidArgumentError, StoreError
+from yogadl.redaction import without_password, without_secrets
+from yogadl.storage import GCSConfigurations, S3Configurations, _backoff
 
 SECRETS = {
     "access_key": "AKIDthisisasecret",
@@ -36,9 +40,16 @@ def test_configurations_show_and_pickle_none(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_url_with_a_password_is_not_shown() -> None:
-    given = GCSConfigurations("bucket", "data", "wss://user:secret@host:1/x")
-    assert "secret" not in repr(given)
+    given = GCSConfigurations("bucket", "data", "wss://user:sesame@host:1/x")
+    assert "sesame" not in repr(given)
     assert "host:1/x" in repr(given)
+    stored = S3Configurations("bucket", "data", endpoint_url="https://user:sesame@host:2")
+    for configurations in (given, stored):
+        assert b"sesame" not in pickle.dumps(configurations)
+        assert "never pickled" in pickle.loads(pickle.dumps(configurations)).hint
+    with pytest.raises(InvalidArgumentError) as caught:
+        GCSConfigurations("bucket", "data", "https://user:sesame@host:1/x")
+    assert "sesame" not in str(caught.value)
 
 
 def test_a_storage_goes_through_pickle_without_its_keys(
@@ -75,3 +86,76 @@ def test_a_storage_goes_through_pickle_without_its_keys(
 def test_what_cannot_be_right_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError):
         S3Configurations(**{"bucket": "b", "bucket_directory_path": "", **wrong})
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_backoff, "LIMITS", _backoff.Limits(0.0, 2, 1.0, 1.0, 0.01, 0.01))
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("fault", [faults.CUT, faults.ERROR_500, faults.FORBIDDEN], ids=str)
+def test_errors_show_no_passwords(
+    fault: Any, rig: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Nor do tracebacks of what they were raised from."""
+    caplog.set_level(logging.INFO, logger="yogadl")
+    address = rig.proxy.url.replace("://", "://me:sesame@")
+    if rig.dialect == "s3":
+        storage = rig.make_storage(tmp_path, endpoint_url=address)
+    else:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+        storage = rig.make_storage(tmp_path)
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    (tmp_path / "large").write_bytes(b"x" * (9 << 20))
+    store = storage._store
+    told = repr(storage) + store.url
+    for ask in (
+        store.check,
+        lambda: store.head("key"),
+        lambda: store.read("key"),
+        lambda: store.write("key", b"x"),
+        lambda: list(store.list("")),
+        lambda: store.delete("key"),
+        lambda: store.upload(tmp_path / "file", "key", {}),
+        lambda: store.upload(tmp_path / "large", "key", {}),
+        lambda: rig.make_storage(tmp_path),
+    ):
+        with rig.failing(fault), pytest.raises(StoreError) as caught:
+            ask()
+        told += "".join(traceback.format_exception(caught.value))
+        assert pickle.dumps(caught.value).find(b"sesame") < 0
+    assert "sesame" not in told + caplog.text
+    assert b"sesame" not in pickle.dumps(storage)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_upload_that_has_begun_is_not_shown(
+    gcs: Any, tmp_path: pathlib.Path, caplog: Any
+) -> None:
+    """Whoever knows its address can go on with it."""
+    caplog.set_level(logging.INFO, logger="yogadl")
+    (tmp_path / "large").write_bytes(b"x" * (9 << 20))
+    store = gcs.make_storage(tmp_path)._store
+    with gcs.failing(faults.FORBIDDEN, "finish"), pytest.raises(StoreError) as caught:
+        store.upload(tmp_path / "large", "key", {})
+    sent = [request for request in gcs.proxy.log if request.operation == "finish"]
+    assert sent
+    told = "".join(traceback.format_exception(caught.value)) + caplog.text
+    assert "upload_id" in told
+    assert sent[0].query["upload_id"] not in told
+
+
+def test_texts_without_secrets() -> None:
+    told = without_secrets(
+        'Could not connect to "http://me:s1@host/b/k?x=1&X-Amz-Signature=s2&X-Amz-Credential=s3", '
+        "proxy https://me:s4@host:3128, AWSAccessKeyId=s5 Authorization: Bearer s6s6s6s6.s6, "
+        "a@b /path@1?upload_id=s7-_x and http://host/a@b"
+    )
+    assert re.search(r"s[1-7]", told) is None
+    assert told.count("host") == 3
+    assert "a@b /path@1" in told
+    assert told.endswith("http://host/a@b")
+    assert without_password("http://host/a@b") == "http://host/a@b"
+    assert without_password("https://me@x:y@host:1/a@b") == "https://host:1/a@b"
+    assert without_password("me:you@host") == "me:you@host"

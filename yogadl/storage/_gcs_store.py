@@ -158,10 +158,13 @@ class GCSStore(ObjectStore):
 
     def delete(self, key: str, tag: str | None = None) -> None:
         """See ``ObjectStore.delete``."""
-        from google.api_core.exceptions import NotFound, PreconditionFailed
+        from google.api_core.exceptions import NotFound
 
-        generation = None if tag is None else int(tag)
-        with self._told("deleting", key), contextlib.suppress(NotFound, PreconditionFailed):
+        with (
+            self._told("deleting", key),
+            contextlib.suppress(NotFound, PreconditionFailedError),
+            _conditional(tag) as generation,
+        ):
             self._bucket.blob(key).delete(if_generation_match=generation, **self._limits())
 
     # Files

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError
 
 from yogadl.errors import NetworkError
 from yogadl.storage._object_store import OnBytes
@@ -79,12 +79,20 @@ class S3Upload:
         self._before_publishing = before_publishing
         self._on_bytes = on_bytes
         self._size = path.stat().st_size
+        self._may_have_lost_one = False
 
     def run(self) -> str:
         """Uploads, and returns the object's ETag as S3 gives it."""
         if self._size <= SINGLE_BYTES:
             return self._at_once()
         self._abort_others()
+        try:
+            return self._in_some_attempts()
+        finally:
+            if self._may_have_lost_one:
+                self._abort_lost()
+
+    def _in_some_attempts(self) -> str:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return self._in_parts()
@@ -115,13 +123,7 @@ class S3Upload:
 
     def _in_parts(self) -> str:
         checksums = _checksums(self._client)
-        create = functools.partial(
-            self._client.create_multipart_upload,
-            **self._target,
-            **checksums,
-            Metadata=self._metadata,
-        )
-        upload = {**self._target, "UploadId": self._patiently(create)["UploadId"]}
+        upload = {**self._target, "UploadId": self._patiently(self._begin)["UploadId"]}
         try:
             step = max(PART_BYTES, -(-self._size // _MOST_PARTS))
             parts = [
@@ -133,6 +135,18 @@ class S3Upload:
             return self._complete(upload, [part.proof for part in parts])
         except BaseException:
             self._abort(upload)
+            raise
+
+    def _begin(self) -> Any:
+        try:
+            return self._client.create_multipart_upload(
+                **self._target, **_checksums(self._client), Metadata=self._metadata
+            )
+        except (EndpointConnectionError, ConnectTimeoutError):
+            raise
+        except Exception:
+            # It may have begun, and nobody knows its id.
+            self._may_have_lost_one = True
             raise
 
     def _send(self, part: _Part, stop: threading.Event) -> None:
@@ -188,13 +202,28 @@ class S3Upload:
         other from finishing.
         """
         try:
-            for found in self._others():
-                self._abort({**self._target, "UploadId": found})
+            for upload in self._others():
+                self._abort(upload)
         except ClientError as error:
             _log.info("Cannot look for parts of earlier uploads: %s", error)
 
-    def _others(self) -> Iterator[str]:
-        """The ids of all uploads of this object that have begun and not ended."""
+    def _abort_lost(self) -> None:
+        """Removes uploads that were begun by requests whose answer was lost; raises no error.
+
+        They have no parts. Another's may have none yet; that one then begins anew.
+        """
+        try:
+            for upload in self._others():
+                parts = self._patiently(
+                    functools.partial(self._client.list_parts, **upload, MaxParts=1)
+                )
+                if not parts.get("Parts"):
+                    self._abort(upload)
+        except Exception as error:
+            _log.info("An upload without parts may be left in the bucket: %s", error)
+
+    def _others(self) -> Iterator[Mapping[str, str]]:
+        """All uploads of this object that have begun and not ended."""
         bucket, key = self._target["Bucket"], self._target["Key"]
         after: dict[str, str] = {}
         while True:
@@ -202,9 +231,9 @@ class S3Upload:
                 self._client.list_multipart_uploads, Bucket=bucket, Prefix=key, **after
             )
             page = self._patiently(listing)
-            yield from (
-                found["UploadId"] for found in page.get("Uploads", ()) if found["Key"] == key
-            )
+            for found in page.get("Uploads", ()):
+                if found["Key"] == key:
+                    yield {**self._target, "UploadId": found["UploadId"]}
             if not page.get("IsTruncated"):
                 return
             after = {
