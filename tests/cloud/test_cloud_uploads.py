@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from yogadl.errors import StoreError
-from yogadl.storage import _gcs_store, _s3_store, _s3_upload
+from yogadl.storage import _backoff, _gcs_store, _s3_store, _s3_upload
 
 PATIENCE = 120
 KEY = "data/a/1/cache.mdb"
@@ -138,3 +138,60 @@ def test_two_that_upload_at_once_both_finish(rig: Any, tmp_path: pathlib.Path) -
     records = np.stack(list(rig.make_storage(tmp_path / "reader").fetch("a", "1").stream()))
     assert any(np.array_equal(records, large(number)) for number in (1, 2, 3))
     assert rig.raw.uploads() == []
+
+
+# What was done, and its answer lost
+
+
+@pytest.mark.usefixtures("small_parts", "quick_retries")
+@pytest.mark.parametrize("fault", [faults.LOSE_ANSWER, faults.LATE_500], ids=str)
+def test_an_upload_that_was_finished_is_not_sent_again(
+    fault: Any, rig: Any, tmp_path: pathlib.Path
+) -> None:
+    with rig.counting() as requests, rig.failing(fault, "finish", times=1):
+        rig.make_storage(tmp_path).submit(large(1, 11), "a", "1")
+    assert [request.operation for request in requests].count("begin") == 1
+    assert rig.raw.uploads() == []
+    ref = rig.make_storage(tmp_path).fetch("a", "1")
+    assert np.array_equal(np.stack(list(ref.stream())), large(1, 11))
+
+
+@pytest.mark.usefixtures("small_parts", "quick_retries")
+@pytest.mark.parametrize("fault", [faults.LOSE_ANSWER, faults.LATE_500], ids=str)
+def test_an_upload_that_was_begun_by_nobody_is_removed(
+    fault: Any, s3: Any, tmp_path: pathlib.Path
+) -> None:
+    with s3.failing(fault, "begin", times=2):
+        s3.make_storage(tmp_path).submit(large(1, 11), "a", "1")
+    assert s3.raw.uploads() == []
+    assert s3.raw.list() == [KEY]
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_a_deletion_that_is_tried_again_spares_what_is_newer(
+    rig: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = rig.make_storage(tmp_path)
+    storage.submit([1], "a", "1")
+    waits = _backoff.Backoff.waits
+
+    def meanwhile(self: Any, error: StoreError) -> bool:
+        rig.raw.put(KEY, b"newer")
+        return waits(self, error)
+
+    monkeypatch.setattr(_backoff.Backoff, "waits", meanwhile)
+    with rig.failing(faults.LOSE_ANSWER, "delete", times=1):
+        storage.delete("a", "1")
+    assert rig.raw.get(KEY) == b"newer"
+
+
+@pytest.mark.usefixtures("quick_retries")
+@pytest.mark.parametrize("fault", [faults.LOSE_ANSWER, faults.LATE_500], ids=str)
+def test_a_deletion_whose_answer_is_lost_was_one(
+    fault: Any, rig: Any, tmp_path: pathlib.Path
+) -> None:
+    storage = rig.make_storage(tmp_path)
+    storage.submit([1], "a", "1")
+    with rig.failing(fault, "delete", times=1):
+        storage.delete("a", "1")
+    assert rig.raw.list() == []
