@@ -2,10 +2,10 @@
 
     python benchmarks/compare.py BEFORE AFTER [--rounds 3] [--scale 1.0] [--seconds 3]
 
-Both are checkouts in which ``make .venv/.bench`` was run. In each round, the benchmark is run of the
-first, of the second and of the first again, each with its own code, and without peers. For every
-rate, the table has the median of AFTER / BEFORE, and by how much BEFORE differed from itself at
-most. A rate is *lower* if it fell by more than that; then the exit status is 1.
+Both are checkouts in which ``make .venv/.bench`` was run. In each round, the benchmark is run of
+the first, of the second and of the first again, each with its own code, and without peers. For
+every rate, the table has the median of AFTER / BEFORE, and by how much BEFORE differed from itself
+at most. A rate is *lower* if it fell by more than that; then the exit status is 1.
 """
 
 from __future__ import annotations
