@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from yogadl.errors import InvalidArgumentError
 from yogadl.keys import check_seed
@@ -18,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 # Of a mix: a table of so many entries at most.
 _LONGEST_PERIOD = 10_000
-_SUM_TOLERANCE = 1e-9
+_SUM_TOLERANCE = fractions.Fraction(1, 10**9)
 
 
 class Positions(abc.ABC):
@@ -31,27 +30,20 @@ class Positions(abc.ABC):
     def of(self, indices: Array) -> Array:
         """The positions that stand at some indices, int64."""
 
-    @property
-    @abc.abstractmethod
-    def identity(self) -> str:
-        """Differs between any two that are not the same."""
-
 
 class Run(Positions):
     """Positions at equal distances, as a slice has them."""
 
     def __init__(self, positions: range) -> None:
-        self.range = positions
+        first, count = positions.start, len(positions)
+        # A slice of one record may have a step that no array can hold.
+        self.range = positions if count > 1 else range(first, first + count)
 
     def __len__(self) -> int:
         return len(self.range)
 
     def of(self, indices: Array) -> Array:
         return self.range.start + indices * self.range.step
-
-    @property
-    def identity(self) -> str:
-        return f"{self.range.start}:{self.range.stop}:{self.range.step}"
 
 
 class Listed(Positions):
@@ -65,10 +57,6 @@ class Listed(Positions):
 
     def of(self, indices: Array) -> Array:
         return self._positions[indices]
-
-    @property
-    def identity(self) -> str:
-        return xxhash.xxh3_128_hexdigest(self._positions.astype("<i8").tobytes())
 
 
 class Mixed(Positions):
@@ -114,10 +102,6 @@ class Mixed(Positions):
         found: Array = self._starts[sources] + cycles * self._quotas[sources] + self._ranks[places]
         return found
 
-    @property
-    def identity(self) -> str:
-        return f"{self._lengths}*{self._quotas.tolist()}"
-
 
 def _quotas(weights: Sequence[Any]) -> list[int]:
     """Whole numbers in proportion to the weights."""
@@ -155,7 +139,8 @@ def split_positions(
 
     Part by part, each has the next of the positions as ``numpy.random.RandomState(seed).shuffle``
     has them, or as they stand without a seed. The order is frozen. The places where parts end are
-    rounded, so that all records are in one.
+    rounded, so that all records are in one. Shares count as the shortest decimals that mean them,
+    and in proportion to each other where these do not quite add up to 1.
 
     Raises:
         InvalidArgumentError: the shares are no numbers from 0 on that add up to 1.
@@ -165,19 +150,21 @@ def split_positions(
             raise InvalidArgumentError(
                 f"split takes a share from 0 to 1 per part, and {name!r} has {share!r}"
             )
-    total = math.fsum(parts.values())
+    shares = {name: fractions.Fraction(str(share)) for name, share in parts.items()}
+    total = sum(shares.values(), fractions.Fraction(0))
     if abs(total - 1) > _SUM_TOLERANCE:
         raise InvalidArgumentError(
-            f"the shares of a split must add up to 1, and {dict(parts)!r} to {total!r}"
+            f"the shares of a split must add up to 1, and {dict(parts)!r} to {float(total)!r}"
         )
     if seed is not None:
         order = np.arange(count, dtype=np.int64)
         np.random.RandomState(check_seed(seed, "seed")).shuffle(order)
     found: dict[str, Positions] = {}
-    start, reached = 0, 0.0
-    for name, share in parts.items():
+    start, reached = 0, fractions.Fraction(0)
+    for name, share in shares.items():
+        # In whole numbers, for floats would lose some of many records.
         reached += share
-        stop = max(start, min(count, round(reached * count)))
+        stop = round(reached / total * count)
         run = Run(range(start, stop))
         found[name] = run if seed is None else Listed(np.sort(order[start:stop]))
         start = stop
