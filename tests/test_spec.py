@@ -58,9 +58,26 @@ def test_map_leaves_visits_them_in_order(spec: Any) -> None:
     assert seen == list(specs.leaves(spec))
 
 
-def test_dict_leaves_are_in_the_order_of_the_spec() -> None:
-    spec = {"b": specs.TensorSpec("int8"), "a": (specs.TensorSpec("bool"), specs.NoneSpec())}
-    assert specs.flatten(spec, {"a": (True, None), "b": 1}) == [1, True, None]
+def test_dict_leaves_are_in_the_order_of_their_keys() -> None:
+    spec = {
+        "b": specs.TensorSpec("int8"),
+        "a": (specs.TensorSpec("bool"), specs.NoneSpec()),
+        -3: specs.TensorSpec("int16"),
+    }
+    record = {"a": (True, None), "b": 1, -3: 5}
+    assert specs.flatten(spec, record) == [5, True, None, 1]
+    assert list(specs.unflatten(spec, [5, True, None, 1])) == ["b", "a", -3]
+
+
+def test_named_tuples_of_other_fields_do_not_fit() -> None:
+    """By their places, ``x`` would be taken for ``y``."""
+    spec = Point(specs.TensorSpec("int8"), specs.TensorSpec("int8"))
+    other = collections.namedtuple("other", "y x")
+    with pytest.raises(SpecMismatchError, match=r"named tuple of \('x', 'y'\), not of \('y', 'x'"):
+        specs.flatten(spec, other(1, 2))
+    with pytest.raises(SpecMismatchError, match="named tuple"):
+        specs.common(spec, other(*spec))
+    assert specs.flatten(spec, (1, 2)) == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -217,32 +217,44 @@ def _namedtuple(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> 
     return namedtuple_class(name, fields)(*values)
 
 
-def _rebuild(structure: Structure, children: Sequence[Any]) -> Any:
-    """The container ``structure`` with other children."""
-    if isinstance(structure, dict):
-        return dict(zip(structure, children, strict=True))
-    if is_namedtuple(structure):
-        return type(structure)(*children)
-    return tuple(children)
+def sorted_keys(nest: dict[Any, Any]) -> list[Any]:
+    """The keys of a dict in the order in which its leaves come: integers before strings, each
+    sorted. The order of the keys in the dict itself never matters.
+
+    Raises:
+        UnsupportedTypeError: a key is neither an integer nor a string.
+    """
+    try:
+        return sorted(nest)
+    except TypeError:
+        for key in nest:
+            _check_key(key)
+        return sorted(nest, key=lambda key: (isinstance(key, str), key))
 
 
-def _children(structure: Structure) -> list[Any]:
-    return list(structure.values()) if isinstance(structure, dict) else list(structure)
+def _check_key(key: Any) -> None:
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        raise UnsupportedTypeError(f"dict key {key!r} in a spec must be a str or an int")
 
 
 def map_leaves(function: Callable[[Leaf], Any], spec: Structure) -> Any:
-    """The nest of ``spec`` with ``function`` of each leaf."""
-    if isinstance(spec, LEAVES):
-        return function(spec)
-    return _rebuild(spec, [map_leaves(function, child) for child in _children(spec)])
+    """The nest of ``spec`` with ``function`` of each leaf, in the order of :func:`leaves`."""
+    return unflatten(spec, [function(leaf) for leaf in leaves(spec)])
 
 
 def leaves(spec: Structure) -> Iterator[Leaf]:
-    """The leaves of a spec, depth first, dicts in their own order."""
+    """The leaves of a spec, depth first, those of a dict in the order of :func:`sorted_keys`.
+
+    So specs that are equal have the same leaves in the same order. Whatever has a value, a column
+    or a component for each leaf has them in this order.
+    """
     if isinstance(spec, LEAVES):
         yield spec
+    elif isinstance(spec, dict):
+        for key in sorted_keys(spec):
+            yield from leaves(spec[key])
     else:
-        for child in _children(spec):
+        for child in spec:
             yield from leaves(child)
 
 
@@ -267,20 +279,35 @@ def _flatten_into(flat: list[Any], spec: Structure, value: Any, where: str) -> N
             raise SpecMismatchError(
                 f"{where} must be a dict of {sorted(map(str, spec))}, not {got}"
             )
-        for key, child in spec.items():
-            _flatten_into(flat, child, value[key], f"{where}[{key!r}]")
+        for key in sorted_keys(spec):
+            _flatten_into(flat, spec[key], value[key], f"{where}[{key!r}]")
         return
     if not isinstance(value, tuple | list) or len(value) != len(spec):
         got = f"{len(value)}" if isinstance(value, tuple | list) else type(value).__name__
         raise SpecMismatchError(f"{where} must be a tuple of {len(spec)}, not {got}")
+    fields = getattr(spec, "_fields", None)
+    given = getattr(value, "_fields", fields)
+    if fields is not None and given != fields:
+        raise SpecMismatchError(f"{where} must be a named tuple of {fields}, not of {given}")
     for position, child in enumerate(spec):
         _flatten_into(flat, child, value[position], f"{where}[{position}]")
 
 
-def unflatten(spec: Structure, flat: Sequence[Any]) -> Any:
-    """The inverse of :func:`flatten`."""
-    values = iter(flat)
-    return map_leaves(lambda _leaf: next(values), spec)
+def unflatten(spec: Structure, flat: Iterable[Any]) -> Any:
+    """The inverse of :func:`flatten`: a nest with the containers of the spec, dicts in the order
+    of its keys."""
+    return _unflatten(spec, iter(flat))
+
+
+def _unflatten(spec: Structure, values: Iterator[Any]) -> Any:
+    if isinstance(spec, LEAVES):
+        return next(values)
+    if isinstance(spec, dict):
+        keys = sorted_keys(spec)
+        found = {key: _unflatten(spec[key], values) for key in keys}
+        return found if keys == list(spec) else {key: found[key] for key in spec}
+    children = [_unflatten(child, values) for child in spec]
+    return type(spec)(*children) if is_namedtuple(spec) else tuple(children)
 
 
 def normalize(spec: Any) -> Structure:
@@ -303,8 +330,7 @@ def _normalize(spec: Any) -> Structure:
         return spec
     if isinstance(spec, dict):
         for key in spec:
-            if isinstance(key, bool) or not isinstance(key, str | int):
-                raise UnsupportedTypeError(f"dict key {key!r} in a spec must be a str or an int")
+            _check_key(key)
         return {key: _normalize(child) for key, child in spec.items()}
     if is_namedtuple(spec):
         cls = namedtuple_class(type(spec).__name__, tuple(spec._fields))

@@ -138,7 +138,7 @@ def test_columns(name: str) -> None:
 
 def test_columns_are_stacked() -> None:
     with open_cache(GOLDEN / "features.mdb") as reader:
-        image, name, tags, number, _ = reader.read_columns(np.array([3, 1]))
+        image, name, number, _, tags = reader.read_columns(np.array([3, 1]))
     assert image.shape == (2, 4, 3)
     assert image.dtype == np.uint8
     assert image[0, 0, 0] == 3

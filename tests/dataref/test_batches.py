@@ -521,7 +521,7 @@ def test_ragged_and_sparse_values_beside_padded_ones(tmp_path: pathlib.Path) -> 
         (plain,) = dataref.stream().batches(4)
         (batch,) = dataref.stream().batches(4, pad=0)
         assert same(plain, stacked(spec, records))
-        assert same(batch, padded(spec, plain, [0, None, None]))
+        assert same(batch, padded(spec, plain, [None, None, 0]))
 
 
 # Memory of the caller

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.adapters._base import Array, MapSource
-from yogadl.adapters._columns import digest
 from yogadl.adapters._iterable import as_spec
 from yogadl.adapters._rows import leaf_column, put
 from yogadl.cache.columns import Column
@@ -41,15 +39,14 @@ class ArrowSource(MapSource):
 
     def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
         columns: list[Column] = []
-        for name, part in self.spec.items():
+        for name in specs.sorted_keys(self.spec):
             taken = taken_rows(self._table.column(name), positions)
-            columns.extend(arrow_columns(part, taken, positions, f"column {name!r}"))
+            columns.extend(arrow_columns(self.spec[name], taken, positions, f"column {name!r}"))
         return put(columns, out)
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """Of all values."""
-        return digest(self)
+    @property
+    def fingerprint(self) -> None:
+        """None: the values tell."""
 
 
 def taken_rows(column: Any, positions: Array) -> Any:
@@ -193,9 +190,9 @@ def arrow_columns(spec: Any, array: Any, positions: Array, where: str) -> list[C
     if isinstance(spec, dict) and pa.types.is_struct(kind):
         _refuse_nulls(array, positions, where)
         columns: list[Column] = []
-        for name, part in spec.items():
+        for name in specs.sorted_keys(spec):
             found = array.field(name)
-            columns.extend(arrow_columns(part, found, positions, f"{where}[{name!r}]"))
+            columns.extend(arrow_columns(spec[name], found, positions, f"{where}[{name!r}]"))
         return columns
     if not isinstance(spec, specs.LEAVES):
         raise InvalidArgumentError(f"{where} is {kind}, whose spec is no {spec!r:.100}")

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
+from yogadl.adapters._convert import class_name
 from yogadl.cache.columns import Column
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import UnsupportedTypeError
+from yogadl.format.codec import RecordCodec
 from yogadl.format.layout import RecordLayout
 
 Array = np.ndarray[Any, Any]
@@ -77,9 +79,10 @@ class MapSource(Source):
         return specs.unflatten(self.spec, [column[0] for column in columns])
 
     @property
-    @abc.abstractmethod
-    def fingerprint(self) -> str:
-        """What tells it from other sources of this spec and count."""
+    def fingerprint(self) -> str | None:
+        """What tells it from other sources of this spec and count: the name of its type, if it does
+        not say anything else. ``None`` has all records read, which then tell."""
+        return class_name(type(self))
 
     def by_position(self) -> MapSource:
         """The source itself."""
@@ -104,6 +107,17 @@ def is_fixed(spec: specs.Structure) -> bool:
     """Whether a writer takes the leaves of many records of this spec as whole columns."""
     plain = all(isinstance(leaf, specs.TensorSpec) for leaf in specs.leaves(spec))
     return plain and RecordLayout(spec).content_size is not None
+
+
+def encoded_leaves(codec: RecordCodec, columns: Sequence[Column]) -> Iterator[Any]:
+    """The contents of records given as one column per leaf: as a cache would have them."""
+    if is_fixed(codec.spec):
+        rows = np.zeros((len(columns[0]), codec.layout.content_size or 0), "u1")
+        codec.encode_columns(columns, rows)
+        yield from rows
+    else:
+        for row in zip(*columns, strict=True):
+            yield codec.encode(specs.unflatten(codec.spec, row))
 
 
 def append_leaves(

@@ -13,6 +13,7 @@ from yogadl.adapters._dataref import DataRefSource
 from yogadl.adapters._iterable import IterableSource, as_spec
 from yogadl.adapters._registry import BUILT_IN, Opener
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
+from yogadl.format import spec_json
 
 
 def _built_in(*targets: str | type) -> Callable[[Opener], Opener]:
@@ -76,9 +77,11 @@ def _open_arrow(data: Any, spec: Any) -> Source:
 
 @_built_in("yogadl.dataref.IndexedDataRef")
 def _open_dataref(data: Any, spec: Any) -> Source:
-    if spec is None or as_spec(spec) == data.spec:
-        return DataRefSource(data)
-    return IterableSource(data.stream(), spec)
+    wanted = data.spec if spec is None else as_spec(spec)
+    # Equality takes no notice of the names of a tuple.
+    if spec_json.canonical(wanted) == spec_json.canonical(data.spec):
+        return DataRefSource(data, wanted)
+    return IterableSource(data.stream(), wanted)
 
 
 @_built_in(dict)

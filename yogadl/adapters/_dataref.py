@@ -10,11 +10,16 @@ from yogadl.cache.columns import Column
 
 
 class DataRefSource(MapSource):
-    """The records of a ``yogadl.dataref.IndexedDataRef``."""
+    """The records of a ``yogadl.dataref.IndexedDataRef``.
 
-    def __init__(self, dataref: Any) -> None:
+    Args:
+        dataref: the data set.
+        spec: its spec, dict keys perhaps in another order.
+    """
+
+    def __init__(self, dataref: Any, spec: Any) -> None:
         self._dataref = dataref
-        self.spec = dataref.spec
+        self.spec = spec
         self.count = len(dataref)
 
     def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:

@@ -81,7 +81,7 @@ class HuggingFaceSource(MapSource):
         images = {} if self._images is None else self._images[positions.tolist()]
         columns: list[Column] = []
         with explaining(self._inferred):
-            for name in self.spec:
+            for name in specs.sorted_keys(self.spec):
                 where = f"column {name!r}"
                 if name in images:
                     columns.extend(self._decoded_columns(name, images[name], positions))

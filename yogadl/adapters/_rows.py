@@ -14,7 +14,7 @@ from yogadl.adapters._convert import to_record
 from yogadl.cache.columns import Column, stack
 from yogadl.errors import SpecMismatchError, UnsupportedTypeError
 from yogadl.format.codec import RecordCodec
-from yogadl.format.components import join_leaf
+from yogadl.format.components import join_column
 from yogadl.format.layout import leaf_components
 
 
@@ -49,16 +49,8 @@ class RowStacker:
         for leaf in self._leaves:
             width = len(leaf_components(leaf))
             own, parts = parts[:width], parts[width:]
-            columns.append(_join(leaf, own, len(rows)))
+            columns.append(join_column(leaf, own, len(rows)))
         return columns
-
-
-def _join(leaf: specs.Leaf, parts: Sequence[Column], count: int) -> Column:
-    if isinstance(leaf, specs.TensorSpec):
-        return parts[0]
-    if not parts:
-        return [None] * count
-    return [join_leaf(leaf, values) for values in zip(*parts, strict=True)]
 
 
 def _fresh(column: Column) -> Column:

@@ -10,10 +10,10 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.gather import gather
 from yogadl.cache.spans import Spans
-from yogadl.errors import ChecksumError
+from yogadl.errors import ChecksumError, SpecMismatchError
 from yogadl.format import dtypes
 from yogadl.format.codec import RecordCodec
-from yogadl.format.components import join_leaf
+from yogadl.format.components import join_column
 from yogadl.format.layout import (
     INLINE_LIMIT,
     LEAD,
@@ -76,7 +76,10 @@ class ColumnReader:
             components = self._read_variable(buffer, entries, spans and self._plain)
         if self._plain:
             return components
-        return self._join(components, len(entries))
+        try:
+            return self._join(components, len(entries))
+        except SpecMismatchError as error:
+            raise ChecksumError(f"a record holds what does not fit: {error}") from error
 
     def _read_fixed(
         self, buffer: Array, offsets: Array, out: Sequence[Array] | None
@@ -159,14 +162,8 @@ class ColumnReader:
         columns: list[Column] = []
         position = 0
         for leaf, width in zip(self._leaves, self._widths, strict=True):
-            parts = components[position : position + width]
+            columns.append(join_column(leaf, components[position : position + width], count))
             position += width
-            if isinstance(leaf, specs.TensorSpec):
-                columns.append(parts[0])
-            elif width == 0:
-                columns.append([None] * count)
-            else:
-                columns.append([join_leaf(leaf, values) for values in zip(*parts, strict=True)])
         return columns
 
 

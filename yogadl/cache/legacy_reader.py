@@ -298,8 +298,8 @@ def _fit(spec: specs.Structure, record: Any) -> tuple[Any, list[Any]]:
     if isinstance(spec, dict) and isinstance(record, dict) and record.keys() == spec.keys():
         flat: list[Any] = []
         children = {}
-        for key, child in spec.items():
-            children[key], leaves = _fit(child, record[key])
+        for key in specs.sorted_keys(spec):
+            children[key], leaves = _fit(spec[key], record[key])
             flat += leaves
         return type(record)((key, children[key]) for key in record), flat
     if isinstance(spec, tuple) and isinstance(record, tuple | list) and len(record) == len(spec):

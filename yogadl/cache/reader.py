@@ -18,6 +18,7 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, ColumnReader
+from yogadl.cache.identity import identity_of, record_tokens
 from yogadl.cache.mapping import Access, MappedFile
 from yogadl.cache.memory import keep_freed_memory
 from yogadl.cache.record_reader import RecordReader
@@ -123,6 +124,7 @@ class CacheFile(FileReader):
                 f"{path} has a header that contradicts its element spec; rebuild it"
             )
         self._columns = ColumnReader(self.codec)
+        self._known_identity = ""
         self._index: indexes.Index | None = self._load_index(file)
         self._file: MappedFile | None = file
 
@@ -175,8 +177,15 @@ class CacheFile(FileReader):
 
     @property
     def identity(self) -> str:
-        """Of spec and records, by their checksums: the same after the same data set is rebuilt."""
-        return f"{self.header.spec.checksum:016x}{self.header.index_checksums.checksum:016x}"
+        if not self._known_identity:
+            self._known_identity = identity_of(self.spec, len(self), self.tokens)
+        return self._known_identity
+
+    def tokens(self, positions: Array) -> Array:
+        entries = self._entries(positions)
+        lengths = entries["length"]
+        leads = np.where(lengths > INLINE_LIMIT, np.uint32(LEAD), np.uint32(0))
+        return record_tokens(lengths - leads, entries["checksum"])
 
     @property
     def buffer(self) -> Array:
@@ -261,7 +270,10 @@ class CacheFile(FileReader):
         for position, (offset, length, checksum) in zip(
             positions.tolist(), entries.tolist(), strict=True
         ):
-            if xxhash.xxh3_64_intdigest(view[offset : offset + length]) & 0xFFFFFFFF != checksum:
+            content = view[offset : offset + length]
+            if length > INLINE_LIMIT:
+                content = content[LEAD:]
+            if xxhash.xxh3_64_intdigest(content) & 0xFFFFFFFF != checksum:
                 raise ChecksumError(
                     f"{self.path}: record {position} is not what was written; rebuild the cache"
                 )

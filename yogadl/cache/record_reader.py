@@ -10,6 +10,7 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
+from yogadl.cache.identity import marked
 from yogadl.closing import Closing
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +35,23 @@ class RecordReader(Closing):
     @property
     @abc.abstractmethod
     def identity(self) -> str:
-        """Tells data sets apart: equal only where the same positions mean the same records."""
+        """Tells data sets apart: equal only where the same positions mean the same records.
+
+        It is found when it is first asked for, and then kept.
+        """
+
+    def tokens(self, positions: Array) -> Array:
+        """What tells records apart, as ``cache.identity`` describes it: equal ones for equal
+        records of one spec.
+
+        Args:
+            positions: as for :meth:`read_columns`.
+
+        Returns:
+            uint64 ``[n]``. Where the contents of records are not known, they tell apart positions
+            in the data set of this identity.
+        """
+        return marked(positions.astype("u8"), self.identity)
 
     @abc.abstractmethod
     def read_columns(

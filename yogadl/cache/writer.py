@@ -177,7 +177,7 @@ class CacheWriter:
             payload = big_payload(page)
         key = record_key(self._count, self._key_digits)
         self._packer.add(leaf_node(key, len(value), payload, offset > 0))
-        self._queue.append((offset, len(value), xxhash.xxh3_64_intdigest(value) & _LOW_HALF))
+        self._queue.append((offset, len(value), xxhash.xxh3_64_intdigest(content) & _LOW_HALF))
         self._count += 1
         if len(self._queue) == indexes.BLOCK:
             self._flush_queue()
@@ -233,7 +233,8 @@ class CacheWriter:
         entries["offset"] = offsets
         entries["length"] = size
         digest = xxhash.xxh3_64_intdigest
-        entries["checksum"] = [digest(value) & _LOW_HALF for value in values]
+        contents = values[:, lead_of(content_size) :]
+        entries["checksum"] = [digest(content) & _LOW_HALF for content in contents]
         self._entries.append(entries)
         self._count += count
         self._progress.update(count, self._file.size)

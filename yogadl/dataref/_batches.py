@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -38,15 +38,19 @@ def records_of(spec: specs.Structure, columns: Sequence[Column]) -> Iterator[Any
     """The records whose leaves are the rows of ``columns``."""
     if isinstance(spec, specs.LEAVES):
         return iter(columns[0])
+    if isinstance(spec, dict) and _holds_leaves_only(spec.values()):
+        keys = tuple(spec)
+        named = dict(zip(specs.sorted_keys(spec), columns, strict=True))
+        rows = zip(*[named[key] for key in keys], strict=True)
+        return (dict(zip(keys, row, strict=True)) for row in rows)
     rows = zip(*columns, strict=True)
-    children = list(spec.values()) if isinstance(spec, dict) else list(spec)
-    if all(isinstance(child, specs.LEAVES) for child in children):
-        if isinstance(spec, dict):
-            keys = tuple(spec)
-            return (dict(zip(keys, row, strict=True)) for row in rows)
-        if not specs.is_namedtuple(spec):
-            return rows
+    if type(spec) is tuple and _holds_leaves_only(spec):
+        return rows
     return (specs.unflatten(spec, row) for row in rows)
+
+
+def _holds_leaves_only(children: Iterable[Any]) -> bool:
+    return all(isinstance(child, specs.LEAVES) for child in children)
 
 
 class _Chunk(NamedTuple):

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from yogadl import spec as specs
 from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef
 from yogadl.dataref._positions import Mixed
 from yogadl.dataref._views import ConcatenatedReader, SelectedReader, ZippedReader
@@ -81,9 +82,11 @@ def _checked(parts: Any, what: str) -> list[IndexedDataRef]:
 
 
 def _number(nest: Any, parts: list[IndexedDataRef]) -> Any:
-    """The nest with a number for each part, which is appended to ``parts``."""
+    """The nest with a number for each part, which is appended to ``parts`` in the order in which
+    their leaves come in the spec of the whole."""
     if isinstance(nest, dict):
-        return {key: _number(child, parts) for key, child in nest.items()}
+        numbers = {key: _number(nest[key], parts) for key in specs.sorted_keys(nest)}
+        return {key: numbers[key] for key in nest}
     if isinstance(nest, tuple | list):
         return tuple(_number(child, parts) for child in nest)
     parts.append(nest)

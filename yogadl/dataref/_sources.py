@@ -6,7 +6,6 @@ Nothing is stored. A record is what ``Storage.submit`` would have stored of it.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,11 +13,13 @@ import numpy as np
 import xxhash
 
 from yogadl.adapters import ColumnsSource, ItemsSource, MapSource, open_source
+from yogadl.adapters._base import encoded_leaves
 from yogadl.adapters._columns import are_columns
 from yogadl.adapters._convert import is_array, type_name
 from yogadl.adapters._grain import map_dataset_by_position
 from yogadl.adapters._registry import is_a
 from yogadl.cache.columns import Column
+from yogadl.cache.identity import identity_of, record_tokens
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._indexed import IndexedDataRef, UnstoredDataRef
 from yogadl.errors import ClosedError, InvalidArgumentError, UnsupportedTypeError
@@ -26,6 +27,8 @@ from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
 
 Array = np.ndarray[Any, Any]
+
+_CHUNK_BYTES = 4 << 20
 
 
 class SourceReader(RecordReader):
@@ -39,6 +42,7 @@ class SourceReader(RecordReader):
     def __init__(self, source: MapSource, identity: str | None = None) -> None:
         self._open_source: MapSource | None = source
         self.given_identity = identity
+        self._known_identity = identity or ""
         self.spec = source.spec
 
     @property
@@ -57,14 +61,34 @@ class SourceReader(RecordReader):
 
     @property
     def identity(self) -> str:
-        return self._derived_identity if self.given_identity is None else self.given_identity
+        if not self._known_identity:
+            self._known_identity = self._identify()
+        return self._known_identity
 
-    @functools.cached_property
-    def _derived_identity(self) -> str:
+    def _identify(self) -> str:
+        if self._is_known_by_records:
+            return identity_of(self.spec, len(self), self.tokens)
         source = self.source
-        spec = json.dumps(spec_json.to_json(source.spec))
-        name = "\n".join([type(source).__name__, str(source.count), spec, source.fingerprint])
-        return xxhash.xxh3_128_hexdigest(name.encode())
+        spec = spec_json.canonical(source.spec)
+        parts = [type(source).__name__, str(source.count), spec, str(source.fingerprint)]
+        return xxhash.xxh3_128_hexdigest("\n".join(parts).encode())
+
+    @property
+    def _is_known_by_records(self) -> bool:
+        return self.given_identity is None and self.source.fingerprint is None
+
+    def tokens(self, positions: Array) -> Array:
+        if not self._is_known_by_records:
+            return super().tokens(positions)
+        codec = RecordCodec(self.spec)
+        step = max(1, _CHUNK_BYTES // self.record_bytes)
+        lengths, checksums = [], []
+        for start in range(0, len(positions), step):
+            columns = self.source.columns(positions[start : start + step])
+            for content in encoded_leaves(codec, columns):
+                lengths.append(len(content))
+                checksums.append(xxhash.xxh3_64_intdigest(content) & 0xFFFFFFFF)
+        return record_tokens(np.array(lengths, "u8"), np.array(checksums, "u8"))
 
     def read_columns(
         self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False

@@ -4,18 +4,19 @@ side. Nothing is copied or stored."""
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
+from yogadl.cache.identity import identity_of, marked, mixed
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._positions import Positions, Run
 from yogadl.errors import ClosedError, InvalidArgumentError
-from yogadl.format import dtypes
+from yogadl.format import dtypes, spec_json
 
 Array = np.ndarray[Any, Any]
 
@@ -38,10 +39,10 @@ class _View(RecordReader):
             raise ClosedError("the DataRef is closed; make it again")
         return self._open_bases
 
-    def _identify(self, *parts: str) -> str:
+    @property
+    def identity(self) -> str:
         if not self._known_identity:
-            names = [type(self).__name__, *parts, *[base.identity for base in self.bases]]
-            self._known_identity = xxhash.xxh3_128_hexdigest("\n".join(names).encode())
+            self._known_identity = identity_of(self.spec, len(self), self.tokens)
         return self._known_identity
 
     def __copy__(self) -> Any:
@@ -69,9 +70,8 @@ class SelectedReader(_View):
     def __len__(self) -> int:
         return len(self.positions)
 
-    @property
-    def identity(self) -> str:
-        return self._identify(type(self.positions).__name__, self.positions.identity)
+    def tokens(self, positions: Array) -> Array:
+        return self.base.tokens(self.positions.of(positions))
 
     def read_columns(
         self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
@@ -132,9 +132,14 @@ class ConcatenatedReader(_View):
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    @property
-    def identity(self) -> str:
-        return self._identify(str(self._ends.tolist()))
+    def tokens(self, positions: Array) -> Array:
+        tokens = np.empty(len(positions), "u8")
+        whole = spec_json.canonical(self.spec)
+        for base, places, local in self._parts(positions):
+            own, found = spec_json.canonical(base.spec), base.tokens(local)
+            # The contents of records of two specs can be the same.
+            tokens[places] = found if own == whole else marked(found, own)
+        return tokens
 
     def read_columns(
         self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
@@ -201,11 +206,13 @@ class ZippedReader(_View):
     """Records made of one record of each of some readers, which are equally long.
 
     Args:
-        nest: a nest of numbers of readers, as the records are to be nested.
+        nest: a nest of numbers of readers, as the records are to be nested; the numbers rise in
+            the order in which ``specs.leaves`` visits them.
         bases: the readers.
 
     Raises:
         InvalidArgumentError: they are not equally long.
+        UnsupportedTypeError: a key of a dict is neither an integer nor a string.
     """
 
     def __init__(self, nest: Any, *bases: RecordReader) -> None:
@@ -217,14 +224,14 @@ class ZippedReader(_View):
                 f"take the first {lengths[0]:,} records of each, dataref[:{lengths[0]}]"
             )
         self._nest = nest
-        self.spec = _fill(nest, [base.spec for base in bases])
+        self.spec = specs.normalize(_fill(nest, [base.spec for base in bases]))
 
     def __len__(self) -> int:
         return len(self.bases[0])
 
-    @property
-    def identity(self) -> str:
-        return self._identify(repr(self._nest))
+    def tokens(self, positions: Array) -> Array:
+        first, *others = [base.tokens(positions) for base in self.bases]
+        return functools.reduce(mixed, others, first)
 
     def read_columns(
         self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False

@@ -106,7 +106,11 @@ class RecordCodec:
         Raises:
             ChecksumError: the content is not one of this spec.
         """
-        return join_record(self.spec, self.decode_components(content))
+        components = self.decode_components(content)
+        try:
+            return join_record(self.spec, components)
+        except SpecMismatchError as error:
+            raise ChecksumError(f"a record holds what does not fit: {error}") from error
 
     def decode_components(self, content: bytes | memoryview) -> list[Any]:
         """The component values of a content: fresh writable arrays, or ``bytes``.

@@ -14,6 +14,7 @@ from yogadl import spec as specs
 from yogadl.errors import SpecMismatchError, UnsupportedTypeError
 from yogadl.format import dtypes
 from yogadl.format.layout import components_of, leaf_components
+from yogadl.format.nested_arrays import check_ragged, check_raggeds, check_sparse, check_sparses
 
 Array = np.ndarray[Any, Any]
 
@@ -67,35 +68,23 @@ def _split_ragged(leaf: specs.RaggedSpec, value: specs.Ragged) -> list[Any]:
     """Flat values and row splits, which must rise from 0 to the length of the next level."""
     flat = np.asarray(value.flat_values)
     levels = [np.asarray(splits) for splits in value.nested_row_splits]
-    if flat.ndim < 1 or any(splits.ndim != 1 or splits.dtype.kind != "i" for splits in levels):
+    if any(splits.ndim != 1 or splits.dtype.kind != "i" for splits in levels):
         raise SpecMismatchError(
             f"a Ragged needs 1-D integer row splits over an array: {value!r:.200}"
         )
-    ends = [len(splits) - 1 for splits in levels[1:]] + [len(flat)]
-    for axis, (splits, end) in enumerate(zip(levels, ends, strict=True)):
-        rows = np.diff(splits)
-        if len(splits) == 0 or splits[0] != 0 or splits[-1] != end or (rows < 0).any():
-            raise SpecMismatchError(f"row splits {splits!r:.200} must rise from 0 to {end}")
-        wanted = None if leaf.shape is None else leaf.shape[axis + 1]
-        if wanted is not None and (rows != wanted).any():
-            raise SpecMismatchError(f"row splits {splits!r:.200} do not fit {leaf}")
-    if leaf.shape is not None and leaf.shape[0] not in (None, len(levels[0]) - 1):
-        raise SpecMismatchError(f"a Ragged of {len(levels[0]) - 1} rows does not fit {leaf}")
+    check_ragged(leaf, flat, levels)
     return [flat, *levels]
 
 
 def _split_sparse(leaf: specs.SparseSpec, value: specs.Sparse) -> list[Any]:
     """Indices, values and dense shape, which must fit together."""
     indices, values, shape = map(np.asarray, value)
-    rank = len(shape) if shape.ndim == 1 else -1
-    if values.ndim != 1 or indices.shape != (len(values), rank) or shape.dtype.kind != "i":
+    if indices.dtype.kind != "i" or shape.ndim != 1 or shape.dtype.kind != "i":
         raise SpecMismatchError(
-            f"a Sparse needs indices [n, rank], values [n] and an integer dense shape [rank], not "
-            f"{indices.shape}, {values.shape} and {shape!r:.100}"
+            f"a Sparse needs integer indices [n, rank] and an integer dense shape [rank]: "
+            f"{value!r:.200}"
         )
-    if (shape < 0).any() or (indices < 0).any() or (indices >= shape).any():
-        raise SpecMismatchError(f"a Sparse has indices outside its dense shape {shape.tolist()}")
-    check_shape(specs.TensorSpec(leaf.dtype, leaf.shape), tuple(shape.tolist()))
+    check_sparse(leaf, indices, values, shape)
     return [indices, values, shape]
 
 
@@ -110,27 +99,52 @@ def _nothing(spec: specs.TensorSpec) -> Any:
 
 
 def join_record(spec: specs.Structure, components: Sequence[Any]) -> Any:
-    """The inverse of :func:`split_record`."""
+    """The inverse of :func:`split_record`.
+
+    Raises:
+        SpecMismatchError: see :func:`join_column`.
+    """
     values: list[Any] = []
     position = 0
     for leaf in specs.leaves(spec):
+        if isinstance(leaf, specs.TensorSpec):
+            values.append(components[position])
+            position += 1
+            continue
         count = len(leaf_components(leaf))
-        values.append(join_leaf(leaf, components[position : position + count]))
+        parts = [[part] for part in components[position : position + count]]
+        values.extend(join_column(leaf, parts, 1))
         position += count
     return specs.unflatten(spec, values)
 
 
-def join_leaf(leaf: specs.Leaf, components: Sequence[Any]) -> Any:
-    """The value of one leaf from the values of its components."""
+def join_column(leaf: specs.Leaf, parts: Sequence[Any], count: int) -> Any:
+    """The values of one leaf in some records, from those of its components.
+
+    Args:
+        leaf: the leaf.
+        parts: for each of its components ``count`` values, of the component's dtype and shape.
+        count: number of records.
+
+    Raises:
+        SpecMismatchError: row splits or indices are such as no value has.
+    """
     if isinstance(leaf, specs.TensorSpec):
-        return components[0]
+        return parts[0]
     if isinstance(leaf, specs.RaggedSpec):
-        return specs.Ragged(components[0], tuple(components[1:]))
+        flats, *levels = parts
+        check_raggeds(leaf, flats, levels)
+        pairs = zip(flats, zip(*levels, strict=True), strict=True)
+        return [specs.Ragged(flat, splits) for flat, splits in pairs]
     if isinstance(leaf, specs.SparseSpec):
-        return specs.Sparse(*components)
+        check_sparses(leaf, *parts)
+        return [specs.Sparse(*values) for values in zip(*parts, strict=True)]
     if isinstance(leaf, specs.OptionalSpec):
-        return join_record(leaf.value, components[1:]) if components[0] else None
-    return None
+        return [
+            join_record(leaf.value, values[1:]) if values[0] else None
+            for values in zip(*parts, strict=True)
+        ]
+    return [None] * count
 
 
 def as_component(spec: specs.TensorSpec, value: Any) -> Array | bytes:

@@ -22,7 +22,7 @@ from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 Array = np.ndarray[Any, Any]
 
 ENTRY = np.dtype([("offset", "<u8"), ("length", "<u4"), ("checksum", "<u4")])
-"""File offset and length of the value, and the low half of its XXH3-64."""
+"""File offset and length of the value, and the low half of the XXH3-64 of the content in it."""
 
 BLOCK = 4096
 """Entries under one checksum."""

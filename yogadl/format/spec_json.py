@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from yogadl import spec as specs
@@ -28,7 +29,9 @@ def to_json(spec: specs.Structure) -> Any:
     if isinstance(spec, specs.OptionalSpec):
         return {"kind": "optional", "value": to_json(spec.value)}
     if isinstance(spec, dict):
-        return {"kind": "dict", "items": [[key, to_json(child)] for key, child in spec.items()]}
+        keys, order = specs.sorted_keys(spec), list(spec)
+        node = {"kind": "dict", "items": [[key, to_json(spec[key])] for key in keys]}
+        return node if keys == order else {**node, "order": order}
     items = [to_json(child) for child in spec]
     if specs.is_namedtuple(spec):
         name = type(spec).__name__
@@ -38,6 +41,16 @@ def to_json(spec: specs.Structure) -> Any:
 
 def _shape_json(shape: specs.Shape) -> list[int | None] | None:
     return None if shape is None else list(shape)
+
+
+def canonical(spec: specs.Structure) -> str:
+    """A text that is the same for specs that differ in nothing but the order of dict keys."""
+
+    def without_order(node: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in node.items() if name != "order"}
+
+    text = json.dumps(to_json(spec))
+    return json.dumps(json.loads(text, object_hook=without_order))
 
 
 def from_json(node: Any) -> specs.Structure:
@@ -72,10 +85,7 @@ def _from_json(node: Any) -> specs.Structure:
     if not isinstance(node["items"], list):
         raise TypeError(f"items {node['items']!r}")
     if kind == "dict":
-        keys = [key for key, _ in node["items"]]
-        if len(set(keys)) != len(keys):
-            raise ValueError(f"repeated keys {keys!r}")
-        return {key: _from_json(child) for key, child in node["items"]}
+        return _dict_from_json(node)
     items = [_from_json(child) for child in node["items"]]
     if kind == "tuple":
         return tuple(items)
@@ -84,6 +94,17 @@ def _from_json(node: Any) -> specs.Structure:
             raise TypeError(f"named tuple {node['name']!r} of {node['fields']!r}")
         return specs.namedtuple_class(node["name"], tuple(node["fields"]))(*items)
     raise ValueError(f"unknown kind {kind!r}")
+
+
+def _dict_from_json(node: Any) -> dict[Any, specs.Structure]:
+    children = {key: _from_json(child) for key, child in node["items"]}
+    keys = [key for key, _ in node["items"]]
+    if keys != specs.sorted_keys(children):
+        raise ValueError(f"keys {keys!r}, which are not sorted")
+    order = node.get("order", keys)
+    if not isinstance(order, list) or set(order) != set(keys) or len(order) != len(keys):
+        raise ValueError(f"order {order!r} of keys {keys!r}")
+    return {key: children[key] for key in order}
 
 
 def _json_dtype(dtype: Any) -> str:

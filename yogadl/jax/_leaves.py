@@ -19,13 +19,13 @@ Array = np.ndarray[Any, Any]
 
 
 def named_leaves(spec: specs.Structure, name: str = "record") -> Iterator[tuple[str, specs.Leaf]]:
-    """The leaves of a spec, depth first, with how to get at them: ``record['image']``."""
+    """The leaves of a spec, in the order of ``specs.leaves``, with how to get at them:
+    ``record['image']``."""
     if isinstance(spec, specs.LEAVES):
         yield name, spec
         return
-    children = spec.items() if isinstance(spec, dict) else enumerate(spec)
-    for key, child in children:
-        yield from named_leaves(child, f"{name}[{key!r}]")
+    for key in specs.sorted_keys(spec) if isinstance(spec, dict) else range(len(spec)):
+        yield from named_leaves(spec[key], f"{name}[{key!r}]")
 
 
 def check_leaves(spec: specs.Structure, pad: Any) -> None:

@@ -159,6 +159,9 @@ class TimedReader(RecordReader):
     def identity(self) -> str:
         return self._plain.identity
 
+    def tokens(self, positions: Array) -> Array:
+        return self._plain.tokens(positions)
+
     @property
     def record_bytes(self) -> int:
         return self._plain.record_bytes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -22,15 +21,27 @@ _CHUNK = 8192
 _Sampler: Any = torch.utils.data.Sampler
 
 
-@dataclass(frozen=True)
 class _Records:
-    """As much of a reader as a state needs."""
+    """As much of a reader as a state needs. The identity is found when it is first asked for."""
 
-    count: int
-    identity: str
+    def __init__(self, count: int, dataref: IndexedDataRef | None, identity: str = "") -> None:
+        self.count = count
+        self._dataref = dataref
+        self._identity = identity
 
     def __len__(self) -> int:
         return self.count
+
+    @property
+    def identity(self) -> str:
+        dataref = self._dataref
+        if dataref is not None:
+            self._identity = dataref.reader.identity
+            self._dataref = None
+        return self._identity
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.count, None, self.identity)
 
 
 class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
@@ -61,9 +72,9 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
         shuffle_then_shard: bool = False,
     ) -> None:
         if isinstance(data, IndexedDataRef):
-            self._records = _Records(len(data), data.reader.identity)
+            self._records = _Records(len(data), data)
         else:
-            self._records = _Records(as_index("data, if it is not a DataRef,", data), "")
+            self._records = _Records(as_index("data, if it is not a DataRef,", data), None)
         self._order = Order.of_stream(
             record_count=self._records.count,
             shuffle=shuffle,
@@ -97,6 +108,9 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
 
         Returns:
             A state as of ``IndexedStream.state_dict``, which ``DataRef.stream(state=…)`` takes.
+
+        Raises:
+            ClosedError: the DataRef was closed before its first state was taken.
         """
         epoch, offset = self._next
         if self._last is not None and not self._last.is_finished:
