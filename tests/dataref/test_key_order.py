@@ -73,7 +73,7 @@ def test_given_memory_and_padding_may_have_their_keys_in_any_order(
     with tempfile.TemporaryDirectory() as name:
         made = data.draw(composed(pathlib.Path(name), spec))
         out = [data.draw(reordered(memory(spec, 3))) for _ in range(2)]
-        found = []
+        found: list[bool] = []
         for batch in made.dataref.stream().batches(3, out=out):
             count = min(3, len(made.records) - len(found))
             found += [

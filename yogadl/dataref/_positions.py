@@ -161,9 +161,9 @@ def split_positions(
         np.random.RandomState(check_seed(seed, "seed")).shuffle(order)
     found: dict[str, Positions] = {}
     start, reached = 0, fractions.Fraction(0)
-    for name, share in shares.items():
-        # In whole numbers, for floats would lose some of many records.
-        reached += share
+    for name, part in shares.items():
+        # Fractions, since floats would lose some of many records.
+        reached += part
         stop = round(reached / total * count)
         run = Run(range(start, stop))
         found[name] = run if seed is None else Listed(np.sort(order[start:stop]))
