@@ -1,4 +1,4 @@
-"""Tables and data sets of other libraries: the order of columns, fields and keys changes nothing."""
+"""Tables and data sets of other libraries: the order of columns and keys changes nothing."""
 
 from __future__ import annotations
 

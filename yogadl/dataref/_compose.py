@@ -17,7 +17,7 @@ def concat(datarefs: Sequence[IndexedDataRef]) -> DerivedDataRef:
     """The records of some data sets, one data set after the other.
 
     They have to agree in nesting and dtypes; dimensions in which they differ are unknown in the
-    result.
+    result. Dicts have their keys in the order of the first.
 
     Args:
         datarefs: at least one.

@@ -194,7 +194,8 @@ class IndexedDataRef(DataRef, Closing):
         The same seed divides as many records the same way in every release.
 
         Args:
-            parts: the share of each part, which add up to 1; sizes are rounded.
+            parts: the share of each part, which add up to 1; sizes are rounded. Their order counts,
+                since each part has what those before it have left.
             seed: in ``[0, 2**32)``. Without one, each part is a run of records.
 
         Raises:

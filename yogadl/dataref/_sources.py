@@ -143,9 +143,10 @@ def from_source(data: Any, *, spec: Any = None, identity: str | None = None) -> 
             ``__len__`` and ``__getitem__`` give records; or a DataRef, which is returned.
         spec: the element spec; inferred from record 0, or from the types of a table, without.
         identity: what tells the data set apart when a stream of it is resumed. Without it, for
-            arrays and tables it is made of their values, which are all read when it is first
-            needed; for other objects only of the type's name, the length and the spec. What is in
-            those is not looked at: give an identity where another data set might look the same.
+            arrays and tables it is made of their records, which are all read when it is first
+            needed, and is the same when they are stored; for other objects only of the type's name,
+            the length and the spec. What is in those is not looked at: give an identity where
+            another data set might look the same.
 
     Returns:
         A ``SourceDataRef``. Its records are what ``Storage.submit`` would have stored.
