@@ -14,7 +14,8 @@ leaf                value
 ``OptionalSpec``    a value of the inner spec, or ``None``
 ==================  ==============================================================
 
-Specs are immutable and hashable but for dicts, compare by value, and can be pickled.
+Specs are immutable and hashable but for dicts, compare by value, and can be pickled. The order of
+the keys of a dict is that in which records show them, and makes no other difference.
 """
 
 from __future__ import annotations

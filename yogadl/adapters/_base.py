@@ -88,12 +88,15 @@ class MapSource(Source):
         """The source itself."""
         return self
 
+    @property
+    def chunk_size(self) -> int:
+        """How many records are read at once where all are read."""
+        size = RecordLayout(self.spec).content_size
+        return _BLIND_ROWS if size is None else max(1, min(_MOST_ROWS, _CHUNK_BYTES // size))
+
     def chunks(self) -> Iterator[tuple[list[Column], int]]:
         """All records in order: columns as of :meth:`columns`, and how many records each."""
-        size = RecordLayout(self.spec).content_size
-        rows = _BLIND_ROWS
-        if size is not None:
-            rows = max(1, min(_MOST_ROWS, _CHUNK_BYTES // max(size, 1)))
+        rows = self.chunk_size
         for start in range(0, self.count, rows):
             positions = np.arange(start, min(start + rows, self.count))
             yield self.columns(positions), len(positions)

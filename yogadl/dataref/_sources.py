@@ -28,8 +28,6 @@ from yogadl.format.codec import RecordCodec
 
 Array = np.ndarray[Any, Any]
 
-_CHUNK_BYTES = 4 << 20
-
 
 class SourceReader(RecordReader):
     """Reads a source by position.
@@ -80,11 +78,11 @@ class SourceReader(RecordReader):
     def tokens(self, positions: Array) -> Array:
         if not self._is_known_by_records:
             return super().tokens(positions)
-        codec = RecordCodec(self.spec)
-        step = max(1, _CHUNK_BYTES // self.record_bytes)
+        source, codec = self.source, RecordCodec(self.spec)
+        step = source.chunk_size
         lengths, checksums = [], []
         for start in range(0, len(positions), step):
-            columns = self.source.columns(positions[start : start + step])
+            columns = source.columns(positions[start : start + step])
             for content in encoded_leaves(codec, columns):
                 lengths.append(len(content))
                 checksums.append(xxhash.xxh3_64_intdigest(content) & 0xFFFFFFFF)

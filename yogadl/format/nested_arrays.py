@@ -106,11 +106,12 @@ def check_sparse(leaf: specs.SparseSpec, indices: Array, values: Array, shape: A
 def _is_sparse(leaf: specs.SparseSpec, indices: Array, values: Array, shape: Array) -> bool:
     if np.ndim(values) != 1 or indices.shape != (len(values), len(shape)):
         return False
-    if (shape < 0).any() or (indices < 0).any() or (indices >= shape).any():
+    dims = shape.tolist()
+    if min(dims, default=0) < 0 or ((indices < 0) | (indices >= shape)).any():
         return False
-    return leaf.shape is None or (
-        len(leaf.shape) == len(shape)
-        and all(want in (None, dim) for want, dim in zip(leaf.shape, shape.tolist(), strict=True))
+    wanted = (None,) * len(dims) if leaf.shape is None else leaf.shape
+    return len(wanted) == len(dims) and all(
+        want in (None, dim) for want, dim in zip(wanted, dims, strict=True)
     )
 
 
@@ -139,6 +140,6 @@ def _are_sparse(
         return False
     dense, cells = np.stack(shapes), np.concatenate(indices)
     limits = np.repeat(dense, counts, axis=0)
-    if (dense < 0).any() or (cells < 0).any() or (cells >= limits).any():
+    if (dense < 0).any() or ((cells < 0) | (cells >= limits)).any():
         return False
     return all(dim is None or (dense[:, axis] == dim).all() for axis, dim in enumerate(leaf.shape))
