@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from rig import Rig
@@ -100,10 +102,23 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def lock_server() -> Iterator[str]:
     """The address of a lock server."""
+    with _lock_server() as address:
+        yield address
+
+
+@pytest.fixture
+def impatient_lock_server() -> Iterator[str]:
+    """The address of one that takes a client for dead that says nothing for two seconds."""
+    with _lock_server(client_timeout=2.0) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def _lock_server(**options: Any) -> Iterator[str]:
     pytest.importorskip("websockets")
     from yogadl.rw_coordinator import RwCoordinatorServer
 
-    server = RwCoordinatorServer("127.0.0.1", 0)
+    server = RwCoordinatorServer("127.0.0.1", 0, **options)
     loop = asyncio.new_event_loop()
     listens = threading.Event()
 

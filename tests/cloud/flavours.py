@@ -18,6 +18,9 @@ Flavour: TypeAlias = Literal[
     "ignore_conditions",  # every conditional write succeeds
     "refuse_conditions",  # none does: 501
     "racy_conditions",  # of writes one after the other, just the right; of racing ones, all
+    "ignore_in_parts",  # conditions hold for objects written at once, not for those in parts
+    "refuse_matches",  # an object can be created on a condition, but not replaced: 412
+    "refuse_quotes",  # likewise, unless its ETag comes without quotes
     "ignore_checksums",  # what arrives altered is taken
 ]
 
@@ -43,12 +46,32 @@ def apply(flavour: Flavour, dialect: Dialect, port: int, request: Request, head:
     elif flavour != "faithful" and request.is_conditional_write:
         if flavour == "refuse_conditions":
             return 501
+        if flavour == "refuse_matches":
+            return 412 if _replaces(request) else 0
+        if flavour == "refuse_quotes":
+            return _refuse_quotes(request, head)
+        if flavour == "ignore_in_parts" and request.operation == "write":
+            return 0
         if flavour == "racy_conditions":
             if not _holds(dialect, port, request):
                 return 412
             time.sleep(_RACE_SECONDS)
         head.drop("If-Match", "If-None-Match")
         head.first = re.sub(r"(?<=[?&])ifGenerationMatch=\d+&?", "", head.first)
+    return 0
+
+
+def _replaces(request: Request) -> bool:
+    return "if-match" in request.headers or request.query.get("ifGenerationMatch", "0") != "0"
+
+
+def _refuse_quotes(request: Request, head: Head) -> int:
+    given = request.headers.get("if-match", "")
+    if given.startswith('"'):
+        return 412
+    if given:
+        head.drop("If-Match")
+        head.fields.append(("If-Match", f'"{given}"'))
     return 0
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 from typing import Any
 
+import faults
+import numpy as np
 import pytest
 
-from yogadl.errors import UnsafeStoreError
+from yogadl.errors import StoreError, UnsafeStoreError
 
-FLAVOURS = ["ignore_conditions", "refuse_conditions", "racy_conditions"]
+FLAVOURS = [
+    "ignore_conditions",
+    "refuse_conditions",
+    "racy_conditions",
+    "ignore_in_parts",
+    "refuse_matches",
+]
 
 
 def never() -> Any:
@@ -26,7 +35,7 @@ def test_a_store_that_cannot_be_trusted(
         with pytest.raises(UnsafeStoreError, match=r"rw_coordinator.*url="):
             storage.cacheable("a", "1")(never)()
         assert rig.raw.list() == []
-    # With a lock server, no condition is asked for.
+    # With a lock server, conditions are asked for only where they hold.
     storage = rig.make_storage(tmp_path, url=lock_server)
     ref = storage.cacheable("a", "1")(lambda: [1, 2])()
     assert [int(record) for record in ref.stream()] == [1, 2]
@@ -53,3 +62,64 @@ def test_a_good_store_is_tried_out_once(rig: Any, tmp_path: pathlib.Path) -> Non
     assert sorted(rig.raw.list()) == sorted(
         f"data/{name}/1/{file}" for name in "ab" for file in ("cache.mdb", "yogadl.lease")
     )
+
+
+def test_a_store_that_wants_etags_without_quotes(s3: Any, tmp_path: pathlib.Path) -> None:
+    s3.proxy.flavour = "refuse_quotes"
+    storage = s3.make_storage(tmp_path)
+    for version in ("1", "2"):
+        s3.raw.put(f"data/a/{version}/cache.mdb", b"no cache at all")
+    assert len(storage.cacheable("a", "1")(lambda: [1, 2])()) == 2
+    large = np.zeros((9, 1 << 20), "uint8")
+    assert len(storage.cacheable("a", "2")(lambda: large)()) == 9
+    # The lease was given back, and is taken again.
+    storage.delete("a", "1")
+    assert len(storage.cacheable("a", "1")(lambda: [1, 2, 3])()) == 3
+
+
+def lease_of(holder: str | None) -> bytes:
+    return json.dumps({"format": 1, "holder": holder, "seconds": 0.5, "told": "X"}).encode()
+
+
+@pytest.mark.parametrize("holder", [None, "somebody who is gone"])
+def test_a_store_that_refuses_to_replace_is_told_after_a_few_tries(
+    holder: str | None, rig: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.proxy.flavour = "refuse_matches"
+    rig.raw.put("data/a/1/yogadl.lease", lease_of(holder))
+    storage = rig.make_storage(tmp_path, conditional_writes=True, lease_seconds=2.0)
+    with pytest.raises(UnsafeStoreError, match=r"refused to write .*lease.*rw_coordinator.*url="):
+        storage.cacheable("a", "1")(never)()
+    taking_over = [record for record in caplog.records if "Taking over" in record.message]
+    assert len(taking_over) == (holder is not None)
+
+
+@pytest.mark.parametrize("status", [400, 501])
+def test_a_store_that_knows_no_such_request_is_told_at_once(
+    status: int, rig: Any, tmp_path: pathlib.Path
+) -> None:
+    rig.raw.put("data/a/1/yogadl.lease", lease_of(None))
+    storage = rig.make_storage(tmp_path, conditional_writes=True)
+    fault = faults.Fault(faults.Kind.ERROR, status=status)
+    with rig.failing(fault, "write"), pytest.raises(StoreError, match=str(status)):
+        storage.cacheable("a", "1")(never)()
+
+
+def test_a_store_that_refuses_to_replace_a_broken_cache(rig: Any, tmp_path: pathlib.Path) -> None:
+    rig.raw.put("data/a/1/cache.mdb", b"no cache at all")
+    rig.proxy.flavour = "refuse_matches"
+    storage = rig.make_storage(tmp_path, conditional_writes=True)
+    with pytest.raises(UnsafeStoreError, match=r"cache\.mdb.*url="):
+        storage.cacheable("a", "1")(lambda: [1])()
+
+
+def test_a_store_is_tried_out_without_races_for_a_lock_server(
+    rig: Any, tmp_path: pathlib.Path, lock_server: str
+) -> None:
+    storage = rig.make_storage(tmp_path, url=lock_server)
+    with rig.counting() as requests:
+        assert len(storage.cacheable("a", "1")(lambda: [1])()) == 1
+    probes = [request for request in requests if "probe" in request.key]
+    assert len(probes) < 40
+    (publishes,) = [request for request in requests if request.publishes("data/a/1/cache.mdb")]
+    assert publishes.is_conditional_write

@@ -50,7 +50,7 @@ class MemoryStore(ObjectStore):
     def check(self) -> None:
         return
 
-    def head(self, key: str) -> ObjectInfo | None:
+    def head(self, key: str, patience: float | None = None) -> ObjectInfo | None:
         with self._request("head", key):
             return self._objects[key][1] if key in self._objects else None
 
@@ -59,14 +59,16 @@ class MemoryStore(ObjectStore):
             found = [info for key, (_, info) in self._objects.items() if key.startswith(prefix)]
         yield from found
 
-    def read(self, key: str) -> tuple[bytes, str] | None:
+    def read(self, key: str, patience: float | None = None) -> tuple[bytes, str] | None:
         with self._request("read", key):
             if key not in self._objects:
                 return None
             data, info = self._objects[key]
             return data, info.tag
 
-    def write(self, key: str, data: bytes, if_tag: str | None = None) -> str:
+    def write(
+        self, key: str, data: bytes, if_tag: str | None = None, patience: float | None = None
+    ) -> str:
         with self._request("write", key):
             return self._put(key, data, {}, if_tag)
 
@@ -86,6 +88,8 @@ class MemoryStore(ObjectStore):
         metadata: Mapping[str, str],
         if_tag: str | None = None,
         before_publishing: Callable[[], object] = lambda: None,
+        *,
+        in_parts: bool | None = None,
     ) -> str:
         before_publishing()
         with self._request("upload", key):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import functools
 import logging
 import os
 import pathlib
@@ -25,6 +26,8 @@ from yogadl.errors import (
 from yogadl.storage._base import CacheStorage, StoredVersion, check_configurations
 from yogadl.storage._configurations import BaseCloudConfigurations
 from yogadl.storage._lease import Lease
+from yogadl.storage._lease_board import LeaseBoard
+from yogadl.storage._lease_object import patience_of
 from yogadl.storage._local_copy import DIGEST_KEY, LocalCopy
 from yogadl.storage._locks import PublishLock
 from yogadl.storage._object_store import (
@@ -33,14 +36,21 @@ from yogadl.storage._object_store import (
     ObjectStore,
     PreconditionFailedError,
 )
-from yogadl.storage._paths import CACHE_FILE, LEASE_OBJECT, LOCK_FILE, METADATA_FILE, relative_path
-from yogadl.storage._probe import check_conditional_writes
+from yogadl.storage._paths import (
+    CACHE_FILE,
+    LEASE_OBJECT,
+    LOCK_FILE,
+    METADATA_FILE,
+    WAITING_FILE,
+    relative_path,
+)
+from yogadl.storage._probe import cannot_be_trusted, check_conditional_writes
 from yogadl.storage._transfer import file_digest
 
 _RECORDS_KEY = "yogadl-records"
 _FORMAT_KEY = "yogadl-format"
 _CACHES = "yogadl_local_cache"
-_RESERVED = (CACHE_FILE, LOCK_FILE, LEASE_OBJECT, METADATA_FILE)
+_RESERVED = (CACHE_FILE, LOCK_FILE, LEASE_OBJECT, METADATA_FILE, WAITING_FILE)
 _ATTEMPTS = 5
 
 _log = logging.getLogger(__name__)
@@ -199,12 +209,12 @@ class BaseCloudStorage(CacheStorage):
             replaces = broken.tag
 
         def is_published() -> bool:
-            info = self._store.head(key)
+            info = self._store.head(key, self._patience)
             return info is not None and info.tag != replaces
 
         lock = self._lock(dataset_id, dataset_version)
         try:
-            if lock.acquire(is_published) and not is_published():
+            if lock.acquire(is_published):
                 with self._staged(make(), dataset_id, dataset_version, spec, metadata) as file:
                     self._publish_locked(
                         file, dataset_id, dataset_version, replaces, lock, is_published
@@ -222,21 +232,46 @@ class BaseCloudStorage(CacheStorage):
         lock: PublishLock,
         is_published: Callable[[], bool],
     ) -> None:
-        """Publishes what was built under a lock, unless that was lost and somebody else did."""
-        # Without leases, the store may know no conditions; the lock server's word has to do.
-        if_tag = replaces if self._configurations.url is None else None
+        """Publishes what was built under a lock, unless that was lost and somebody else did.
+
+        On condition that the object is as it was found, since a lock may be lost between the last
+        look at it and the arrival of the request. Where the store knows no conditions, that gap
+        remains, with a lock server; there are no leases then.
+        """
+        key = self._key(dataset_id, dataset_version)
+        is_conditional = self._publishes_conditionally(key)
+
+        def check() -> None:
+            if not is_conditional and is_published():
+                raise PreconditionFailedError
+            lock.check()
+
+        refusals = 0
         while True:
             try:
-                self._publish(file, dataset_id, dataset_version, if_tag, lock.check)
+                if_tag = replaces if is_conditional else None
+                self._publish(file, dataset_id, dataset_version, if_tag, check)
                 return
             except LockLostError as error:
                 _log.warning("Not publishing %s:%s yet: %s", dataset_id, dataset_version, error)
                 lock.release()
-                if not lock.acquire(is_published) or is_published():
+                if not lock.acquire(is_published):
                     return
             except PreconditionFailedError:
-                _log.warning("Somebody else published %s:%s.", dataset_id, dataset_version)
-                return
+                found = self._store.head(key)
+                if found is not None and found.tag != replaces:
+                    _log.warning("Somebody else published %s:%s.", dataset_id, dataset_version)
+                    return
+                if found is None and replaces != ABSENT:
+                    _log.warning("%s was deleted while it was built again.", key)
+                    replaces = ABSENT
+                    continue
+                # Some stores refuse for a moment while others write; some, always.
+                refusals += 1
+                if refusals == _ATTEMPTS:
+                    raise cannot_be_trusted(
+                        self._store, f"it refused to write {key}, which is as it was asked to be"
+                    ) from None
 
     def _lock(self, dataset_id: str, dataset_version: str) -> PublishLock:
         key = pathlib.PurePosixPath(self._key(dataset_id, dataset_version))
@@ -245,24 +280,51 @@ class BaseCloudStorage(CacheStorage):
             from yogadl.storage._coordinated import CoordinatedLock
 
             return CoordinatedLock(configurations, self._storage_type, str(key))
-        self._insist_on_conditional_writes(str(key.parent))
-        lease = str(key.with_name(LEASE_OBJECT))
-        return Lease(self._store, lease, configurations.lease_seconds)
+        if configurations.conditional_writes is False:
+            raise UnsafeStoreError(
+                f"leases in {self._store.url} are ruled out by conditional_writes=False; give the "
+                "address of a lock server as url="
+            )
+        return Lease(
+            self._store,
+            str(key.with_name(LEASE_OBJECT)),
+            configurations.lease_seconds,
+            board=LeaseBoard(self._local(dataset_id, dataset_version).folder / WAITING_FILE),
+            prove=functools.partial(self._prove_conditions, str(key)),
+        )
 
-    def _insist_on_conditional_writes(self, folder: str) -> None:
+    @property
+    def _patience(self) -> float | None:
+        """Seconds for requests that others wait for, who share the answer."""
+        given = self._configurations
+        return patience_of(given.lease_seconds) if given.url is None else None
+
+    def _prove_conditions(self, key: str) -> None:
+        """Tries the store out, once, unless it is known.
+
+        Raises:
+            UnsafeStoreError: its conditional writes are not good enough for the kind of lock.
+        """
         if self._probing[0] != os.getpid():
             # A child may have been born while a thread of its parent held it.
             self._probing = os.getpid(), threading.Lock()
         with self._probing[1]:
             if self._trusts_store is None:
                 if not self._store.is_proven:
-                    check_conditional_writes(self._store, f"{folder}/")
+                    races = self._configurations.url is None
+                    folder = pathlib.PurePosixPath(key).parent
+                    check_conditional_writes(self._store, f"{folder}/", races=races)
                 self._trusts_store = True
-        if not self._trusts_store:
-            raise UnsafeStoreError(
-                f"leases in {self._store.url} are ruled out by conditional_writes=False; give the "
-                "address of a lock server as url="
-            )
+
+    def _publishes_conditionally(self, key: str) -> bool:
+        """Whether the store heeds the condition of an upload; leases need that in any case."""
+        if self._trusts_store is None:
+            try:
+                self._prove_conditions(key)
+            except UnsafeStoreError as error:
+                self._trusts_store = False
+                _log.info("Publishing under the lock server's lock alone: %s", error)
+        return bool(self._trusts_store)
 
     # Publishing
 
@@ -312,15 +374,26 @@ class BaseCloudStorage(CacheStorage):
         try:
             self._store.upload(file.path, key, metadata, if_tag, check_lock)
         except PreconditionFailedError:
-            # After a lost answer, the SDK tried again and met its own work.
+            # After a lost answer, it was sent again and met its own work.
             info = self._store.head(key)
             if info is None or info.metadata.get(DIGEST_KEY) != metadata[DIGEST_KEY]:
                 raise
-        else:
-            info = self._store.head(key)
-        if info is not None and info.metadata.get(DIGEST_KEY) == metadata[DIGEST_KEY]:
-            self._local(dataset_id, dataset_version).install(self._store, info, file)
         _log.info("Stored %s:%s in %s/%s.", dataset_id, dataset_version, self._store.url, key)
+        self._keep_copy(file, dataset_id, dataset_version, metadata[DIGEST_KEY])
+
+    def _keep_copy(
+        self, file: PartialFile, dataset_id: str, dataset_version: str, digest: str
+    ) -> None:
+        """Makes what was just published the local copy; without one, it is downloaded again."""
+        key = self._key(dataset_id, dataset_version)
+        try:
+            info = self._store.head(key)
+        except StoreError as error:
+            # It is published, and who submitted it has nothing to do again.
+            _log.warning("%s is stored, and not kept on this machine: %s", key, error)
+            return
+        if info is not None and info.metadata.get(DIGEST_KEY) == digest:
+            self._local(dataset_id, dataset_version).install(self._store, info, file)
 
     # Names
 

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from yogadl.errors import InvalidArgumentError
 from yogadl.redaction import without_password
-from yogadl.storage._lease import LONGEST_SECONDS, SHORTEST_SECONDS
+from yogadl.storage._lease_object import LONGEST_SECONDS, SHORTEST_SECONDS
 
 DEFAULT_LEASE_SECONDS = 60.0
 

@@ -129,18 +129,27 @@ class GCSStore(ObjectStore):
 
     def read(self, key: str, patience: float | None = None) -> tuple[bytes, str] | None:
         """See ``ObjectStore.read``."""
-        from google.api_core.exceptions import NotFound
+        from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
 
         limits = self._limits(patience)
+        blob = self._bucket.blob(key)
         with self._told("reading", key):
-            while (blob := self._bucket.get_blob(key, **limits)) is not None:
-                if blob.size > _SMALL_BYTES:
-                    raise StoreError(f"{self.url}/{key} is far larger than it should be; delete it")
-                # Otherwise it was written again in between, and there is a newer one.
-                with contextlib.suppress(NotFound):
-                    exactly = self._bucket.blob(key, generation=blob.generation)
-                    return bytes(exactly.download_as_bytes(**limits)), str(blob.generation)
-        return None
+            try:
+                # One request: the answer says which generation it is.
+                data = bytes(
+                    blob.download_as_bytes(
+                        end=_SMALL_BYTES, single_shot_download=True, checksum=None, **limits
+                    )
+                )
+            except NotFound:
+                return None
+            except RequestRangeNotSatisfiable:
+                # It is empty.
+                data = b""
+                blob.reload(**limits)
+        if len(data) > _SMALL_BYTES:
+            raise StoreError(f"{self.url}/{key} is far larger than it should be; delete it")
+        return data, str(blob.generation)
 
     def write(
         self, key: str, data: bytes, if_tag: str | None = None, patience: float | None = None
@@ -176,6 +185,8 @@ class GCSStore(ObjectStore):
         metadata: Mapping[str, str],
         if_tag: str | None = None,
         before_publishing: Callable[[], object] = lambda: None,
+        *,
+        in_parts: bool | None = None,
     ) -> str:
         """See ``ObjectStore.upload``.
 
@@ -197,7 +208,8 @@ class GCSStore(ObjectStore):
             before_publishing()
             blob.upload_from_file(
                 _Counting(file, progress, in_pieces=size > _UPLOAD_BYTES),
-                size=size,
+                # Of unknown size, it is sent as what is large.
+                size=None if in_parts else size,
                 content_type="application/octet-stream",
                 if_generation_match=generation,
                 checksum=None,

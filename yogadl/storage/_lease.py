@@ -6,100 +6,73 @@ Clocks of different machines are never compared: a waiter measures, with its own
 the object has stood as it is, and a holder, with its own, how long ago it began its last successful
 renewal. Both are fractions of the same duration::
 
-    0        0.2       0.4       0.6                 0.8             1.0  × seconds
-    renewed  renews    renews    holder gives up                     the longest wait
+    0        0.2       0.44      0.6                 0.8             1.0  × seconds
+    renewed  renews    last try  holder gives up                     the longest wait
     seen by the waiter at 0 or later                 waiter takes over
 
 A holder that fails to renew has thus given up before anybody takes over, and the taking over is
 conditional, too: on the object being as it was seen. A lease is given back by writing it without a
 holder. It is never deleted, since a delete that the network delays could hit the next holder's.
 
-The format of the object is in ``docs/cloud.md``.
+Waiting costs the store one request now and then for each machine, however many wait there: see
+``_lease_board``. Who builds gives the lease back when the cache is published, so what is asked for
+is the lease, and only now and then whether somebody has published without one.
 """
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import logging
-import math
 import os
 import random
 import socket
-import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 from yogadl.errors import LockLostError, StoreError
+from yogadl.storage._clock import boot_seconds
+from yogadl.storage._held_lease import HeldLease
+from yogadl.storage._lease_board import LeaseBoard, News
+from yogadl.storage._lease_object import LeaseContent, LeaseObject
 from yogadl.storage._locks import PublishLock
-from yogadl.storage._object_store import ABSENT, ObjectStore, PreconditionFailedError
+from yogadl.storage._object_store import ABSENT, ObjectStore
 
-FORMAT = 1
-SHORTEST_SECONDS = 0.5
-LONGEST_SECONDS = 3600.0
-
-_RENEW_AFTER = 0.2
-_GIVE_UP_AFTER = 0.6
 _TAKE_OVER_AFTER = 0.8
-_POLL_EVERY = 0.05
-_LONGEST_POLL = 2.0
+# Until the store is asked again: a part of the wait so far. Both waits for an answer and for the
+# next question have to fit between 0.8 and 1.
+_POLL_AFTER = 1 / 8
+_LONGEST_POLL = 0.1
+_LONGEST_POLL_SECONDS = 5.0
+_SHORTEST_POLL = 1 / 16
+_LOOK_EVERY = 0.05
+_LONGEST_LOOK_SECONDS = 0.5
+# Who is asking gets so long before others ask, too.
+_STUCK_AFTER = 0.5
+_LOOK_FOR_CACHE_EVERY = 0.5
 _REMIND_SECONDS = 60.0
+_MOST_TOLD = 200
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class LeaseContent:
-    """What a lease object says.
-
-    Attributes:
-        holder: a name nobody else has; ``None`` if the lease was given back.
-        seconds: after which it may be taken over if it has not changed.
-        told: who that is, for people.
-    """
-
-    holder: str | None
-    seconds: float
-    told: str = ""
-
-    def to_json(self) -> bytes:
-        """The object's bytes, different at every call: an ETag is a digest of them."""
-        return json.dumps({"format": FORMAT, **vars(self), "nonce": uuid.uuid4().hex}).encode()
-
-    @staticmethod
-    def parse(data: bytes, seconds: float) -> LeaseContent:
-        """What an object says, whatever is in it.
-
-        Args:
-            data: its bytes. What is no lease counts as one held by somebody unknown.
-            seconds: its duration where it does not say so itself.
-        """
-        try:
-            found: Any = json.loads(data)
-            holder, told = found["holder"], str(found.get("told", ""))
-            given = float(found["seconds"])
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return LeaseContent("?", seconds, "an object that is no lease")
-        if math.isnan(given):
-            given = seconds
-        given = min(max(given, SHORTEST_SECONDS), LONGEST_SECONDS)
-        return LeaseContent(None if holder is None else str(holder), given, told[:200])
-
-
 class Watch:
-    """For how long a lease has stood unchanged before one observer."""
+    """For how long a lease has stood unchanged before one machine's observers."""
 
     def __init__(self) -> None:
         self._tag: str | None = None
-        self._since = 0.0
+        self.since = 0.0
 
     def is_expired(self, tag: str, seconds: float, now: float) -> bool:
         """Whether a lease may be taken over that was seen with this tag, now."""
+        self.note(tag, now)
+        return now - self.since >= _TAKE_OVER_AFTER * seconds
+
+    def note(self, tag: str, at: float) -> None:
+        """It was seen with this tag, now or before; in any order."""
         if tag != self._tag:
-            self._tag, self._since = tag, now
-        return now - self._since >= _TAKE_OVER_AFTER * seconds
+            self._tag, self.since = tag, at
+        self.since = min(self.since, at)
 
 
 class Lease(PublishLock):
@@ -109,8 +82,10 @@ class Lease(PublishLock):
         store: where conditional writes are atomic.
         key: of the lease object.
         seconds: how long others wait, at most, when the holder dies. ``0.5 … 3600``; the store must
-            answer well within a fifth of it.
-        clock: seconds, monotonic.
+            answer well within a tenth of it.
+        clock: seconds, monotonic, the same in all processes of this machine.
+        board: what is shared with the other waiters of this machine.
+        prove: called before the lease is first written; raises if the store is not to be trusted.
     """
 
     def __init__(
@@ -118,145 +93,170 @@ class Lease(PublishLock):
         store: ObjectStore,
         key: str,
         seconds: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_seconds,
+        board: LeaseBoard | None = None,
+        prove: Callable[[], object] = lambda: None,
     ) -> None:
-        self._store = store
         self._key = key
         self._seconds = seconds
         self._clock = clock
+        self._board = LeaseBoard(None) if board is None else board
+        self._prove = prove
+        self._target = LeaseObject(store, key, seconds, clock)
         self._watch = Watch()
-        self._holder = uuid.uuid4().hex
-        self._told = f"process {os.getpid()} on {socket.gethostname()}"
+        self._silent: str | None = None
+        told = f"process {os.getpid()} on {socket.gethostname()}"
+        self._content = LeaseContent(uuid.uuid4().hex, seconds, told)
         self._pid = os.getpid()
-        # Guards all of the below, which the renewing thread uses, too.
-        self._mutex = threading.RLock()
-        self._tag: str | None = None
-        self._valid_until = 0.0
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._held: HeldLease | None = None
 
     # Acquiring
 
     def acquire(self, is_published: Callable[[], bool]) -> bool:
         """See ``PublishLock.acquire``."""
-        failing_since: float | None = None
-        reminded = -_REMIND_SECONDS
+        began = self._clock()
+        reminded = began - _REMIND_SECONDS
+        due_since: float | None = None
+        doubted: News | None = None
         while True:
-            try:
-                if is_published():
+            now = self._clock()
+            news = self._board.read()
+            if news is not None and news.is_over and news.next >= began and news != doubted:
+                if _is_seen(is_published):
                     return False
-                holder = self._try()
-                failing_since = None
-            except StoreError as error:
-                # Who waits for hours should outlive a store that fails for a moment.
-                now = self._clock()
-                failing_since = now if failing_since is None else failing_since
-                if not error.is_transient or now - failing_since > self._seconds:
-                    raise
-                holder = f"the store, which fails: {error}"
-            if holder is None:
-                self._start_renewing()
-                return True
-            if self._clock() - reminded >= _REMIND_SECONDS:
+                doubted = news
+            if not self._is_due(news, began, now):
+                due_since = None
+            else:
+                due_since = now if due_since is None else due_since
+                is_stuck = now - due_since >= _STUCK_AFTER * self._seconds
+                with self._board.asking(is_stuck or self._is_hopeless(news, began, now)) as (
+                    is_my_turn
+                ):
+                    # Somebody may have asked just before.
+                    if is_my_turn and self._is_due(self._board.read(), began, now):
+                        due_since = None
+                        outcome = self._ask(is_published, began)
+                        if isinstance(outcome, bool):
+                            return outcome
+                        news = outcome
+            if news is not None and news.told and self._clock() - reminded >= _REMIND_SECONDS:
                 reminded = self._clock()
-                _log.info("Waiting for %s, which holds %s.", holder, self._key)
-            poll = min(_POLL_EVERY * self._seconds, _LONGEST_POLL)
-            time.sleep(poll * random.uniform(0.5, 1.0))
+                _log.info("Waiting for %s, which holds %s.", news.told, self._key)
+            look = min(_LOOK_EVERY * self._seconds, _LONGEST_LOOK_SECONDS)
+            time.sleep(look * random.uniform(0.5, 1.0))
 
-    def _try(self) -> str | None:
-        """Takes the lease if it is free; else says who holds it."""
-        found = self._store.read(self._key)
-        now = self._clock()
-        if found is None:
-            tag, told = ABSENT, "somebody who was faster"
+    def _is_due(self, news: News | None, began: float, now: float) -> bool:
+        """Whether the store has to be asked."""
+        if news is None or news.is_over or not now < news.next <= now + _LONGEST_POLL_SECONDS:
+            return True
+        return self._is_hopeless(news, began, now)
+
+    def _is_hopeless(self, news: News | None, began: float, now: float) -> bool:
+        """Whether the store has failed for so long that each waiter is to see for itself."""
+        failing = None if news is None else news.failing_since
+        return failing is not None and now - max(began, failing) > self._seconds
+
+    def _ask(self, is_published: Callable[[], bool], began: float) -> bool | News:
+        """Asks the store, and tells the others: what ``acquire`` returns, or what there is."""
+        known = self._board.read()
+        if known is not None and known.tag:
+            self._watch.note(known.tag, known.since)
+        try:
+            outcome = self._try(is_published, began)
+        except StoreError as error:
+            # Who waits for hours should outlive a store that fails for a moment.
+            now = self._clock()
+            failing = None if known is None else known.failing_since
+            failing = now if failing is None else max(failing, began)
+            if not error.is_transient or now - failing > self._seconds:
+                raise
+            told = f"the store, which fails: {str(error)[:_MOST_TOLD]}"
+            outcome = dataclasses.replace(
+                known or News(now),
+                next=self._next(began, now, self._seconds),
+                told=told,
+                is_over=False,
+                failing_since=failing,
+            )
+        if isinstance(outcome, News):
+            self._board.post(outcome)
+        elif self._held is None:
+            self._board.post(News(self._clock(), is_over=True))
         else:
+            now = self._clock()
+            told = self._content.told
+            ask = self._next(now, now, self._seconds)
+            self._board.post(News(ask, self._held.tag, now, told, looked=now))
+            self._held.start_renewing()
+        return outcome
+
+    def _try(self, is_published: Callable[[], bool], began: float = 0.0) -> bool | News:
+        """Takes the lease if it is free, unless it is published; else says who holds it."""
+        found = self._target.read()
+        now = self._clock()
+        tag, told, silent = ABSENT, "somebody who was faster", False
+        if found is not None:
             data, tag = found
             content = LeaseContent.parse(data, self._seconds)
             told = content.told or "somebody"
-            free = content.holder is None
-            if not free and not self._watch.is_expired(tag, content.seconds, now):
-                return told
-            if not free:
-                _log.warning("Taking over %s from %s, which is silent.", self._key, told)
-        with self._mutex:
-            return None if self._write(self._holder, tag) else told
-
-    def _write(self, holder: str | None, if_tag: str) -> bool:
-        """Writes the lease; whether it is ours now. The caller has the mutex."""
-        started = self._clock()
-        data = LeaseContent(holder, self._seconds, self._told).to_json()
-        try:
-            tag = self._store.write(self._key, data, if_tag)
-        except PreconditionFailedError:
-            # An attempt whose answer was lost may have succeeded, and the next one met its work.
-            found = self._store.read(self._key)
-            if found is None or found[0] != data:
-                return False
-            tag = found[1]
-        self._tag = tag
-        self._valid_until = started + _GIVE_UP_AFTER * self._seconds
+            # What we wrote ourselves, and were not told that it arrived, may be written again.
+            if content.holder is not None and not self._target.is_ours(data):
+                silent = self._watch.is_expired(tag, content.seconds, now)
+                if not silent:
+                    looked = self._looked(began)
+                    if now - looked >= _LOOK_FOR_CACHE_EVERY * self._seconds:
+                        if is_published():
+                            return False
+                        looked = now
+                    end = self._watch.since + _TAKE_OVER_AFTER * content.seconds
+                    poll = self._next(began, now, min(content.seconds, self._seconds))
+                    return News(min(end, poll), tag, self._watch.since, told, looked)
+        if is_published():
+            return False
+        self._prove()
+        if silent and self._silent != tag:
+            self._silent = tag
+            _log.warning("Taking over %s from %s, which is silent.", self._key, told)
+        written = self._target.write(self._content, tag)
+        if written is None or written.content.holder is None:
+            return News(now, told=told)
+        self._held = HeldLease(self._target, self._content, written, self._clock)
         return True
+
+    def _looked(self, began: float) -> float:
+        """When somebody looked for the cache; who begins to wait just has."""
+        known = self._board.read()
+        return began if known is None else max(known.looked, began)
+
+    def _next(self, began: float, now: float, seconds: float) -> float:
+        """When to ask again."""
+        longest = min(_LONGEST_POLL * seconds, _LONGEST_POLL_SECONDS)
+        pause = min(max(_POLL_AFTER * (now - began), _SHORTEST_POLL * longest), longest)
+        return now + pause * random.uniform(0.5, 1.0)
 
     # Holding
 
-    def _start_renewing(self) -> None:
-        self._stop.clear()
-        self._thread = threading.Thread(
-            target=self._renew_until_stopped, name="yogadl lease", daemon=True
-        )
-        self._thread.start()
-
-    def _renew_until_stopped(self) -> None:
-        while not self._stop.wait(_RENEW_AFTER * self._seconds):
-            try:
-                if not self._renew():
-                    _log.warning("%s was taken over by somebody else.", self._key)
-                    return
-            except StoreError as error:
-                _log.warning("Cannot renew %s, and will try again: %s", self._key, error)
-
-    def _renew(self) -> bool:
-        with self._mutex:
-            if self._tag is None or self._stop.is_set():
-                return self._tag is not None
-            if not self._write(self._holder, self._tag):
-                self._tag = None
-                return False
-            return True
-
     def check(self) -> None:
         """See ``PublishLock.check``."""
-        with self._mutex:
-            held = self._tag is not None
-            if held and self._clock() < self._valid_until:
-                return
-            # Late, after a suspended machine, say; but as long as nobody took over, it is ours.
-            try:
-                if held and self._renew() and self._clock() < self._valid_until:
-                    return
-            except StoreError as error:
-                raise LockLostError(self._lost()) from error
-        raise LockLostError(self._lost())
-
-    def _lost(self) -> str:
-        return (
-            f"{self._store.url}/{self._key} could not be renewed in time, so that others may have "
-            "taken it over; nothing was published"
-        )
+        if self._held is None:
+            raise LockLostError(f"the lease {self._key} is not held")
+        self._held.check()
 
     def release(self) -> None:
         """See ``PublishLock.release``. Does nothing in a child of the process that acquired."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid or self._held is None:
             return
-        self._stop.set()
-        with self._mutex:
-            tag, self._tag = self._tag, None
-            if tag is not None:
-                try:
-                    self._write(None, tag)
-                except StoreError as error:
-                    _log.warning("Cannot give back %s; others wait longer: %s", self._key, error)
-                self._tag = None
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._held.release()
+        self._held = None
+        self._board.post(None)
+
+
+def _is_seen(is_published: Callable[[], bool]) -> bool:
+    try:
+        return is_published()
+    except StoreError as error:
+        if not error.is_transient:
+            raise
+        _log.info("Cannot look for what others have seen, and will try again: %s", error)
+        return False

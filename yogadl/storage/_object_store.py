@@ -115,6 +115,8 @@ class ObjectStore(abc.ABC):
         metadata: Mapping[str, str],
         if_tag: str | None = None,
         before_publishing: Callable[[], object] = lambda: None,
+        *,
+        in_parts: bool | None = None,
     ) -> str:
         """Publishes a file as an object, whole or not at all, and returns its tag.
 
@@ -124,6 +126,7 @@ class ObjectStore(abc.ABC):
             metadata: for it; lower-case keys.
             if_tag: as for :meth:`write`.
             before_publishing: called as late as the store allows; what it raises stops the upload.
+            in_parts: whether to send it in several requests; if ``None``, if it is large.
 
         Raises:
             PreconditionFailedError: as for :meth:`write`.

@@ -10,6 +10,7 @@ from yogadl.errors import InvalidArgumentError
 CACHE_FILE = "cache.mdb"
 LOCK_FILE = "yogadl.lock"
 LEASE_OBJECT = "yogadl.lease"
+WAITING_FILE = "yogadl.waiting"
 METADATA_FILE = "local_metadata.json"
 
 _LONGEST = 255

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
+import logging
 import os
 import pathlib
 import threading
@@ -39,6 +41,8 @@ _SMALL_BYTES = 1 << 20
 # For several transfers at a time.
 _CONNECTIONS = 4 * PARALLEL_PARTS
 
+_log = logging.getLogger(__name__)
+
 
 class S3Store(ObjectStore):
     """See ``ObjectStore``. Over boto3; one client per process and length of time-outs.
@@ -55,6 +59,8 @@ class S3Store(ObjectStore):
         self._configurations = configurations
         self._bucket = configurations.bucket
         self._clients: tuple[int, dict[tuple[float, float], Any]] = os.getpid(), {}
+        # Around the ETag of a condition; None as long as none has held.
+        self._quote: str | None = None
 
     def _client(self, patience: float | None = None) -> Any:
         # Connections must not be shared with a parent. Threads may make two at first; no matter.
@@ -188,9 +194,9 @@ class S3Store(ObjectStore):
         """See ``ObjectStore.write``."""
 
         def ask(client: Any) -> str:
-            with _conditional(if_tag) as condition:
-                answer = client.put_object(Bucket=self._bucket, Key=key, Body=data, **condition)
-            return _bare(answer["ETag"])
+            target = {"Bucket": self._bucket, "Key": key}
+            put = functools.partial(client.put_object, **target, Body=data)
+            return _bare(self._conditionally(put, client, key, if_tag)["ETag"])
 
         return self._ask("writing", key, ask, patience)
 
@@ -224,27 +230,29 @@ class S3Store(ObjectStore):
         metadata: Mapping[str, str],
         if_tag: str | None = None,
         before_publishing: Callable[[], object] = lambda: None,
+        *,
+        in_parts: bool | None = None,
     ) -> str:
         """See ``ObjectStore.upload``. Large files go in parts, several at a time."""
-        with (
-            ByteProgress(f"Uploading {self.url}/{key}", path.stat().st_size) as progress,
-            self._told("uploading", key),
-            _conditional(if_tag) as condition,
-        ):
-            target = {"Bucket": self._bucket, "Key": key}
-            upload = S3Upload(
-                self._client(),
-                self._patiently,
-                path,
-                target,
-                metadata,
-                condition,
-                before_publishing,
-                progress.update,
-            )
-            tag = upload.run()
-            progress.done()
-        return _bare(tag)
+
+        def send(**condition: str) -> str:
+            with ByteProgress(f"Uploading {self.url}/{key}", path.stat().st_size) as progress:
+                upload = S3Upload(
+                    self._client(),
+                    self._patiently,
+                    path,
+                    {"Bucket": self._bucket, "Key": key},
+                    metadata,
+                    condition,
+                    before_publishing,
+                    progress.update,
+                )
+                tag = upload.run(in_parts)
+                progress.done()
+            return tag
+
+        with self._told("uploading", key):
+            return _bare(self._conditionally(send, self._client(), key, if_tag))
 
     def read_range(
         self, info: ObjectInfo, start: int, stop: int, write: Callable[[bytes], object]
@@ -267,6 +275,38 @@ class S3Store(ObjectStore):
                 write(data)
 
     # Helpers
+
+    def _conditionally(
+        self, write: Callable[..., Result], client: Any, key: str, if_tag: str | None
+    ) -> Result:
+        """Calls ``write`` with the arguments for a condition; raises that it does not hold.
+
+        An ETag is quoted, and some stores know it only without its quotes.
+        """
+        try:
+            with _conditional(if_tag, '"' if self._quote is None else self._quote) as condition:
+                done = write(**condition)
+        except PreconditionFailedError:
+            is_settled = self._quote is not None or self.is_proven
+            if not if_tag or is_settled or not self._has_tag(client, key, if_tag):
+                raise
+            with _conditional(if_tag, "") as condition:
+                done = write(**condition)
+            _log.info("%s wants ETags without quotes.", self.url)
+            self._quote = ""
+            return done
+        if if_tag and self._quote is None:
+            self._quote = '"'
+        return done
+
+    def _has_tag(self, client: Any, key: str, tag: str) -> bool:
+        try:
+            found = client.head_object(Bucket=self._bucket, Key=key)
+        except ClientError as error:
+            if code_of(error) in MISSING:
+                return False
+            raise
+        return _bare(found["ETag"]) == tag
 
     def _ask(
         self,
@@ -295,12 +335,12 @@ class S3Store(ObjectStore):
 
 
 @contextlib.contextmanager
-def _conditional(if_tag: str | None) -> Iterator[dict[str, str]]:
+def _conditional(if_tag: str | None, quote: str = '"') -> Iterator[dict[str, str]]:
     """The arguments for a condition; raises that it does not hold."""
     condition = {}
     if if_tag is not None:
         absent = if_tag == ABSENT
-        condition = {"IfNoneMatch": "*"} if absent else {"IfMatch": f'"{if_tag}"'}
+        condition = {"IfNoneMatch": "*"} if absent else {"IfMatch": f"{quote}{if_tag}{quote}"}
     try:
         yield condition
     except ClientError as error:

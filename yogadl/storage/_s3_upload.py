@@ -81,9 +81,13 @@ class S3Upload:
         self._size = path.stat().st_size
         self._may_have_lost_one = False
 
-    def run(self) -> str:
-        """Uploads, and returns the object's ETag as S3 gives it."""
-        if self._size <= SINGLE_BYTES:
+    def run(self, in_parts: bool | None = None) -> str:
+        """Uploads, and returns the object's ETag as S3 gives it.
+
+        Args:
+            in_parts: or in one request; if ``None``, that goes by the size.
+        """
+        if not (self._size > SINGLE_BYTES if in_parts is None else in_parts):
             return self._at_once()
         self._abort_others()
         try:
