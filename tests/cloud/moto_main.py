@@ -3,15 +3,18 @@
 What S3 does and moto does not is done here: a body that broke off or does not have the digest that
 was sent with it is refused; all requests for a bucket but parts of uploads come one at a time, so
 that conditions hold in races and nothing is read while it is replaced; ``If-Match`` holds for
-finishing an upload in parts, too; and a part of an upload that is no more is answered with 404.
+finishing an upload in parts, too; a part of an upload that is no more is answered with 404; and a
+list of uploads says when they began.
 """
 
 from __future__ import annotations
 
 import base64
 import collections
+import datetime
 import hashlib
 import io
+import re
 import threading
 import zlib
 from collections.abc import Callable, Iterable
@@ -29,6 +32,9 @@ from werkzeug.test import run_wsgi_app
 from werkzeug.wrappers import Response
 from werkzeug.wsgi import get_input_stream
 
+_UPLOAD_ID = re.compile("<UploadId>(.*?)</UploadId>")
+_ALWAYS = "2010-11-10T20:48:33.000Z"
+
 
 class Careful:
     """moto's application, with what it lacks."""
@@ -37,6 +43,7 @@ class Careful:
         self._app = app
         self._mutex = threading.Lock()
         self._locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
+        self._begun: dict[str, str] = {}
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         # Raises if fewer bytes come than were announced.
@@ -58,7 +65,8 @@ class Careful:
                 finishes = environ["REQUEST_METHOD"] == "POST" and upload
                 if finishes and (refusal := self._refusal(environ)):
                     return refusal(environ, start_response)
-                return list(self._app(environ, start_response))
+                answer = list(self._app(environ, start_response))
+                return self._dated(answer) if "uploads" in query else answer
         except KeyError as error:
             if error.args != (upload,):
                 raise
@@ -67,6 +75,23 @@ class Careful:
     def _lock(self, bucket: str) -> threading.Lock:
         with self._mutex:
             return self._locks[bucket]
+
+    def _dated(self, answer: list[bytes]) -> list[bytes]:
+        """Notes when an upload begins, and writes it into a list; moto says that all did in 2010.
+
+        The answer is as long as it was.
+        """
+        body = b"".join(answer)
+        now = datetime.datetime.now(datetime.timezone.utc)
+        if b"<InitiateMultipartUploadResult" in body:
+            for found in _UPLOAD_ID.findall(body.decode()):
+                self._begun[found] = now.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+            return answer
+        uploads = body.decode().split("<Upload>")
+        for number, text in enumerate(uploads):
+            for found in _UPLOAD_ID.findall(text):
+                uploads[number] = text.replace(_ALWAYS, self._begun.get(found, _ALWAYS))
+        return ["<Upload>".join(uploads).encode()]
 
     def _refusal(self, environ: dict[str, Any]) -> Response | None:
         """What to answer instead of finishing an upload whose ``If-Match`` does not hold."""

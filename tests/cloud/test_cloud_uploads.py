@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import pathlib
 import signal
-import threading
 import time
 from typing import Any
 
@@ -96,7 +95,9 @@ def upload(rig: Any, local: pathlib.Path) -> None:
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_parts_of_a_killed_upload_are_removed_by_the_next(s3: Any, tmp_path: pathlib.Path) -> None:
+def test_parts_of_a_killed_upload_are_removed_by_a_later_one(
+    s3: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = s3.make_storage(tmp_path)
     storage.submit(large(1), "a", "1")
     with s3.slow_requests():
@@ -111,32 +112,63 @@ def test_parts_of_a_killed_upload_are_removed_by_the_next(s3: Any, tmp_path: pat
     assert victim.exitcode == -signal.SIGKILL
     assert np.array_equal(np.stack(list(storage.fetch("a", "1").stream())), large(1))
     storage.submit(large(3), "a", "1")
-    assert s3.raw.uploads() == []
+    # It might still be under way.
+    assert s3.raw.uploads() == [KEY]
     assert list(tmp_path.rglob("*.partial")) == []
-    assert np.array_equal(np.stack(list(storage.fetch("a", "1").stream())), large(3))
+    monkeypatch.setattr(_s3_upload, "ABANDONED_SECONDS", 0.0)
+    storage.submit(large(4), "a", "1")
+    assert s3.raw.uploads() == []
+    assert np.array_equal(np.stack(list(storage.fetch("a", "1").stream())), large(4))
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_two_that_upload_at_once_both_finish(rig: Any, tmp_path: pathlib.Path) -> None:
-    failures: list[BaseException] = []
+def test_an_upload_is_not_abandoned_while_parts_of_it_arrive(
+    s3: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_s3_upload, "ABANDONED_SECONDS", 3.0)
+    target = {"Bucket": s3.bucket, "Key": KEY}
+    upload = s3.raw.client.create_multipart_upload(**target)
+    target["UploadId"] = upload["UploadId"]
+    storage = s3.make_storage(tmp_path)
+    began = time.monotonic()
+    while time.monotonic() - began < 6.0:
+        s3.raw.client.upload_part(**target, PartNumber=1, Body=b"slow")
+        storage.submit(large(1, 6), "a", "1")
+        assert s3.raw.uploads() == [KEY]
+    while s3.raw.uploads():
+        assert time.monotonic() - began < PATIENCE
+        storage.submit(large(1, 6), "a", "1")
 
-    def submit(number: int) -> None:
-        local = tmp_path / str(number)
-        local.mkdir()
-        try:
-            rig.make_storage(local).submit(large(number), "a", "1")
-        except BaseException as error:
-            failures.append(error)
 
-    threads = [threading.Thread(target=submit, args=(number,)) for number in (1, 2, 3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert failures == []
+def submit_when_told(rig: Any, local: pathlib.Path, number: int, all_here: Any) -> None:
+    os.environ.update(rig.env)
+    _s3_upload.SINGLE_BYTES = _s3_upload.PART_BYTES = 5 * MEGABYTE
+    storage = rig.make_storage(local)
+    all_here.wait(PATIENCE)
+    storage.submit(large(number), "a", "1")
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_of_nine_processes_that_submit_at_once_all_finish_and_the_last_wins(
+    rig: Any, tmp_path: pathlib.Path
+) -> None:
+    all_here = spawn.Barrier(9)
+    processes = []
+    for number in range(9):
+        (tmp_path / str(number)).mkdir()
+        args = (rig.remote(), tmp_path / str(number), number, all_here)
+        processes.append(spawn.Process(target=submit_when_told, args=args))
+    with rig.counting() as requests:
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(PATIENCE)
+    assert [process.exitcode for process in processes] == [0] * 9
+    assert len([request for request in requests if request.publishes(KEY)]) == 9
+    assert not [request for request in requests if request.operation == "abort"]
     (tmp_path / "reader").mkdir()
     records = np.stack(list(rig.make_storage(tmp_path / "reader").fetch("a", "1").stream()))
-    assert any(np.array_equal(records, large(number)) for number in (1, 2, 3))
+    assert any(np.array_equal(records, large(number)) for number in range(9))
     assert rig.raw.uploads() == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import email.utils
 import functools
 import hashlib
 import io
@@ -25,6 +27,10 @@ PARALLEL_PARTS = 10
 """As many as boto3 sends at a time."""
 
 PART_BYTES = 8 << 20
+
+ABANDONED_SECONDS = 24 * 3600.0
+"""An upload of which nothing has arrived for so long was killed."""
+
 _MOST_PARTS = 10_000
 _ATTEMPTS = 4
 _LARGEST_MD5 = 1 << 20
@@ -89,7 +95,7 @@ class S3Upload:
         """
         if not (self._size > SINGLE_BYTES if in_parts is None else in_parts):
             return self._at_once()
-        self._abort_others()
+        self._abort_abandoned()
         try:
             return self._in_some_attempts()
         finally:
@@ -101,7 +107,7 @@ class S3Upload:
             try:
                 return self._in_parts()
             except ClientError as error:
-                # Somebody who uploads the same took this for a leftover; or two finished at once.
+                # Somebody who uploads the same took this for abandoned; or two finished at once.
                 again = code_of(error) in ("NoSuchUpload", "ConditionalRequestConflict")
                 if not again or attempt == _ATTEMPTS:
                     raise
@@ -199,15 +205,21 @@ class S3Upload:
             if not isinstance(error, ClientError) or code_of(error) != "NoSuchUpload":
                 _log.warning("Parts of %s may be left in the bucket: %s", upload["Key"], error)
 
-    def _abort_others(self) -> None:
-        """Removes the parts of uploads that were killed.
+    def _abort_abandoned(self) -> None:
+        """Removes the parts of uploads of this object that were killed.
 
-        One that is alive begins anew, and does not do this again, so that two cannot keep each
-        other from finishing.
+        One that is under way looks the same, except that parts of it arrive.
         """
         try:
-            for upload in self._others():
-                self._abort(upload)
+            for found, now in self._others():
+                upload = {**self._target, "UploadId": found["UploadId"]}
+                is_old = _seconds(found["Initiated"], now) >= ABANDONED_SECONDS
+                if is_old and all(
+                    _seconds(part["LastModified"], now) >= ABANDONED_SECONDS
+                    for part in self._arrived_parts(upload)
+                ):
+                    _log.info("Removing parts of %s, left by who was killed.", upload["Key"])
+                    self._abort(upload)
         except ClientError as error:
             _log.info("Cannot look for parts of earlier uploads: %s", error)
 
@@ -217,33 +229,43 @@ class S3Upload:
         They have no parts. Another's may have none yet; that one then begins anew.
         """
         try:
-            for upload in self._others():
-                parts = self._patiently(
-                    functools.partial(self._client.list_parts, **upload, MaxParts=1)
-                )
-                if not parts.get("Parts"):
+            for found, _now in self._others():
+                upload = {**self._target, "UploadId": found["UploadId"]}
+                if not any(self._arrived_parts(upload)):
                     self._abort(upload)
         except Exception as error:
             _log.info("An upload without parts may be left in the bucket: %s", error)
 
-    def _others(self) -> Iterator[Mapping[str, str]]:
-        """All uploads of this object that have begun and not ended."""
+    def _others(self) -> Iterator[tuple[Mapping[str, Any], datetime.datetime]]:
+        """All uploads of this object that have begun and not ended, and the store's time."""
         bucket, key = self._target["Bucket"], self._target["Key"]
-        after: dict[str, str] = {}
+        listing = functools.partial(self._client.list_multipart_uploads, Bucket=bucket, Prefix=key)
+        for page in self._pages(listing, "KeyMarker", "UploadIdMarker"):
+            # Only times by the same clock are compared.
+            date = page["ResponseMetadata"]["HTTPHeaders"].get("date")
+            if date is not None:
+                now = email.utils.parsedate_to_datetime(date)
+                yield from (
+                    (found, now) for found in page.get("Uploads", ()) if found["Key"] == key
+                )
+
+    def _arrived_parts(self, upload: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+        listing = functools.partial(self._client.list_parts, **upload)
+        for page in self._pages(listing, "PartNumberMarker"):
+            yield from page.get("Parts", ())
+
+    def _pages(self, listing: Callable[..., Any], *markers: str) -> Iterator[Any]:
+        after: dict[str, Any] = {}
         while True:
-            listing = functools.partial(
-                self._client.list_multipart_uploads, Bucket=bucket, Prefix=key, **after
-            )
-            page = self._patiently(listing)
-            for found in page.get("Uploads", ()):
-                if found["Key"] == key:
-                    yield {**self._target, "UploadId": found["UploadId"]}
+            page = self._patiently(functools.partial(listing, **after))
+            yield page
             if not page.get("IsTruncated"):
                 return
-            after = {
-                "KeyMarker": page["NextKeyMarker"],
-                "UploadIdMarker": page["NextUploadIdMarker"],
-            }
+            after = {marker: page[f"Next{marker}"] for marker in markers}
+
+
+def _seconds(since: datetime.datetime, now: datetime.datetime) -> float:
+    return (now - since).total_seconds()
 
 
 class _Part:
