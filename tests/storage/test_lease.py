@@ -482,9 +482,11 @@ def test_how_long_it_was_silent_is_handed_on(tmp_path: pathlib.Path) -> None:
         st.floats(),
         is_over=st.booleans(),
         failing_since=st.none() | st.floats(),
-    )
+    ),
+    st.booleans(),
 )
-def test_whatever_is_on_the_board_the_wait_ends(found: bytes | News) -> None:
+@hypothesis.settings(max_examples=25)
+def test_whatever_is_on_the_board_the_wait_ends(found: bytes | News, is_held: bool) -> None:
     store = MemoryStore()
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "board")
@@ -492,6 +494,8 @@ def test_whatever_is_on_the_board_the_wait_ends(found: bytes | News) -> None:
             path.write_bytes(found)
         else:
             LeaseBoard(path).post(found)
+        if is_held:
+            assert takes(lease(store))
         one = waiter(store, path, 0.5)
         assert one.acquire(never)
         one.release()

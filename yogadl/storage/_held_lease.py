@@ -57,7 +57,7 @@ class HeldLease:
         threading.Thread(target=self._keep, name="yogadl lease", daemon=True).start()
 
     def _keep(self) -> None:
-        seconds = self._content.seconds
+        is_failing = False
         pause = self._until(_RENEW_AFTER)
         while not self._stop.wait(pause):
             try:
@@ -65,10 +65,13 @@ class HeldLease:
                     if not self._stop.is_set():
                         _log.warning("%s was taken over by somebody else.", self._target.name)
                     return
+                is_failing = False
                 pause = self._until(_RENEW_AFTER)
             except StoreError as error:
-                _log.warning("Cannot renew %s, and will try again: %s", self._target.name, error)
-                pause = _TRY_AGAIN_AFTER * seconds * random.uniform(0.5, 1.0)
+                level = logging.DEBUG if is_failing else logging.WARNING
+                _log.log(level, "Cannot renew %s, and go on trying: %s", self._target.name, error)
+                is_failing = True
+                pause = _TRY_AGAIN_AFTER * self._content.seconds * random.uniform(0.5, 1.0)
 
     def _until(self, fraction: float) -> float:
         """Seconds until so much of the lease is over; 0 if it is."""

@@ -13,6 +13,7 @@ import dataclasses
 import fcntl
 import json
 import logging
+import math
 import os
 import pathlib
 from collections.abc import Iterator
@@ -159,7 +160,7 @@ def _decoded(data: bytes) -> News | None:
     try:
         found: dict[str, Any] = json.loads(text)
         times = [found[name] or 0.0 for name in ("next", "since", "looked", "failing_since")]
-        if not all(isinstance(time, float) for time in times):
+        if not all(isinstance(time, float) and math.isfinite(time) for time in times):
             return None
         return News(**found)
     except (ValueError, TypeError, KeyError, RecursionError):
