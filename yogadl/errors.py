@@ -15,6 +15,8 @@ and ``except FileNotFoundError`` work without knowing this module::
     ├── CacheReplacedError (RuntimeError)       a pickled reference meets a different cache
     ├── ClosedError (ValueError)                a reader that was closed is used
     ├── StorageFullError (OSError)              the disk has too little room; ``errno`` is ENOSPC
+    ├── LocalDirectoryError (PermissionError)   a directory on this machine cannot be used
+    ├── TooManyFilesError (OSError)             no file can be opened; ``errno`` is EMFILE
     ├── MissingExtraError (ImportError)         an optional dependency is not installed
     ├── StoreError (OSError)                    an object store did not do as it was asked
     │   ├── BucketNotFoundError (FileNotFoundError)  there is no such bucket
@@ -41,6 +43,9 @@ All of them can be pickled, so they cross process boundaries.
 from __future__ import annotations
 
 import errno
+
+REPAIR = "fetch it with check_records=True, which gets a bad copy anew, or rebuild it"
+"""What to do about damage that is found where a record is read."""
 
 
 class YogadlError(Exception):
@@ -97,6 +102,23 @@ class StorageFullError(YogadlError, OSError):
         return str(self.args[-1])
 
     def __reduce__(self) -> tuple[type[StorageFullError], tuple[str]]:
+        return (type(self), (str(self),))
+
+
+class LocalDirectoryError(YogadlError, PermissionError):
+    """Nothing can be kept in a directory of this machine, or what is there cannot be trusted."""
+
+
+class TooManyFilesError(YogadlError, OSError):
+    """The process or the machine has too many files open; ``errno`` is ``EMFILE``."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(errno.EMFILE, message)
+
+    def __str__(self) -> str:
+        return str(self.args[-1])
+
+    def __reduce__(self) -> tuple[type[TooManyFilesError], tuple[str]]:
         return (type(self), (str(self),))
 
 

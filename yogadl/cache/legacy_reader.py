@@ -20,6 +20,7 @@ from yogadl.cache.columns import Column, stack
 from yogadl.cache.gather import gather
 from yogadl.cache.reader import PIECE_BYTES, CacheInfo, FileReader
 from yogadl.errors import (
+    REPAIR,
     ChecksumError,
     ClosedError,
     ForeignFileError,
@@ -167,7 +168,7 @@ class LegacyCacheFile(FileReader):
         try:
             return _fit(self.spec, legacy.load(buffer[start : start + size]))
         except YogadlError as error:
-            raise type(error)(f"{self.path}: record {position}: {error}") from error
+            raise type(error)(f"{self.path}: record {position}: {error}; {REPAIR}") from error
 
     def read_columns(
         self,

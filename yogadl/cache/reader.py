@@ -23,6 +23,7 @@ from yogadl.cache.mapping import Access, MappedFile
 from yogadl.cache.memory import keep_freed_memory
 from yogadl.cache.record_reader import RecordReader
 from yogadl.errors import (
+    REPAIR,
     CacheNotFoundError,
     ChecksumError,
     ClosedError,
@@ -243,14 +244,14 @@ class CacheFile(FileReader):
         try:
             return self._columns.read(self.buffer, entries, out, spans)
         except ChecksumError as error:
-            raise ChecksumError(f"{self.path}: {error}; rebuild it") from error
+            raise ChecksumError(f"{self.path}: {error}; {REPAIR}") from error
 
     def read_record(self, position: int) -> Any:
         content = self.read_content(position)
         try:
             return self.codec.decode(content)
         except ChecksumError as error:
-            raise ChecksumError(f"{self.path}, record {position}: {error}; rebuild it") from error
+            raise ChecksumError(f"{self.path}, record {position}: {error}; {REPAIR}") from error
 
     def read_value(self, position: int) -> memoryview:
         """The LMDB value of a record, without a copy."""
@@ -275,7 +276,7 @@ class CacheFile(FileReader):
                 content = content[LEAD:]
             if xxhash.xxh3_64_intdigest(content) & 0xFFFFFFFF != checksum:
                 raise ChecksumError(
-                    f"{self.path}: record {position} is not what was written; rebuild the cache"
+                    f"{self.path}: record {position} is not what was written; {REPAIR}"
                 )
 
     def verify(self) -> None:
@@ -295,7 +296,7 @@ class CacheFile(FileReader):
         digest.update(headers.clear_digest(page))
         if digest.digest() != self.header.digest:
             raise ChecksumError(
-                f"{self.path} is not what was written, though every record is; rebuild it"
+                f"{self.path} is not what was written, though every record is; {REPAIR}"
             )
 
     def pieces(self) -> Iterator[Array]:

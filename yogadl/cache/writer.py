@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import mmap
+import os
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +20,13 @@ from yogadl import spec as specs
 from yogadl._version import __version__
 from yogadl.cache.partial import PartialFile, check_room
 from yogadl.cache.progress import Progress
-from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
+from yogadl.errors import (
+    InvalidArgumentError,
+    SpecMismatchError,
+    TooManyFilesError,
+    UnsupportedTypeError,
+    YogadlError,
+)
 from yogadl.format import header as headers
 from yogadl.format import index as indexes
 from yogadl.format import spec_json
@@ -417,13 +425,23 @@ class CacheWriter:
 
     def _check_with_lmdb(self, entries: int) -> None:
         """Lets LMDB itself, whose format this is, open the file before anybody gets to see it."""
-        path = str(self._file.path)
-        opened = lmdb.open(path, subdir=False, readonly=True, lock=False)
-        with opened as environment, environment.begin() as transaction:
+        with self._open_with_lmdb() as environment, environment.begin() as transaction:
             found = transaction.stat()["entries"]
             header = transaction.get(b"__yogadl__")
         if found != entries or header is None:
             raise AssertionError(f"wrote a tree of {entries} entries in which LMDB finds {found}")
+
+    def _open_with_lmdb(self) -> Any:
+        try:
+            return lmdb.open(str(self._file.path), subdir=False, readonly=True, lock=False)
+        except (lmdb.Error, OSError) as error:
+            # Not all releases of lmdb tell the number; and some import a module first.
+            if any(os.strerror(number) in str(error) for number in (errno.EMFILE, errno.ENFILE)):
+                raise TooManyFilesError(
+                    f"{self._file.path} cannot be checked: {error}. Close what is not needed, or "
+                    "raise the limit (ulimit -n)"
+                ) from error
+            raise YogadlError(f"LMDB cannot open {self._file.path}: {error}") from error
 
     def _alignment(self, entries: Array) -> int:
         """What every content's offset is a multiple of."""

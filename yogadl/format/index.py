@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from yogadl.errors import ChecksumError
+from yogadl.errors import REPAIR, ChecksumError
 from yogadl.format.header import BODY_OFFSET
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 
@@ -121,7 +121,7 @@ class Index:
         if xxhash.xxh3_64_intdigest(entries) != int(self._checksums[block]):
             raise ChecksumError(
                 f"{self._name} has a damaged index at records {first} to "
-                f"{first + len(entries) - 1}; rebuild it"
+                f"{first + len(entries) - 1}; {REPAIR}"
             )
         ends = entries["offset"] + entries["length"]
         if (
@@ -132,6 +132,6 @@ class Index:
         ):
             raise ChecksumError(
                 f"{self._name} has an index that points outside the file at records {first} to "
-                f"{first + len(entries) - 1}; rebuild it"
+                f"{first + len(entries) - 1}; {REPAIR}"
             )
         self._checked[block] = True

@@ -180,7 +180,7 @@ class CacheStorage(Storage):
         new_id = dataset_id if new_id is None else new_id
         new_version = dataset_version if new_version is None else new_version
         to._name(new_id, new_version)
-        with self.fetch(dataset_id, dataset_version) as ref:
+        with self.fetch(dataset_id, dataset_version, check_records=True) as ref:
             ref.verify()
             to._publish_copy(ref, new_id, new_version)
 

@@ -18,6 +18,7 @@ from yogadl.cache.writer import CacheWriter
 from yogadl.core import Submittable
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
+    AccessDeniedError,
     CacheNotFoundError,
     LockLostError,
     StoreError,
@@ -29,6 +30,7 @@ from yogadl.storage._lease import Lease
 from yogadl.storage._lease_board import LeaseBoard
 from yogadl.storage._lease_object import patience_of
 from yogadl.storage._local_copy import DIGEST_KEY, LocalCopy
+from yogadl.storage._local_folders import LocalFolders
 from yogadl.storage._locks import PublishLock
 from yogadl.storage._object_store import (
     ABSENT,
@@ -49,7 +51,6 @@ from yogadl.storage._transfer import file_digest
 
 _RECORDS_KEY = "yogadl-records"
 _FORMAT_KEY = "yogadl-format"
-_CACHES = "yogadl_local_cache"
 _RESERVED = (CACHE_FILE, LOCK_FILE, LEASE_OBJECT, METADATA_FILE, WAITING_FILE)
 _ATTEMPTS = 5
 
@@ -198,6 +199,23 @@ class BaseCloudStorage(CacheStorage):
         spec: Any,
         metadata: Mapping[str, Any] | None,
     ) -> LMDBDataRef:
+        while True:
+            found = self._build_once(make, dataset_id, dataset_version, spec, metadata)
+            if found is None:
+                found = self._fetch_usable(dataset_id, dataset_version)
+            if found is not None:
+                return found
+            _log.info("%s:%s was deleted since it was built.", dataset_id, dataset_version)
+
+    def _build_once(
+        self,
+        make: Callable[[], Any],
+        dataset_id: str,
+        dataset_version: str,
+        spec: Any,
+        metadata: Mapping[str, Any] | None,
+    ) -> LMDBDataRef | None:
+        """Returns once somebody has published; what was published, if there is a copy of it."""
         key = self._key(dataset_id, dataset_version)
         replaces = ABSENT
         broken = self._store.head(key)
@@ -212,16 +230,30 @@ class BaseCloudStorage(CacheStorage):
             info = self._store.head(key, self._patience)
             return info is not None and info.tag != replaces
 
-        lock = self._lock(dataset_id, dataset_version)
+        with self._telling_readers(dataset_id, dataset_version):
+            lock = self._lock(dataset_id, dataset_version)
         try:
-            if lock.acquire(is_published):
-                with self._staged(make(), dataset_id, dataset_version, spec, metadata) as file:
-                    self._publish_locked(
-                        file, dataset_id, dataset_version, replaces, lock, is_published
-                    )
+            with self._telling_readers(dataset_id, dataset_version):
+                is_mine = lock.acquire(is_published)
+            if not is_mine:
+                return None
+            with self._staged(make(), dataset_id, dataset_version, spec, metadata) as file:
+                return self._publish_locked(
+                    file, dataset_id, dataset_version, replaces, lock, is_published
+                )
         finally:
             lock.release()
-        return self.fetch(dataset_id, dataset_version)
+
+    @contextlib.contextmanager
+    def _telling_readers(self, dataset_id: str, dataset_version: str) -> Iterator[None]:
+        """Says it clearly to those who may read the bucket, but not write to it."""
+        try:
+            yield
+        except AccessDeniedError as error:
+            raise AccessDeniedError(
+                f"no data set {dataset_id!r} of version {dataset_version!r} is stored that can be "
+                f"read, and these credentials may not build one: {error}"
+            ) from error
 
     def _publish_locked(
         self,
@@ -231,7 +263,7 @@ class BaseCloudStorage(CacheStorage):
         replaces: str,
         lock: PublishLock,
         is_published: Callable[[], bool],
-    ) -> None:
+    ) -> LMDBDataRef | None:
         """Publishes what was built under a lock, unless that was lost and somebody else did.
 
         On condition that the object is as it was found, since a lock may be lost between the last
@@ -250,18 +282,17 @@ class BaseCloudStorage(CacheStorage):
         while True:
             try:
                 if_tag = replaces if is_conditional else None
-                self._publish(file, dataset_id, dataset_version, if_tag, check)
-                return
+                return self._publish(file, dataset_id, dataset_version, if_tag, check)
             except LockLostError as error:
                 _log.warning("Not publishing %s:%s yet: %s", dataset_id, dataset_version, error)
                 lock.release()
                 if not lock.acquire(is_published):
-                    return
+                    return None
             except PreconditionFailedError:
                 found = self._store.head(key)
                 if found is not None and found.tag != replaces:
                     _log.warning("Somebody else published %s:%s.", dataset_id, dataset_version)
-                    return
+                    return None
                 if found is None and replaces != ABSENT:
                     _log.warning("%s was deleted while it was built again.", key)
                     replaces = ABSENT
@@ -285,11 +316,12 @@ class BaseCloudStorage(CacheStorage):
                 f"leases in {self._store.url} are ruled out by conditional_writes=False; give the "
                 "address of a lock server as url="
             )
+        folder = self._local(dataset_id, dataset_version).claim().parent
         return Lease(
             self._store,
             str(key.with_name(LEASE_OBJECT)),
             configurations.lease_seconds,
-            board=LeaseBoard(self._local(dataset_id, dataset_version).folder / WAITING_FILE),
+            board=LeaseBoard(folder / WAITING_FILE),
             prove=functools.partial(self._prove_conditions, str(key)),
         )
 
@@ -338,17 +370,16 @@ class BaseCloudStorage(CacheStorage):
         metadata: Mapping[str, Any] | None,
     ) -> Iterator[PartialFile]:
         """A whole cache file of some records beside the local copy; gone at the end."""
-        path = self._local(dataset_id, dataset_version).path
+        local = self._local(dataset_id, dataset_version)
         source = open_source(data, spec, self._tensorflow_config)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = local.claim()
         remove_leftovers(path)
         with CacheWriter(path, source.spec, metadata, source.count) as writer:
             source.feed(writer)
             yield writer.finish()
 
     def _publish_copy(self, ref: LMDBDataRef, dataset_id: str, dataset_version: str) -> None:
-        path = self._local(dataset_id, dataset_version).path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = self._local(dataset_id, dataset_version).claim()
         remove_leftovers(path)
         with PartialFile(path) as file:
             for piece in ref.reader.pieces():
@@ -362,8 +393,8 @@ class BaseCloudStorage(CacheStorage):
         dataset_version: str,
         if_tag: str | None,
         check_lock: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Uploads a whole file, and makes it the local copy."""
+    ) -> LMDBDataRef | None:
+        """Uploads a whole file, makes it the local copy, and opens that if it is the last state."""
         key = self._key(dataset_id, dataset_version)
         with LMDBDataRef(file.path) as ref:
             metadata = {
@@ -379,21 +410,26 @@ class BaseCloudStorage(CacheStorage):
             if info is None or info.metadata.get(DIGEST_KEY) != metadata[DIGEST_KEY]:
                 raise
         _log.info("Stored %s:%s in %s/%s.", dataset_id, dataset_version, self._store.url, key)
-        self._keep_copy(file, dataset_id, dataset_version, metadata[DIGEST_KEY])
+        return self._keep_copy(file, dataset_id, dataset_version, metadata[DIGEST_KEY])
 
     def _keep_copy(
         self, file: PartialFile, dataset_id: str, dataset_version: str, digest: str
-    ) -> None:
-        """Makes what was just published the local copy; without one, it is downloaded again."""
+    ) -> LMDBDataRef | None:
+        """Makes what was just published the local copy, and opens it.
+
+        ``None`` if somebody else has published since, or if no copy could be kept.
+        """
         key = self._key(dataset_id, dataset_version)
         try:
             info = self._store.head(key)
         except StoreError as error:
             # It is published, and who submitted it has nothing to do again.
-            _log.warning("%s is stored, and not kept on this machine: %s", key, error)
-            return
-        if info is not None and info.metadata.get(DIGEST_KEY) == digest:
-            self._local(dataset_id, dataset_version).install(self._store, info, file)
+            _log.warning("%s is stored, and its copy compared at the next fetch: %s", key, error)
+            info = None
+        if info is not None and info.metadata.get(DIGEST_KEY) != digest:
+            return None
+        # If it has been deleted since, this is still what was asked for.
+        return self._local(dataset_id, dataset_version).install(info, file)
 
     # Names
 
@@ -405,8 +441,12 @@ class BaseCloudStorage(CacheStorage):
         return f"{self._store.url}/{self._key(dataset_id, dataset_version)}"
 
     def _local(self, dataset_id: str, dataset_version: str) -> LocalCopy:
-        folder = relative_path(dataset_id, dataset_version, _RESERVED)
-        return LocalCopy(self._configurations.local_cache_dir / _CACHES / folder)
+        given = self._configurations
+        version = relative_path(dataset_id, dataset_version, _RESERVED)
+        origin = f"{self._store.origin}/{given.bucket_directory_path}"
+        source = f"{self._store.origin}/{self._key(dataset_id, dataset_version)}"
+        folders = LocalFolders(given.local_cache_dir, origin, version, source)
+        return LocalCopy(folders, source)
 
     def __getstate__(self) -> dict[str, Any]:
         return {

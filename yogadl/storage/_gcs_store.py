@@ -8,6 +8,7 @@ import datetime
 import io
 import os
 import pathlib
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,14 @@ class GCSStore(ObjectStore):
     def url(self) -> str:
         """See ``ObjectStore.url``."""
         return f"gs://{self._configurations.bucket}"
+
+    @property
+    def origin(self) -> str:
+        """See ``ObjectStore.origin``: Google has but one bucket of a name."""
+        host = urllib.parse.urlsplit(self._client.api_endpoint).netloc.rpartition("@")[2]
+        if host.endswith(".googleapis.com"):
+            return self.url
+        return f"gs://{host}/{self._configurations.bucket}"
 
     @property
     def is_proven(self) -> bool:

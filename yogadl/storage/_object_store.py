@@ -72,6 +72,11 @@ class ObjectStore(abc.ABC):
         """The bucket as people write it, such as ``s3://bucket``."""
 
     @property
+    def origin(self) -> str:
+        """Tells the bucket from all others, also those of other stores; without secrets."""
+        return self.url
+
+    @property
     @abc.abstractmethod
     def is_proven(self) -> bool:
         """Whether conditional writes are known to be atomic; a probe finds out otherwise."""

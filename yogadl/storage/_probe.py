@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from yogadl.errors import UnsafeStoreError
+from yogadl.errors import StoreError, UnsafeStoreError
 from yogadl.storage._object_store import ABSENT, ObjectStore, PreconditionFailedError
 
 _RACERS = 16
@@ -71,8 +71,12 @@ def _object(store: ObjectStore, prefix: str) -> Iterator[str]:
     key = f"{prefix}yogadl.probe-{uuid.uuid4().hex}"
     try:
         yield key
-    finally:
-        store.delete(key)
+    except BaseException:
+        # Why it failed is to be told, not that deleting failed, too.
+        with contextlib.suppress(StoreError):
+            store.delete(key)
+        raise
+    store.delete(key)
 
 
 def _upload_in_parts(

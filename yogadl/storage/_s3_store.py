@@ -101,6 +101,14 @@ class S3Store(ObjectStore):
         return f"s3://{urllib.parse.urlsplit(without_password(endpoint)).netloc}/{self._bucket}"
 
     @property
+    def origin(self) -> str:
+        """See ``ObjectStore.origin``: AWS has but one bucket of a name, whatever the endpoint."""
+        if self.is_proven:
+            return f"s3://{self._bucket}"
+        parts = urllib.parse.urlsplit(self._client().meta.endpoint_url)
+        return f"s3://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}/{self._bucket}"
+
+    @property
     def is_proven(self) -> bool:
         """See ``ObjectStore.is_proven``: AWS documents it; whatever else has to be tried out."""
         host = urllib.parse.urlsplit(self._client().meta.endpoint_url).hostname or ""

@@ -1,0 +1,115 @@
+"""Which folder of this machine the copy of an object is in.
+
+All storages with one local cache directory would keep a version of one name in one folder, as
+yogadl 0.1.4 does. The first object to use that folder keeps it: its note says which. Other objects,
+and other users of the machine, have folders below a root of their own beside it.
+
+Who can write to a folder could have others read what he likes. So a folder counts only if nobody
+but this user and root can, from the root down; see ``is_trusted``. What is above the root is the
+choice of who configured the local cache directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+from collections.abc import Iterator
+
+import xxhash
+
+from yogadl.errors import LocalDirectoryError, StorageFullError
+from yogadl.storage._local_lock import local_lock
+from yogadl.storage._local_note import load_note, save_note, trusted_status
+from yogadl.storage._paths import LOCK_FILE
+
+_ROOT = "yogadl_local_cache"
+# Whom the user's umask lets in by the group may write; others may not, whatever the umask.
+_FOLDER_MODE = 0o775
+
+
+class LocalFolders:
+    """The folders that the copy of one object may be in. Safe for threads and processes.
+
+    Args:
+        directory: the local cache directory.
+        origin: of the bucket and what all its keys begin with; no other store has the same.
+        version: the version's folder below a root.
+        source: of the object; no other object has the same.
+    """
+
+    def __init__(
+        self, directory: pathlib.Path, origin: str, version: pathlib.PurePosixPath, source: str
+    ) -> None:
+        self._directory = directory
+        self._source = source
+        digest = xxhash.xxh3_64_hexdigest(origin.encode())
+        self._folders = [
+            directory / root / version for root in (_ROOT, f"{_ROOT}-{os.geteuid()}-{digest}")
+        ]
+
+    def ours(self) -> Iterator[pathlib.Path]:
+        """The folders that this object has used."""
+        for folder in self._folders:
+            if self._is_safe(folder) and load_note(folder).get("source") == self._source:
+                yield folder
+
+    def claim(self) -> pathlib.Path:
+        """A folder to write to, which no other object uses.
+
+        Raises:
+            LocalDirectoryError: there is none.
+            StorageFullError: there is no room to make one.
+        """
+        for folder in self.ours():
+            if _is_writable(folder):
+                return folder
+        refused = []
+        for folder in self._folders:
+            try:
+                reason = self._claim(folder)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise StorageFullError(
+                        f"{self._directory} has no room for another folder; free some, or choose "
+                        "another local_cache_dir"
+                    ) from error
+                reason = str(error)
+            if reason is None:
+                return folder
+            refused.append(reason)
+        raise LocalDirectoryError(
+            f"no copy can be kept in {self._directory}: {'; '.join(refused)}. Choose a "
+            "local_cache_dir that this user may write to"
+        )
+
+    def _claim(self, folder: pathlib.Path) -> str | None:
+        """Makes a folder this object's; says why that cannot be."""
+        for part in self._parts(folder):
+            if not os.path.lexists(part):
+                part.mkdir(_FOLDER_MODE, exist_ok=True)
+            if trusted_status(part) is None:
+                return f"{part} is another user's, or others may write to it"
+        with local_lock(folder / LOCK_FILE, f"process that uses {folder}"):
+            note = load_note(folder)
+            source = note.get("source")
+            if isinstance(source, str) and source != self._source:
+                return f"{folder} is used for {source}"
+            # What 0.1.4 wrote stays: it tells of what state its copy is.
+            save_note(folder, {"time_created": 0.0, **note, "source": self._source})
+        return None
+
+    def _is_safe(self, folder: pathlib.Path) -> bool:
+        return all(trusted_status(part) is not None for part in self._parts(folder))
+
+    def _parts(self, folder: pathlib.Path) -> Iterator[pathlib.Path]:
+        """The root, and every folder from there down."""
+        part = self._directory
+        for name in folder.relative_to(self._directory).parts:
+            part = part / name
+            yield part
+
+
+def _is_writable(folder: pathlib.Path) -> bool:
+    effective = os.access in os.supports_effective_ids
+    return os.access(folder, os.W_OK | os.X_OK, effective_ids=effective)
