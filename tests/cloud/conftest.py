@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import pathlib
 import threading
 import uuid
 from collections.abc import Iterator
@@ -90,6 +91,22 @@ def rig(request: pytest.FixtureRequest) -> Rig:
     """A fresh bucket of each provider in turn."""
     found: Rig = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture
+def local(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A local cache directory."""
+    directory = tmp_path / "local"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def elsewhere(tmp_path: pathlib.Path) -> pathlib.Path:
+    """The local cache directory of another machine."""
+    directory = tmp_path / "elsewhere"
+    directory.mkdir()
+    return directory
 
 
 @pytest.fixture

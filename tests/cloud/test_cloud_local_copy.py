@@ -11,35 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from copies import KEY, LEGACY, flip, folder, records
 
-from yogadl import DataRef
 from yogadl.errors import CacheNotFoundError, ChecksumError, StorageFullError
-
-LEGACY = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "range.mdb"
-KEY = "data/a/1/cache.mdb"
-
-
-def records(ref: DataRef) -> list[int]:
-    return [int(record) for record in ref.stream()]
-
-
-def folder(local: pathlib.Path) -> pathlib.Path:
-    return local / "yogadl_local_cache" / "a" / "1"
-
-
-@pytest.fixture
-def local(tmp_path: pathlib.Path) -> pathlib.Path:
-    directory = tmp_path / "local"
-    directory.mkdir()
-    return directory
-
-
-@pytest.fixture
-def elsewhere(tmp_path: pathlib.Path) -> pathlib.Path:
-    """The local cache directory of another machine."""
-    directory = tmp_path / "elsewhere"
-    directory.mkdir()
-    return directory
 
 
 def test_paths(rig: Any, local: pathlib.Path) -> None:
@@ -83,10 +57,7 @@ def test_a_new_version_is_noticed_and_the_old_one_can_still_be_read(
 
 
 def _flip(path: pathlib.Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    with open(path, "r+b") as file:
-        file.write(data)
+    flip(path, path.stat().st_size // 2)
 
 
 def _flip_and_hide(path: pathlib.Path) -> None:

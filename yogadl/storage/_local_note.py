@@ -52,9 +52,8 @@ def trusted_status(path: pathlib.Path) -> os.stat_result | None:
 
 def load_note(folder: pathlib.Path) -> Note:
     """What a note says; nothing if there is none, if it makes no sense or is not trusted."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        with open(os.open(folder / METADATA_FILE, flags), "rb") as file:
+        with open(folder / METADATA_FILE, "rb", opener=_open_no_link) as file:
             if not is_trusted(os.fstat(file.fileno())):
                 return {}
             found = json.loads(file.read(_LARGEST))
@@ -76,11 +75,20 @@ def save_note(folder: pathlib.Path, note: Note) -> None:
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with open(os.open(partial, flags, 0o664), "w", encoding="ascii") as file:
+            with open(partial, "x", encoding="ascii", opener=_open_for_group) as file:
                 json.dump(note, file)
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
         _log.warning("%s cannot be written, so more has to be read next time: %s", path, error)
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Nor a pipe, which would keep us waiting for a writer."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _open_for_group(path: str, flags: int) -> int:
+    """Others may not write, whatever the umask."""
+    return os.open(path, flags, 0o664)
