@@ -221,14 +221,6 @@ class S3Store(ObjectStore):
 
         self._ask("deleting", key, ask)
 
-    def _has_tag(self, client: Any, key: str, tag: str) -> bool:
-        try:
-            return _bare(client.head_object(Bucket=self._bucket, Key=key)["ETag"]) == tag
-        except ClientError as error:
-            if code_of(error) in MISSING:
-                return False
-            raise
-
     # Files
 
     def upload(
