@@ -297,23 +297,23 @@ def test_waiting_can_be_interrupted(s3: Any, tmp_path: pathlib.Path) -> None:
     here = threading.get_ident()
 
     def interrupt() -> None:
+        wait_until(lambda: any(asked.operation == "part" for asked in s3.proxy.log))
         with outages.outage(s3, "refused"):
-            # By now, some wait for their second or third try.
+            # Then, some wait for their second or third try.
             time.sleep(5 * outages.SCALE)
             signal.pthread_kill(here, signal.SIGINT)
             time.sleep(5 * outages.SCALE)
 
-    def interrupt_later() -> None:
-        wait_until(lambda: any(asked.operation == "part" for asked in s3.proxy.log))
-        interrupt()
-
-    thread = threading.Thread(target=interrupt_later)
+    thread = threading.Thread(target=interrupt)
+    # What a shell runs in the background ignores the signal.
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             storage.submit(large(1), "a", "1")
     finally:
         thread.join(PATIENCE)
+        signal.signal(signal.SIGINT, usual)
     assert s3.raw.list() == []
     assert s3.raw.uploads() == []
 
