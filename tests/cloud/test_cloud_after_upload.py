@@ -35,13 +35,14 @@ def nothing_can_be_written() -> Iterator[None]:
 
 
 def after_upload(storage: Any, then: Callable[[], Any]) -> None:
-    """Has something happen just after the next upload."""
+    """Has something happen just after the next upload of a cache."""
     upload = storage._store.upload
 
-    def uploading(*args: Any, **options: Any) -> Any:
-        storage._store.upload = upload
-        tag = upload(*args, **options)
-        then()
+    def uploading(path: pathlib.Path, key: str, *args: Any, **options: Any) -> Any:
+        tag = upload(path, key, *args, **options)
+        if key.endswith("/cache.mdb"):
+            storage._store.upload = upload
+            then()
         return tag
 
     storage._store.upload = uploading
@@ -162,11 +163,13 @@ def test_deleted_before_who_waited_for_it_could_fetch_it(
 
     upload = storage._store.upload
 
-    def publish_first(*args: Any, **options: Any) -> Any:
+    def publish_first(path: pathlib.Path, key: str, *args: Any, **options: Any) -> Any:
+        if key != KEY:
+            return upload(path, key, *args, **options)
         storage._store.upload = upload
         rig.make_storage(elsewhere).submit([4], "a", "1")
         try:
-            return upload(*args, **options)
+            return upload(path, key, *args, **options)
         finally:
             fetch, storage.fetch = storage.fetch, gone
 
