@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Sequence
-from typing import Any
+import collections
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from yogadl import spec as specs
 from yogadl.extras import require
@@ -12,141 +12,215 @@ from yogadl.torch import _tensors
 
 torch = require("torch", "torch")
 
+_torchs: Any = torch.utils.data._utils.collate
 
-class Batch(Sequence[Any]):
-    """The records of a batch, as a sequence, and the batch that they are views of.
+if TYPE_CHECKING:
+    _UserList = collections.UserList[Any]
+else:
+    _UserList = collections.UserList
 
-    To torch, it is a list of records like any other. ``collate`` takes the batch instead, and so
-    does torch's ``default_collate`` where it would make the same of the records; these are made
-    when they are first asked for, and it is not safe for threads before. Lists made of it, by
-    slicing, are plain ones. Its item 0 may be of a class derived from ``dict`` or ``tuple``.
+
+class Batch(_UserList):
+    """The records of a batch, which are views of it, as a list that can be changed like any other.
+
+    As long as nobody has asked for a record, ``collate`` takes the batch as it was read, and
+    torch's ``default_collate`` a copy of it. From then on the records are what counts, whatever was
+    done to them. Lists made of it, by slicing, adding or copying, are plain ones. Not safe for
+    threads.
 
     Args:
         spec: the element spec.
         whole: the batch: a nest as of the spec, with a tensor ``[n, *shape]`` for each leaf of
             static shape and a list for any other.
-
-    Attributes:
-        whole: as given.
     """
 
     def __init__(self, spec: specs.Structure, whole: Any) -> None:
         self._spec = spec
-        self.whole = whole
+        self._read = whole
+        self._records: list[Any] | None = None
+        # Record 0, and how often it was asked for while there were no others.
+        self._first: Any = None
+        self._asked = 0
 
-    @functools.cached_property
-    def _records(self) -> list[Any]:
-        return _tensors.split(self._spec, self.whole)
+    @property
+    def data(self) -> list[Any]:
+        """The records: what all methods of the base work on."""
+        if self._records is None:
+            self._records = _tensors.split(self._spec, self._read)
+            if self._asked:
+                self._records[0] = self._first
+        return self._records
 
-    def __len__(self) -> int:
-        return len(self._records)
+    @data.setter
+    def data(self, records: list[Any]) -> None:
+        self._records = records
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nobody but ``default_collate``, which begins with record 0, has got a record."""
+        return self._records is None and self._asked <= 1
+
+    @property
+    def whole(self) -> Any:
+        """The batch of the records as they are now; see ``collate``."""
+        if self._records is None and not self._asked:
+            return _tensors.with_own_containers(self._spec, self._read)
+        return _whole(self._spec, self.data, self._read)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._records[index]
+        if self._records is None and type(index) is int and index == 0:
+            if not self._asked:
+                self._first = _tensors.first(self._spec, self._read)
+            self._asked += 1
+            return self._first
+        return self.data[index]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._records)
+        return iter(self.data)
 
-    def __add__(self, other: Sequence[Any]) -> list[Any]:
-        return [*self, *other]
+    def __add__(self, other: Iterable[Any]) -> list[Any]:  # type: ignore[override] # no Batch
+        return [*self.data, *other]
 
-    def __radd__(self, other: Sequence[Any]) -> list[Any]:
-        return [*other, *self]
+    def __radd__(self, other: Iterable[Any]) -> list[Any]:  # type: ignore[override]
+        return [*other, *self.data]
 
-    def __repr__(self) -> str:
-        return repr(self._records)
+    def __mul__(self, count: int) -> list[Any]:  # type: ignore[override]
+        return self.data * count
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._spec, self.whole)
+    __rmul__ = __mul__  # type: ignore[assignment]
 
-    def pin_memory(self) -> Batch:
-        """The same in pinned memory, as ``DataLoader(pin_memory=True)`` asks for it."""
-        values = map(_tensors.pinned, specs.flatten(self._spec, self.whole))
-        return type(self)(self._spec, specs.unflatten(self._spec, list(values)))
+    def copy(self) -> list[Any]:  # type: ignore[override]
+        return list(self.data)
+
+    __copy__ = copy  # type: ignore[assignment]
 
 
-class _ListBatch(list[Any], Batch):  # type: ignore[misc] # a list adds only lists
-    """Records that are single tensors, which ``torch.stack`` takes from a real list only."""
+class LeafBatch(list[Any]):
+    """Records that are no dicts or tuples, as a list; ``torch.stack`` takes no other sequence.
+
+    Args:
+        spec: the element spec, a leaf.
+        whole: the batch: a tensor or a list.
+    """
 
     def __init__(self, spec: specs.Structure, whole: Any) -> None:
-        Batch.__init__(self, spec, whole)
-        list.__init__(self, self._records)
+        super().__init__(_tensors.split(spec, whole))
+        self._spec = spec
+        self._read = whole
+
+    @property
+    def whole(self) -> Any:
+        """The batch of the records as they are now; see ``collate``."""
+        return _whole(self._spec, self, self._read)
 
 
-class _DictRecord(dict[Any, Any]):
-    """A dict that is the first record of a batch; ``default_collate`` goes by its type."""
-
-
-class _TupleRecord(tuple[Any, ...]):
-    """A tuple that is the first record of a batch."""
-
-
-class _WholeBatch(Batch):
-    """Records that ``default_collate`` takes the batch of."""
-
-    @functools.cached_property
-    def _first(self) -> Any:
-        record = _tensors.first(self._spec, self.whole)
-        return _DictRecord(record) if isinstance(record, dict) else _TupleRecord(record)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._first if type(index) is int and index == 0 else super().__getitem__(index)
-
-
-def batch_class(spec: specs.Structure) -> type[Batch]:
-    """The kind of batch for an element spec."""
-    if isinstance(spec, specs.LEAVES):
-        return _ListBatch
-    # A named tuple has a type of its own, which is to be kept.
-    known = isinstance(spec, dict) or type(spec) is tuple
-    return _WholeBatch if known and all(map(_is_stacked, specs.leaves(spec))) else Batch
-
-
-def _is_stacked(leaf: specs.Leaf) -> bool:
-    """Whether ``default_collate`` makes the same of such values as a batch has for them."""
-    if not isinstance(leaf, specs.TensorSpec) or leaf.shape is None:
-        return False
-    return leaf.shape == () if leaf.is_string else None not in leaf.shape
+def batch_of(spec: specs.Structure, whole: Any) -> Batch | LeafBatch:
+    """The records of a batch; the arguments are those of ``Batch``."""
+    return (LeafBatch if isinstance(spec, specs.LEAVES) else Batch)(spec, whole)
 
 
 def collate(records: Sequence[Any]) -> Any:
-    """The ``collate_fn`` for a ``MapDataset``: hands a whole batch over without copying it again.
+    """The ``collate_fn`` for a ``MapDataset``: hands a batch over as it was read, without a copy.
+
+    Where records were looked at or changed before, the batch is made of them as they are; what they
+    have beside the components of the spec is put together by torch's ``default_collate``. Records
+    that are single values are always put together so.
 
     Args:
-        records: a ``Batch``, or any list of records, for which it is torch's ``default_collate``.
+        records: what ``MapDataset.__getitems__`` returned, or any list of records, for which it is
+            torch's ``default_collate``.
 
     Returns:
-        Of a ``Batch`` what it is made of: a nest as of the spec, with a tensor ``[n, *shape]`` for
-        each leaf of static shape, and a list of ``n`` values for any other. Tuples stay tuples,
-        where ``default_collate`` makes lists of them.
+        Of a ``Batch``, a nest as of the spec, with a tensor ``[n, *shape]`` for each leaf of static
+        shape, and a list of ``n`` values for any other. Tuples stay tuples, where
+        ``default_collate`` makes lists of them.
     """
-    if isinstance(records, Batch):
+    if isinstance(records, Batch | LeafBatch):
         return records.whole
     return torch.utils.data.default_collate(records)
 
 
-def _as_default_collate(nest: Any) -> Any:
+def _whole(spec: specs.Structure, records: list[Any], read: Any) -> Any:
+    """The batch of some records, which may be others than those that were read."""
+    if records:
+        return _joined(spec, records)
+    columns = specs.flatten(spec, read)
+    return specs.unflatten(spec, [column[:0] for column in columns])
+
+
+def _joined(spec: Any, values: list[Any]) -> Any:
+    """Records, or values of one component, as a batch.
+
+    Args:
+        spec: what they were when they were read; ``None`` if they are from elsewhere.
+        values: what they are now; at least one.
+    """
+    first = values[0]
+    if isinstance(spec, dict) and isinstance(first, dict):
+        return {key: _joined(spec.get(key), [value[key] for value in values]) for key in first}
+    if isinstance(spec, tuple) and all(
+        isinstance(value, tuple) and len(value) == len(spec) for value in values
+    ):
+        columns = map(list, zip(*values, strict=True))
+        parts = [_joined(part, column) for part, column in zip(spec, columns, strict=True)]
+        return type(first)(*parts) if specs.is_namedtuple(first) else tuple(parts)
+    if isinstance(spec, specs.LEAVES) and not _is_tensor(spec):
+        return list(values)
+    return torch.utils.data.default_collate(values)
+
+
+def _is_tensor(leaf: specs.Leaf) -> bool:
+    """Whether a batch has a tensor for its values."""
+    if not isinstance(leaf, specs.TensorSpec):
+        return False
+    return not leaf.is_string and leaf.static_shape is not None
+
+
+def _is_stacked(column: Any) -> bool:
+    """Whether ``default_collate`` makes of the values of a component what a batch has for them."""
+    return isinstance(column, torch.Tensor) or all(type(value) is bytes for value in column)
+
+
+# torch's `default_collate` goes by the type of item 0, and is extended by types: so it is for all
+# dicts and tuples, and of those of others it makes what it would without.
+
+_CONTAINERS = (dict, tuple)
+_functions = torch.utils.data._utils.collate.default_collate_fn_map
+_EARLIER = {kind: _functions[kind] for kind in _CONTAINERS if kind in _functions}
+
+
+def _collate_containers(records: Any, *, collate_fn_map: Any = None) -> Any:
+    """What ``default_collate`` calls for records that are dicts or tuples."""
+    if (
+        isinstance(records, Batch)
+        and records.is_untouched
+        and all(map(_is_stacked, specs.flatten(records._spec, records._read)))
+        and _is_torchs_own(collate_fn_map)
+    ):
+        return _copy_as_collated(records._read)
+    plain = {kind: made for kind, made in collate_fn_map.items() if made is not _collate_containers}
+    return _torchs.collate(records, collate_fn_map={**plain, **_EARLIER})
+
+
+def _is_torchs_own(functions: dict[Any, Any]) -> bool:
+    """Whether nobody else has extended how torch collates."""
+    return not _EARLIER and all(
+        function is _collate_containers or function.__module__ == _torchs.__name__
+        for function in functions.values()
+    )
+
+
+def _copy_as_collated(nest: Any) -> Any:
     """A batch with lists for tuples, and with tuples for the lists that are in these."""
     if isinstance(nest, dict):
-        return {key: _as_default_collate(value) for key, value in nest.items()}
+        return {key: _copy_as_collated(value) for key, value in nest.items()}
     if isinstance(nest, tuple):
-        values = [tuple(v) if isinstance(v, list) else _as_default_collate(v) for v in nest]
+        values = [tuple(v) if isinstance(v, list) else _copy_as_collated(v) for v in nest]
         return type(nest)(*values) if specs.is_namedtuple(nest) else values
-    return nest
+    if isinstance(nest, list):
+        return list(nest)
+    # torch's own copy, which a worker makes in shared memory.
+    return _torchs.collate_tensor_fn([nest])[0]
 
 
-def _collate_known(records: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    """What ``default_collate`` calls for records of which the first was that of a batch."""
-    if isinstance(records, Batch):
-        return _as_default_collate(records.whole)
-    # A list that somebody made.
-    first = records[0]
-    plain = dict(first) if isinstance(first, dict) else tuple(first)
-    collate_utils = torch.utils.data._utils.collate
-    return collate_utils.collate([plain, *records[1:]], collate_fn_map=collate_fn_map)
-
-
-# This is how torch's documentation says to extend `default_collate`, which goes by type.
-torch.utils.data._utils.collate.default_collate_fn_map.update(
-    dict.fromkeys((_DictRecord, _TupleRecord), _collate_known)
-)
+_functions.update(dict.fromkeys(_CONTAINERS, _collate_containers))

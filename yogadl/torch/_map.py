@@ -11,7 +11,7 @@ from yogadl.dataref import IndexedDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.torch import _tensors
-from yogadl.torch._collate import batch_class, collate
+from yogadl.torch._collate import batch_of, collate
 from yogadl.torch._runs import BatchPositions
 
 torch = require("torch", "torch")
@@ -23,10 +23,9 @@ _Dataset: Any = torch.utils.data.Dataset
 class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
     """The records of a data set, by position, with tensors for arrays.
 
-    A ``DataLoader`` of it reads each batch into memory in one copy, which the tensors share. Where
-    records are more than dicts or tuples of numbers of fixed shapes and of strings, give it
-    ``collate_fn=yogadl.torch.collate``; or give it ``batch_size=None`` and a torch ``BatchSampler``
-    as ``sampler``.
+    A ``DataLoader`` of it reads each batch into memory in one copy, which the tensors share if it
+    has ``collate_fn=yogadl.torch.collate``; or give it ``batch_size=None`` and a torch
+    ``BatchSampler`` as ``sampler``. What others do to the records before is in the batch.
 
     Strings are ``bytes``, arrays of them (nested) lists. ``None``, ``Ragged`` and ``Sparse`` values
     are left as they are.
@@ -55,7 +54,6 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         self.dataref = dataref
         self.transform = transform
         self._spec = dataref.spec
-        self._batch = batch_class(self._spec)
 
     def __len__(self) -> int:
         return len(self.dataref)
@@ -85,7 +83,9 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         return collate(self.__getitems__(index))
 
     def __getitems__(self, indices: Sequence[int] | Array) -> Sequence[Any]:
-        """The records at some positions, read at once: a ``Batch``, or a list after a transform.
+        """The records at some positions, read at once: a list, to be changed like any other.
+
+        It is a ``Batch``, or a ``list`` where records are single values, and after a transform.
 
         Raises:
             RecordIndexError: there is no such record.
@@ -95,7 +95,7 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         else:
             whole = self._read(indices)
         if self.transform is None:
-            return self._batch(self._spec, whole)
+            return batch_of(self._spec, whole)
         return list(map(self.transform, _tensors.split(self._spec, whole)))
 
     def _read(self, indices: Any) -> Any:

@@ -110,11 +110,9 @@ def _map(function: Callable[[specs.Leaf, Any], Any], spec: specs.Structure, nest
     return type(spec)(*values) if specs.is_namedtuple(spec) else tuple(values)
 
 
-def pinned(value: Any) -> Any:
-    """A value of a batch with its tensors in pinned memory."""
-    if isinstance(value, torch.Tensor):
-        return value.pin_memory()
-    return [pinned(part) for part in value] if isinstance(value, list) else value
+def with_own_containers(spec: specs.Structure, batch: Any) -> Any:
+    """A batch of the same values in dicts and lists of its own."""
+    return _map(lambda _leaf, column: column[:] if type(column) is list else column, spec, batch)
 
 
 def parts(spec: specs.Structure, batch: Any, size: int) -> list[Any]:
