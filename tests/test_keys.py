@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 import itertools
 import pickle
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from interleaving import in_between
 
 import yogadl
 from yogadl.errors import InvalidArgumentError
@@ -275,6 +278,57 @@ def test_threads_claim_each_epoch_once() -> None:
     assert claimed == [(1, 3), *[(epoch, 0) for epoch in range(2, 4001)]]
     assert all(part == sorted(part) for part in parts)
     assert counter.peek() == (4001, 0)
+
+
+def test_another_claim_at_any_moment_of_a_claim() -> None:
+    moments = 0
+    claim = EpochCounter.claim
+    for counter, run in in_between(claim, lambda: EpochCounter(0, 5), claim):
+        others: list[Any] = []
+        mine = run(lambda counter=counter, others=others: others.append(claim(counter)))
+        assert sorted([mine, *others]) == [(0, 5), (1, 0)]
+        assert counter.peek() == (2, 0)
+        moments += 1
+    assert moments > 5
+
+
+@pytest.mark.parametrize("first", [0, 2**62, 2**63 - 1, 2**70])
+def test_epochs_are_any_integers(first: int) -> None:
+    counter = EpochCounter(first, 5)
+    assert [counter.peek(), counter.claim(), counter.claim(), counter.peek()] == [
+        (first, 5),
+        (first, 5),
+        (first + 1, 0),
+        (first + 2, 0),
+    ]
+
+
+# Permutations
+
+
+SHUFFLED = Order(50, shuffle=True, reshuffle=True, seed=3)
+
+
+def test_a_permutation_is_made_once_for_all_who_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    make = Order.permutation
+    monkeypatch.setattr(
+        Order, "permutation", lambda order, epoch: (made.append(epoch), make(order, epoch))[1]
+    )
+    permutations = Permutations(SHUFFLED)
+    readers = {epoch: permutations.positions_of(epoch) for epoch in range(8)}
+    for start in range(0, 50, 5):
+        for epoch, positions in readers.items():
+            expected = make(SHUFFLED, epoch)
+            assert expected is not None
+            assert positions(start, start + 5).tolist() == expected[start : start + 5].tolist()
+            permutations.of_epoch(epoch)
+    assert made == list(range(8))
+    # What nobody has any more is gone, but for the last.
+    kept = weakref.ref(permutations.of_epoch(6)), weakref.ref(permutations.of_epoch(7))
+    readers.clear()
+    gc.collect()
+    assert [reference() is None for reference in kept] == [True, False]
 
 
 # GeneratorFromKeys

@@ -5,8 +5,10 @@ The orders defined here are frozen: training runs are resumed by them.
 
 from __future__ import annotations
 
-import itertools
+import functools
+import operator
 import secrets
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -19,6 +21,8 @@ Array = np.ndarray[Any, Any]
 Key = TypeVar("Key")
 
 _SEEDS = 2**32
+# More epochs than any stream has, as an iterator over them tells how many are left of that many.
+_EPOCHS = 2**62
 
 
 def as_index(name: str, value: Any, minimum: int = 0) -> int:
@@ -298,18 +302,33 @@ class EpochCounter:
     """
 
     def __init__(self, epoch: int, start: int) -> None:
-        self._first, self._start = self._next, _ = epoch, start
-        self._epochs = itertools.count(epoch)
+        self._first, self._start = epoch, start
+        # All that changes is in this object, whose steps are in C, and so are not interrupted.
+        self._epochs = iter(range(epoch, epoch + _EPOCHS))
 
     def claim(self) -> tuple[int, int]:
         """The next epoch and its first record; the one after it is next from then on."""
         epoch = next(self._epochs)
-        self._next = max(self._next, epoch + 1)
-        return epoch, self._start if epoch == self._first else 0
+        return epoch, self.start_of(epoch)
 
     def peek(self) -> tuple[int, int]:
         """What :meth:`claim` would return."""
-        return self._next, self._start if self._next == self._first else 0
+        epoch = self._first + self.claimed
+        return epoch, self.start_of(epoch)
+
+    @property
+    def first(self) -> int:
+        """As given."""
+        return self._first
+
+    @property
+    def claimed(self) -> int:
+        """How many epochs were claimed."""
+        return _EPOCHS - operator.length_hint(self._epochs)
+
+    def start_of(self, epoch: int) -> int:
+        """The number of the first record to read of an epoch."""
+        return self._start if epoch == self._first else 0
 
     def __getstate__(self) -> tuple[int, int]:
         return self.peek()
@@ -319,19 +338,37 @@ class EpochCounter:
 
 
 class Permutations:
-    """The permutations of an order, the last one kept. Safe for threads; pickles without it."""
+    """The permutations of an order. Safe for threads; pickles without what it has in memory.
+
+    In memory are the one that was asked for last, and all that somebody still has: whoever reads
+    an epoch keeps its positions (:meth:`positions_of`), so that others who read other epochs at the
+    same time do not have them made again and again.
+    """
 
     def __init__(self, order: Order) -> None:
         self.order = order
-        self._last: tuple[int, Array | None] = (-1, None)
+        self._last: Array | None = None
+        self._known: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
 
     def of_epoch(self, epoch: int) -> Array | None:
         """See :meth:`Order.permutation`."""
+        if not self.order.shuffle:
+            return None
         key = epoch if self.order.reshuffle else 0
-        last = self._last
-        if last[0] != key:
-            self._last = last = (key, self.order.permutation(epoch))
-        return last[1]
+        found = self._known.get(key)
+        if found is None:
+            found = self.order.permutation(epoch)
+            assert found is not None
+            self._known[key] = found
+        self._last = found
+        return found
+
+    def positions_of(self, epoch: int) -> Callable[[int, int], Array]:
+        """The data set's positions of the shard's records ``start … stop-1`` of an epoch, int64.
+
+        A function of ``start`` and ``stop``, as :meth:`Order.positions` takes them.
+        """
+        return functools.partial(self.order.positions, self.of_epoch(epoch), epoch)
 
     def __getstate__(self) -> Order:
         return self.order

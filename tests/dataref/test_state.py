@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import itertools
 import json
 import pathlib
+import sys
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from interleaving import in_between
 
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
+from yogadl.dataref._stream import Epochs
 from yogadl.errors import ClosedError, InvalidArgumentError, StateMismatchError
 from yogadl.spec import TensorSpec
 
@@ -106,6 +110,48 @@ def test_the_iterator_begun_last_counts(dataref: LMDBDataRef) -> None:
     assert (stream.state_dict()["epoch"], stream.state_dict()["offset"]) == (1, 1)
     next(first)
     assert (stream.state_dict()["epoch"], stream.state_dict()["offset"]) == (1, 1)
+
+
+def test_the_place_never_goes_back_while_threads_begin_epochs(dataref: LMDBDataRef) -> None:
+    stream = dataref.stream(shuffle=True, shuffle_seed=5)
+
+    def place() -> tuple[int, int]:
+        state = stream.state_dict()
+        return state["epoch"], state["offset"]
+
+    def read(_: int) -> bool:
+        last, is_right = place(), True
+        for _ in range(200):
+            iterator = iter(stream)
+            for _ in range(2):
+                next(iterator)
+                now = place()
+                is_right, last = is_right and last <= now, now
+        return is_right
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(read, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert place() == (799, 2)
+
+
+def test_another_epoch_is_begun_at_any_moment(dataref: LMDBDataRef) -> None:
+    for function in (Epochs.begin, Epochs._keep_cursor, Epochs._next_record):
+        pairs = in_between(
+            function,
+            lambda: dataref.stream(1).epochs,
+            lambda epochs: (epochs.place(), next(epochs()), epochs.place()),
+        )
+        for epochs, run in pairs:
+            before, first, after = run(lambda epochs=epochs: next(epochs()))
+            assert before in [(0, 1), (0, 2)]
+            assert (int(first), after) in [(1, (0, 2)), (1, (1, 1)), (0, (1, 1))]
+            assert epochs.place() == (1, 1)
+            assert len(epochs._cursors) <= 2
 
 
 def test_what_a_state_is(dataref: LMDBDataRef) -> None:

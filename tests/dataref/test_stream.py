@@ -18,6 +18,7 @@ from strategies import data_sets, element_specs, same
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError, RecordIndexError
+from yogadl.keys import Order
 from yogadl.spec import TensorSpec, namedtuple_class
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "range.mdb"
@@ -165,6 +166,31 @@ def test_an_epoch_begins_with_its_first_record(ten: pathlib.Path) -> None:
         assert list(stream) == TEN
         assert list(begun) == [9]
         assert [list(iterator) for iterator in unread] == [TEN] * 3
+
+
+@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize("batched", [False, True])
+def test_iterators_in_turn_have_each_order_made_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, count: int, batched: bool
+) -> None:
+    made: list[int] = []
+    make = Order.permutation
+    monkeypatch.setattr(
+        Order, "permutation", lambda order, epoch: (made.append(epoch), make(order, epoch))[1]
+    )
+    numbers = range(10_000)
+    dataref = LMDBDataRef(write(tmp_path / "cache.mdb", TensorSpec("int64"), numbers))
+    stream = dataref.stream(shuffle=True, shuffle_seed=1)
+    iterators = [
+        iter(stream.batches(100, read_ahead=0) if batched else stream) for _ in range(count)
+    ]
+    found: list[list[Any]] = [[] for _ in iterators]
+    for items in zip(*iterators, strict=True):
+        for one, item in zip(found, items, strict=True):
+            one.extend(item.tolist() if batched else [int(item)])
+    for epoch, one in enumerate(found):
+        assert one == np.random.RandomState(1 + epoch).permutation(len(numbers)).tolist()
+    assert made == list(range(count))
 
 
 def test_without_a_seed_one_order_is_drawn_and_kept(tmp_path: pathlib.Path) -> None:

@@ -294,7 +294,7 @@ def test_claims_of_workers_that_were_ended_do_not_pile_up() -> None:
 
     def claim(worker: int, seed: int) -> int:
         epochs._turn = 0  # as in a process that has just been started
-        return epochs.claim(Worker(worker, 2, seed)).epoch
+        return epochs.claim(Worker(worker, 2, seed), lambda place: place.epoch)
 
     for number in range(100):
         assert claim(0, number) == number
@@ -310,5 +310,6 @@ def test_a_persistent_worker_may_be_an_iteration_ahead() -> None:
     found = []
     for worker in range(2):
         epochs._turn = 0  # as in a process that has just been started
-        found.append([epochs.claim(Worker(worker, 2, seed=1)).epoch for _ in range(2)])
+        one = Worker(worker, 2, seed=1)
+        found.append([epochs.claim(one, lambda place: place.epoch) for _ in range(2)])
     assert found == [[0, 1], [0, 1]]

@@ -54,9 +54,8 @@ def _holds_leaves_only(children: Iterable[Any]) -> bool:
 
 
 class _Chunk(NamedTuple):
-    """Some batches that are read at once: the records ``start … stop-1`` of an epoch."""
+    """Some batches that are read at once: the records ``start … stop-1`` of the epoch."""
 
-    epoch: int
     start: int
     stop: int
     number: int
@@ -103,11 +102,12 @@ class Batches:
         self._epochs.reader()
         cursor, start = self._epochs.begin()
         epoch = cursor.epoch
-        announcer = self._epochs.read_ahead(epoch, start)
+        positions = self._epochs.positions_of(epoch)
+        announcer = self._epochs.read_ahead(positions, start)
 
         def read(chunk: _Chunk) -> _Batched:
             announcer.before(chunk.start, chunk.stop)
-            return self._read(chunk)
+            return self._read(chunk, positions(chunk.start, chunk.stop))
 
         at = start
         for batches in self._through_pool(self._chunks(epoch, start), read):
@@ -126,7 +126,7 @@ class Batches:
             record_bytes = self._epochs.reader().record_bytes
             size *= max(1, min(_CHUNK_BYTES // record_bytes, _CHUNK_RECORDS) // size)
         for number, at in enumerate(range(start, end, size)):
-            yield _Chunk(epoch, at, min(at + size, end), number)
+            yield _Chunk(at, min(at + size, end), number)
 
     # Reading
 
@@ -157,8 +157,7 @@ class Batches:
         finally:
             pool.close(wait=self._out is not None)
 
-    def _read(self, chunk: _Chunk) -> _Batched:
-        positions = self._epochs.positions(chunk.epoch, chunk.start, chunk.stop)
+    def _read(self, chunk: _Chunk, positions: Array) -> _Batched:
         reader = self._epochs.reader()
         if self._out is not None:
             arrays = self._out[chunk.number % len(self._out)]

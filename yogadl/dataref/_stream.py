@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from yogadl.keys import EpochCounter, Order, Permutations
 
 if TYPE_CHECKING:
     from yogadl.dataref._indexed import IndexedDataRef
+
+PositionsOf = Callable[[int, int], np.ndarray[Any, Any]]
 
 _CHUNK_BYTES = 1 << 20
 _CHUNK_RECORDS = 1024
@@ -45,8 +47,9 @@ class Epochs:
         self.counter = EpochCounter(epoch, start)
         self.window = window
         self.closed = False
-        # Of the epoch that was begun last; "elsewhere" if its reader does not tell how far it got.
-        self._cursor: Cursor | Literal["elsewhere"] | None = None
+        # Of the epoch that was begun last, and perhaps of some before: who stores one late must not
+        # hide a later one. `None` if its reader does not tell how far it got.
+        self._cursors: dict[int, Cursor | None] = {}
 
     def reader(self) -> RecordReader:
         """The open file.
@@ -65,25 +68,34 @@ class Epochs:
         cursor, start = self.begin()
         epoch = cursor.epoch
         step = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // reader.record_bytes))
-        ahead = self.read_ahead(epoch, start)
+        positions = self.positions_of(epoch)
+        ahead = self.read_ahead(positions, start)
         end = self.order.stop(epoch)
         for at in range(start, end, step):
             stop = min(at + step, end)
             ahead.before(at, stop)
-            columns = self.reader().read_columns(self.positions(epoch, at, stop))
+            columns = self.reader().read_columns(positions(at, stop))
             yield from cursor.following(records_of(reader.spec, columns), at, stop, 1)
         cursor.is_finished = True
 
     def begin(self) -> tuple[Cursor, int]:
         """The next epoch, of which the stream's place is that of the cursor, and its start."""
         epoch, start = self.counter.claim()
-        self._cursor = cursor = Cursor(epoch, start)
+        cursor = Cursor(epoch, start)
+        self._keep_cursor(epoch, cursor)
         return cursor, start
 
     def begin_elsewhere(self) -> tuple[int, int]:
         """The next epoch and its start, for who does not tell how far they get."""
-        self._cursor = "elsewhere"
-        return self.counter.claim()
+        epoch, start = self.counter.claim()
+        self._keep_cursor(epoch, None)
+        return epoch, start
+
+    def _keep_cursor(self, epoch: int, cursor: Cursor | None) -> None:
+        self._cursors[epoch] = cursor
+        for other in list(self._cursors):
+            if other < epoch:
+                self._cursors.pop(other, None)
 
     def place(self) -> tuple[int, int]:
         """The epoch and the offset in it that come next.
@@ -91,36 +103,49 @@ class Epochs:
         Raises:
             InvalidArgumentError: the stream is read by who does not tell how far they got.
         """
-        cursor = self._cursor
-        if cursor == "elsewhere":
+        epoch, number = self._next_record()
+        offset = self.order.offset(epoch, number)
+        return (epoch, offset) if offset < self.order.stop_offset(epoch) else (epoch + 1, 0)
+
+    def _next_record(self) -> tuple[int, int]:
+        """The epoch and the number in it of the record that comes next."""
+        counter = self.counter
+        claimed, last = 0, counter.first
+        cursor: Cursor | None = Cursor(last, counter.start_of(last))
+        while claimed != counter.claimed:
+            # Others may begin epochs meanwhile, and this one may be only just begun.
+            claimed = counter.claimed
+            last = counter.first + claimed - 1
+            cursor = self._cursors.get(last, Cursor(last, counter.start_of(last)))
+        if cursor is None:
             raise InvalidArgumentError(
                 "the stream is read by tf.data, which reads ahead; save the place of its iterator, "
                 "with epochs= and tf.train.Checkpoint, or count its batches"
             )
-        if isinstance(cursor, Cursor) and not cursor.is_finished:
-            epoch, number = cursor.epoch, cursor.number
-        else:
-            epoch, number = self.counter.peek()
-        offset = self.order.offset(epoch, number)
-        return (epoch, offset) if offset < self.order.stop_offset(epoch) else (epoch + 1, 0)
+        return (last + 1, 0) if cursor.is_finished else (last, cursor.number)
 
     def __getstate__(self) -> dict[str, Any]:
         # Iterators stay behind, and their cursors with them.
-        return {**vars(self), "_cursor": None}
+        return {**vars(self), "_cursors": {}}
 
-    def read_ahead(self, epoch: int, start: int) -> ReadAhead:
-        """What announces the records of one epoch from ``start`` on."""
-        return ReadAhead(
-            self.reader(),
-            self.order,
-            lambda first, stop: self.positions(epoch, first, stop),
-            start,
-            self.window,
-        )
+    def moved_to(self, order: Order, epoch: int, offset: int) -> Epochs:
+        """The epochs of a stream of the same data set, read in the same way, from elsewhere on."""
+        return Epochs(self.dataref, order, epoch, offset, self.window)
+
+    def read_ahead(self, positions: PositionsOf, start: int) -> ReadAhead:
+        """What announces the records of one epoch, of these positions, from ``start`` on."""
+        return ReadAhead(self.reader(), self.order, positions, start, self.window)
+
+    def positions_of(self, epoch: int) -> PositionsOf:
+        """Positions in the data set of the records ``start … stop-1`` of an epoch, int64.
+
+        A function of ``start`` and ``stop``, which who reads an epoch keeps until its end.
+        """
+        return self.permutations.positions_of(epoch)
 
     def positions(self, epoch: int, start: int, stop: int) -> np.ndarray[Any, Any]:
-        """Positions in the data set of the records ``start … stop-1`` of an epoch, int64."""
-        return self.order.positions(self.permutations.of_epoch(epoch), epoch, start, stop)
+        """The same for one time."""
+        return self.positions_of(epoch)(start, stop)
 
 
 class IndexedStream(Stream, Closing):

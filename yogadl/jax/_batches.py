@@ -163,7 +163,7 @@ class Batches:
         """
         given = self._stream.epochs
         order, epoch, offset = resume(state, given.reader(), given.order, given.order)
-        moved = IndexedStream(Epochs(given.dataref, order, epoch, offset, given.window))
+        moved = IndexedStream(given.moved_to(order, epoch, offset))
         if self._is_global:
             _check_shards(moved.epochs.order)
         self._stream = moved

@@ -18,6 +18,7 @@ from yogadl.cache.reader import CacheFile
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._stream import Epochs
 from yogadl.errors import UnsupportedTypeError
+from yogadl.keys import Order
 from yogadl.profile._meter import Clock
 
 Array = np.ndarray[Any, Any]
@@ -152,6 +153,9 @@ class TimedReader(RecordReader):
         self._loader = loader
         self.spec = reader.spec
 
+    def __copy__(self) -> TimedReader:
+        return TimedReader(self._plain, self._loader)
+
     def __len__(self) -> int:
         return len(self._plain)
 
@@ -176,16 +180,30 @@ class TimedReader(RecordReader):
         with self._loader.decoding():
             return self._plain.read_record(position)
 
+    def are_cached(self, positions: Array) -> bool:
+        return self._plain.are_cached(positions)
+
+    def announce(self, positions: Array) -> None:
+        self._plain.announce(positions)
+
+    def announce_all(self) -> None:
+        self._plain.announce_all()
+
+    def forget(self, start: int, stop: int) -> None:
+        self._plain.forget(start, stop)
+
     def close(self) -> None:
         self._plain.close()
 
 
 class TimedEpochs(Epochs):
-    """The epochs of a stream, from the same place on, by a reader that measures."""
+    """The epochs of a stream, with the same place in them, by a reader that measures."""
 
     def __init__(self, epochs: Epochs, loader: Loader) -> None:
         reader = epochs.reader()
+        # The place is in objects that both have.
         vars(self).update(vars(epochs))
+        self._loader = loader
         self._reader: RecordReader
         if isinstance(reader, CacheFile):
             self._reader = TimedFile(reader, loader)
@@ -197,6 +215,9 @@ class TimedEpochs(Epochs):
     def reader(self) -> RecordReader:
         super().reader()
         return self._reader
+
+    def moved_to(self, order: Order, epoch: int, offset: int) -> Epochs:
+        return TimedEpochs(super().moved_to(order, epoch, offset), self._loader)
 
     def __getstate__(self) -> Any:
         raise UnsupportedTypeError("a profiled stream cannot be pickled; pickle the one it is of")

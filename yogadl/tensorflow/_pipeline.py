@@ -17,6 +17,7 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
 from yogadl.dataref import IndexedStream, Padding, ReadAhead, selected_from
+from yogadl.dataref._stream import PositionsOf
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
 from yogadl.format import dtypes
@@ -36,6 +37,10 @@ Plan = Callable[[Any], Any]
 # looked up, so not too many.
 _LOOKUP_RECORDS = 4096
 _LOOKUP_BYTES = 32 << 20
+# Epochs whose order is kept while they are read: so many at least and at most, in between by bytes.
+_FEWEST_READINGS = 2
+_MOST_READINGS = 8
+_READINGS_BYTES = 64 << 20
 # Records that are read at once and then taken apart: larger rows leave the processor's cache,
 # smaller ones cost more calls.
 _ROW_BYTES = 2 << 20
@@ -80,7 +85,8 @@ class Pipeline:
         self._permutations = stream.epochs.permutations
         self._claim_epoch = stream.epochs.begin_elsewhere
         self._window = stream.epochs.window
-        self._read_ahead: tuple[int, ReadAhead] | None = None
+        # Epochs that are being read: their positions, and what announces them.
+        self._readings: dict[int, tuple[PositionsOf, ReadAhead]] = {}
         # A reader of its own, for the data set may outlive the stream's.
         self._reader = copy.copy(stream.epochs.reader())
         self._base, self._selections = selected_from(self._reader)
@@ -175,8 +181,7 @@ class Pipeline:
 
         def look_up(epoch: Array, at: Array, end: Array) -> Array:
             stop = min(int(at) + chunk, int(end))
-            self._announce(int(epoch), int(at), stop)
-            positions = self._positions(int(epoch), int(at), stop)
+            positions = self._positions(int(epoch), int(at), stop, int(end))
             if not offsets:
                 return positions
             for selection in self._selections:
@@ -192,18 +197,26 @@ class Pipeline:
         rows = tf.data.Dataset.range(start[1], end, chunk).map(row)
         return rows if chunk == size else rows.rebatch(size, drop_remainder=are_full)
 
-    def _positions(self, epoch: int, start: int, stop: int) -> Array:
-        return self._order.positions(self._permutations.of_epoch(epoch), epoch, start, stop)
+    def _positions(self, epoch: int, at: int, stop: int, end: int) -> Array:
+        """The positions of some records of an epoch; tells the system of them and what comes soon.
 
-    def _announce(self, epoch: int, at: int, stop: int) -> None:
-        """Tells the system that some records of an epoch are read, and what comes soon."""
-        last = self._read_ahead
-        if last is None or last[0] != epoch or at < last[1].at:
-            positions = functools.partial(self._positions, epoch)
+        Several iterators may be in different epochs, and TensorFlow does not tell which one asks.
+        Two in one epoch undo each other's work, which costs time only.
+        """
+        found = self._readings.pop(epoch, None)
+        if found is None or at < found[1].at:
+            positions = self._permutations.positions_of(epoch)
             ahead = ReadAhead(self._reader, self._order, positions, at, self._window)
-            # Two iterators in one epoch undo each other's work, which costs time only.
-            self._read_ahead = last = (epoch, ahead)
-        last[1].before(at, stop)
+            found = (positions, ahead)
+        positions, ahead = found
+        ahead.before(at, stop)
+        if stop < end:
+            # Iterators that were left before their end cannot be told from others.
+            most = max(_FEWEST_READINGS, _READINGS_BYTES // (8 * max(1, len(self._order))))
+            for oldest in list(self._readings)[: 1 - min(most, _MOST_READINGS)]:
+                self._readings.pop(oldest, None)
+            self._readings[epoch] = found
+        return positions(at, stop)
 
     @property
     def _row_size(self) -> int:

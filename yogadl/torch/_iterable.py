@@ -96,9 +96,13 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         """
         worker = _this_worker()
         self.stream.epochs.reader()
-        items = Items(self, self._epochs.claim(worker), worker)
-        self._last = items.progress
-        return items
+
+        def begin(place: Place) -> Items:
+            items = Items(self, place, worker)
+            self._last = items.progress
+            return items
+
+        return self._epochs.claim(worker, begin)
 
     def set_epoch(self, epoch: int) -> None:
         """Makes an epoch, counted from 0, the next one. For the process that has the loader."""

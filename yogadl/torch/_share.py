@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref import ReadAhead
-from yogadl.dataref._stream import Epochs
+from yogadl.dataref._stream import Epochs, PositionsOf
 from yogadl.keys import Order
 
 
@@ -61,25 +62,24 @@ class Share(Epochs):
         """See ``Epochs.reader``."""
         return self._source.reader()
 
-    def read_ahead(self, epoch: int, start: int) -> ReadAhead:
+    def read_ahead(self, positions: PositionsOf, start: int) -> ReadAhead:
         """See ``Epochs.read_ahead``."""
-        return ReadAhead(
-            self.reader(),
-            self._epoch_order,
-            lambda first, stop: self.positions(epoch, first, stop),
-            start,
-            self.window,
-        )
+        return ReadAhead(self.reader(), self._epoch_order, positions, start, self.window)
 
-    def positions(self, epoch: int, start: int, stop: int) -> np.ndarray[Any, Any]:
-        """See ``Epochs.positions``; the epoch of the share is the one that it was made of."""
-        numbers = np.arange(start, min(stop, self.order.stop(epoch)), dtype=np.int64)
+    def positions_of(self, epoch: int) -> PositionsOf:
+        """See ``Epochs.positions_of``; the epoch of the share is the one that it was made of."""
+        permutation = self._source.permutations.of_epoch(self._epoch)
+        return functools.partial(self._positions, permutation, self.order.stop(epoch))
+
+    def _positions(
+        self, permutation: np.ndarray[Any, Any] | None, end: int, start: int, stop: int
+    ) -> np.ndarray[Any, Any]:
+        numbers = np.arange(start, min(stop, end), dtype=np.int64)
         if not len(numbers):
             return numbers
         # Between two items of this share lie those of the other workers.
         numbers += numbers // self._item_size * ((self._workers - 1) * self._item_size)
         numbers += self._start + self._worker * self._item_size
         first, last = int(numbers[0]), int(numbers[-1])
-        permutation = self._source.permutations.of_epoch(self._epoch)
         found = self._epoch_order.positions(permutation, self._epoch, first, last + 1)
         return found if self._workers == 1 else found[numbers - first]

@@ -10,10 +10,12 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import context, reduction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+Begun = TypeVar("Begun")
 
 # Claims that not all workers have made, because some were ended before they could.
 _MOST_CLAIMS = 32
@@ -75,15 +77,19 @@ class SharedEpochs:
         self._threads = threading.Lock()
         self._turn = 0
 
-    def claim(self, worker: Worker | None) -> Place:
+    def claim(self, worker: Worker | None, begin: Callable[[Place], Begun]) -> Begun:
         """The next epoch, or the one that other workers of the same iterator have got.
 
         Args:
             worker: which worker asks; ``None`` in a process that is none.
+            begin: called with the epoch before anybody else can claim the one after.
+
+        Returns:
+            What ``begin`` returned.
         """
         with self._changing(worker) as owner:
             if worker is None:
-                return _take_next(owner, False)
+                return begin(_take_next(owner, False))
             # A persistent worker asks once in every iteration.
             key = [worker.seed, worker.count, self._turn]
             self._turn += 1
@@ -100,7 +106,7 @@ class SharedEpochs:
             if len(claim["by"]) == worker.count:
                 claims.remove(claim)
             del claims[:-_MOST_CLAIMS]
-            return Place(*claim["place"])
+            return begin(Place(*claim["place"]))
 
     def set_next(self, place: Place, worker: Worker | None) -> None:
         """Makes an epoch the next one, whatever was dealt out before."""
