@@ -10,6 +10,7 @@ import pickle
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
@@ -28,6 +29,7 @@ from torch_helpers import (  # noqa: E402
     write_numbered,
 )
 
+import yogadl  # noqa: E402
 from yogadl.dataref import LMDBDataRef  # noqa: E402
 from yogadl.errors import ClosedError, InvalidArgumentError  # noqa: E402
 from yogadl.torch import IterableDataset  # noqa: E402
@@ -313,3 +315,9 @@ def test_a_persistent_worker_may_be_an_iteration_ahead() -> None:
         one = Worker(worker, 2, seed=1)
         found.append([epochs.claim(one, lambda place: place.epoch) for _ in range(2)])
     assert found == [[0, 1], [0, 1]]
+
+
+def test_a_record_of_a_source_keeps_no_others() -> None:
+    dataset = IterableDataset(yogadl.from_source({"x": np.ones((50, 28), "f4")}).stream())
+    for item in dataset:
+        assert item["x"].untyped_storage().nbytes() == 28 * 4

@@ -29,18 +29,19 @@ class ArrowSource(MapSource):
 
     def __init__(self, data: Any, spec: Any = None) -> None:
         is_batch = isinstance(data, pa.RecordBatch)
-        self._table = pa.Table.from_batches([data]) if is_batch else data
-        self.count = self._table.num_rows
-        names = self._table.column_names
+        table = pa.Table.from_batches([data]) if is_batch else data
+        self.count = table.num_rows
+        names = table.column_names
         if len(set(names)) != len(names):
             raise InvalidArgumentError(f"columns of the same name cannot be told apart: {names}")
-        self.spec = schema_spec(self._table.schema) if spec is None else as_spec(spec)
+        self.spec = schema_spec(table.schema) if spec is None else as_spec(spec)
         check_names(self.spec, names)
+        self._rows = {name: Rows(table.column(name)) for name in names}
 
     def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
         columns: list[Column] = []
         for name in specs.sorted_keys(self.spec):
-            taken = taken_rows(self._table.column(name), positions)
+            taken = self._rows[name].at(positions)
             columns.extend(arrow_columns(self.spec[name], taken, positions, f"column {name!r}"))
         return put(columns, out)
 
@@ -49,28 +50,81 @@ class ArrowSource(MapSource):
         """None: the values tell."""
 
 
-def taken_rows(column: Any, positions: Array) -> Any:
-    """Rows of a chunked array as one array."""
-    if len(positions) and (np.diff(positions) == 1).all():
-        taken = column.slice(int(positions[0]), len(positions))
-    elif _is_fixed_inside(column.type):
-        # pyarrow 26 takes the wrong rows of such a column if it is a slice.
-        rows = [column.slice(position, 1) for position in positions.tolist()]
-        taken = pa.chunked_array([row.chunk(0) for row in rows], column.type)
-    else:
-        taken = column.take(pa.array(positions))
-    return one_array(taken)
+class Rows:
+    """The rows of a chunked array by position. pyarrow itself copies all chunks to take some rows.
+
+    Args:
+        column: a ``pyarrow.ChunkedArray``.
+    """
+
+    def __init__(self, column: Any) -> None:
+        self._type = column.type
+        self._empty = one_array(column.slice(0, 0))
+        self._chunks = [chunk for chunk in column.chunks if len(chunk)]
+        self._ends = np.cumsum([len(chunk) for chunk in self._chunks], dtype=np.int64)
+        self._can_take = _can_take(column.type)
+
+    def at(self, positions: Array) -> Any:
+        """The rows at some positions as one array."""
+        if not len(positions):
+            return self._empty
+        numbers = np.searchsorted(self._ends, positions, side="right")
+        # Runs of neighbours in a chunk, or of any rows of it where pyarrow can take such.
+        is_run = (numbers[1:] == numbers[:-1]) & (np.diff(positions) == 1)
+        order = np.arange(len(positions))
+        if self._can_take and not is_run.all():
+            order = np.argsort(numbers, kind="stable")
+            is_run = np.diff(numbers[order]) == 0
+        heads = np.flatnonzero(np.concatenate([[True], ~is_run]))
+        ends = [*heads[1:].tolist(), len(positions)]
+        parts = [
+            self._part(positions[order[head:end]], int(numbers[order[head]]))
+            for head, end in zip(heads.tolist(), ends, strict=True)
+        ]
+        taken = parts[0] if len(parts) == 1 else _joined(parts)
+        if (np.diff(order) == 1).all():
+            return taken
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return taken.take(pa.array(places))
+
+    def _part(self, positions: Array, number: int) -> Any:
+        """Rows of one chunk, which are neighbours unless pyarrow can take such rows."""
+        chunk = self._chunks[number]
+        local = positions - (int(self._ends[number]) - len(chunk))
+        first = int(local[0])
+        if len(local) == 1 or (np.diff(local) == 1).all():
+            return chunk.slice(first, len(local))
+        return chunk.take(pa.array(local))
 
 
-def _is_fixed_inside(kind: Any, is_inside: bool = False) -> bool:
-    """Whether there are lists of fixed length in other lists or in structs."""
-    if pa.types.is_fixed_size_list(kind) and is_inside:
-        return True
+def _joined(parts: Sequence[Any]) -> Any:
+    """Some arrays as one. Dictionaries are decoded, as those of all parts would become one."""
+    plain = [part.dictionary_decode() if _is_encoded(part.type) else part for part in parts]
+    return pa.chunked_array(plain).combine_chunks()
+
+
+def _is_encoded(kind: Any) -> bool:
+    return bool(pa.types.is_dictionary(kind))
+
+
+def _can_take(kind: Any, is_inside: bool = False) -> bool:
+    """Whether pyarrow can take any rows of an array of some type.
+
+    Its version 26 cannot for strings that are views, and takes the wrong rows of a slice of an
+    array that has lists of fixed length in other lists or in structs.
+    """
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return False
     if isinstance(kind, pa.BaseExtensionType):
-        return _is_fixed_inside(kind.storage_type, is_inside)
+        return _can_take(kind.storage_type, is_inside)
+    if pa.types.is_fixed_size_list(kind) and is_inside:
+        return False
+    if _is_encoded(kind):
+        return _can_take(kind.value_type, is_inside)
     if _is_list(kind):
-        return _is_fixed_inside(kind.value_type, True)
-    return any(_is_fixed_inside(kind.field(at).type, True) for at in range(kind.num_fields))
+        return _can_take(kind.value_type, True)
+    return all(_can_take(kind.field(at).type, True) for at in range(kind.num_fields))
 
 
 def one_array(column: Any) -> Any:

@@ -53,6 +53,16 @@ def _holds_leaves_only(children: Iterable[Any]) -> bool:
     return all(isinstance(child, specs.LEAVES) for child in children)
 
 
+def copied_rows(column: Column) -> Column:
+    """The rows of a column, each with memory of its own."""
+    if isinstance(column, np.ndarray):
+        return list(map(np.array, column)) if column.ndim > 1 and len(column) > 1 else column
+    return [
+        value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
+        for value in column
+    ]
+
+
 class _Chunk(NamedTuple):
     """Some batches that are read at once: the records ``start … stop-1`` of the epoch."""
 

@@ -97,12 +97,18 @@ class SourceReader(RecordReader):
     def read_record(self, position: int) -> Any:
         return self.source.record(position)
 
+    @property
+    def lends_rows(self) -> bool:
+        return False
+
     @functools.cached_property
     def record_bytes(self) -> int:
         codec = RecordCodec(self.spec)
         if codec.layout.content_size is not None:
             return max(1, codec.layout.content_size)
-        return max(1, len(codec.encode(self.read_record(0)))) if len(self) else 1
+        # Of few, as each may take its time; the largest, as so many are read at once.
+        samples = sorted({0, len(self) // 2, len(self) - 1}) if len(self) else []
+        return max([1, *[len(codec.encode(self.read_record(at))) for at in samples]])
 
     def close(self) -> None:
         self._open_source = None

@@ -11,7 +11,7 @@ from yogadl import spec as specs
 from yogadl.cache.record_reader import RecordReader
 from yogadl.closing import Closing
 from yogadl.core import Stream
-from yogadl.dataref._batches import Batches, records_of
+from yogadl.dataref._batches import Batches, copied_rows, records_of
 from yogadl.dataref._cursor import Cursor
 from yogadl.dataref._read_ahead import DEFAULT_WINDOW, ReadAhead
 from yogadl.dataref._state import state_of
@@ -75,6 +75,8 @@ class Epochs:
             stop = min(at + step, end)
             ahead.before(at, stop)
             columns = self.reader().read_columns(positions(at, stop))
+            if not reader.lends_rows:
+                columns = list(map(copied_rows, columns))
             yield from cursor.following(records_of(reader.spec, columns), at, stop, 1)
         cursor.is_finished = True
 
@@ -150,6 +152,10 @@ class Epochs:
 
 class IndexedStream(Stream, Closing):
     """A stream that knows its order, as ``IndexedDataRef.stream`` makes it.
+
+    Records of a file are views of up to a megabyte that was read at once, and keep it in memory:
+    copy those of which a few are kept for long. Records of ``from_source`` keep only themselves.
+    Iterators may be read in turn; each keeps the order of its epoch, 8 bytes a record, if shuffled.
 
     Safe for threads. Survives a fork; pickled, it opens the same file again and goes on where the
     original stood. A context manager that closes it.

@@ -45,6 +45,10 @@ class _View(RecordReader):
             self._known_identity = identity_of(self.spec, len(self), self.tokens)
         return self._known_identity
 
+    @property
+    def lends_rows(self) -> bool:
+        return all(base.lends_rows for base in self.bases)
+
     def __copy__(self) -> Any:
         made = object.__new__(type(self))
         vars(made).update(vars(self))

@@ -180,6 +180,10 @@ class TimedReader(RecordReader):
         with self._loader.decoding():
             return self._plain.read_record(position)
 
+    @property
+    def lends_rows(self) -> bool:
+        return self._plain.lends_rows
+
     def are_cached(self, positions: Array) -> bool:
         return self._plain.are_cached(positions)
 

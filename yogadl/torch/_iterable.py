@@ -208,7 +208,9 @@ class Items(Iterator[Any]):
             return (_tensors.batch_tensors(reader.spec, batch) for batch in batches)
         size = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // reader.record_bytes))
         return itertools.chain.from_iterable(
-            _tensors.split(reader.spec, _tensors.batch_tensors(reader.spec, chunk))
+            _tensors.split(
+                reader.spec, _tensors.batch_tensors(reader.spec, chunk), not reader.lends_rows
+            )
             for chunk in IndexedStream(share).batches(size)
         )
 

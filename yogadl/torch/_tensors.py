@@ -131,10 +131,19 @@ def first(spec: specs.Structure, batch: Any) -> Any:
     return _map(lambda _leaf, column: column[0], spec, batch)
 
 
-def split(spec: specs.Structure, batch: Any) -> list[Any]:
-    """The records of a batch of :func:`batch_tensors`; their tensors are views of the batch's."""
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def split(spec: specs.Structure, batch: Any, copies: bool = False) -> list[Any]:
+    """The records of a batch of :func:`batch_tensors`.
+
+    Their tensors are views of the batch's, or copies.
+    """
     columns = [
         column.unbind() if isinstance(column, torch.Tensor) else column
         for column in specs.flatten(spec, batch)
     ]
+    if copies:
+        columns = [[_copied(value) for value in column] for column in columns]
     return list(records_of(spec, columns))
