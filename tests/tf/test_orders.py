@@ -15,6 +15,7 @@ import yogadl  # noqa: E402
 from yogadl.cache.writer import CacheWriter  # noqa: E402
 from yogadl.dataref import IndexedDataRef, LMDBDataRef  # noqa: E402
 from yogadl.errors import InvalidArgumentError  # noqa: E402
+from yogadl.keys import Order  # noqa: E402
 from yogadl.spec import TensorSpec  # noqa: E402
 from yogadl.tensorflow import make_tf_dataset  # noqa: E402
 
@@ -124,3 +125,26 @@ def test_the_place_of_a_stream_that_tensorflow_reads_is_its_iterators(fixed: LMD
     next(iter(dataset))
     with pytest.raises(InvalidArgumentError, match=r"tf\.train\.Checkpoint"):
         stream.state_dict()
+
+
+@pytest.mark.parametrize("batch_size", [None, 512])
+def test_iterators_in_turn_have_each_order_made_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, batch_size: int | None
+) -> None:
+    made: list[int] = []
+    make = Order.permutation
+    monkeypatch.setattr(
+        Order, "permutation", lambda order, epoch: (made.append(epoch), make(order, epoch))[1]
+    )
+    # So many that they are looked up in several calls.
+    count = 20_000
+    dataref = write(tmp_path / "cache.mdb", TensorSpec("int64"), range(count))
+    dataset = make_tf_dataset(dataref.stream(shuffle=True, shuffle_seed=1), batch_size=batch_size)
+    iterators = [dataset.as_numpy_iterator() for _ in range(3)]
+    found: list[list[int]] = [[] for _ in iterators]
+    for items in zip(*iterators, strict=True):
+        for one, item in zip(found, items, strict=True):
+            one.extend(np.atleast_1d(item).tolist())
+    for epoch, one in enumerate(found):
+        assert one == np.random.RandomState(1 + epoch).permutation(count).tolist()
+    assert sorted(made) == [0, 1, 2]
