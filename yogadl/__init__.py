@@ -42,6 +42,7 @@ from yogadl.keys import (
     shard_keys,
     shuffle_keys,
 )
+from yogadl.seeding import seeded
 
 # 0.1.4 had all of its own once one was imported, and scripts rely on it.
 _SUBMODULES = frozenset(
@@ -55,6 +56,7 @@ _SUBMODULES = frozenset(
         "keras",
         "profile",
         "rw_coordinator",
+        "seeding",
         "spec",
         "storage",
         "tensorflow",
@@ -90,6 +92,7 @@ __all__ = [
     "from_torch",
     "mix",
     "non_sequential_shard",
+    "seeded",
     "sequential_shard",
     "serialize_generator_to_lmdb",
     "shard_keys",

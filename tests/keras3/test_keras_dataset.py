@@ -127,6 +127,94 @@ def test_fit(dataref: LMDBDataRef, workers: int) -> None:
     dataset.close()
 
 
+def look_at(dataset: PyDataset) -> None:
+    """What a log line, a debugger or a progress bar may do at any time."""
+    repr(dataset)
+    for name in dir(dataset):
+        getattr(dataset, name)
+    vars(dataset)
+    copied = copy.copy(dataset)
+    copied.on_epoch_begin()
+    copied[0]
+    copied.on_epoch_end()
+    pickle.loads(pickle.dumps(dataset)).on_epoch_end()
+    assert (copied.epoch, len(copied)) == (dataset.epoch + 1, 6)
+    copied.close()
+
+
+class LookAt(rig.keras.callbacks.Callback):  # type: ignore[misc]
+    """Looks at a data set whenever Keras lets it."""
+
+    def __init__(self, *datasets: PyDataset) -> None:
+        super().__init__()
+        self.datasets = datasets
+        for kind in ("train", "test", "predict"):
+            for when in ("begin", "end", "batch_begin", "batch_end"):
+                setattr(self, f"on_{kind}_{when}", self.look)
+        self.on_epoch_begin = self.on_epoch_end = self.look
+
+    def look(self, *_: Any, **__: Any) -> None:
+        for dataset in self.datasets:
+            look_at(dataset)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("offset", [0, 9])
+def test_looking_at_a_data_set_changes_nothing(
+    dataref: LMDBDataRef, workers: int, offset: int
+) -> None:
+    order = {**SHUFFLED, "start_offset": offset}
+    dataset = PyDataset(dataref, 4, **order, workers=workers)
+    validation = PyDataset(dataref, 4, shuffle=True, shuffle_seed=1)
+    look = LookAt(dataset, validation)
+    look.look()
+    epochs = expected(dataref, 4, 6, **order)
+    assert fit(dataset, 2, callbacks=[look], validation_data=validation) == epochs[:2]
+    look.look()
+    assert fit(dataset, 1, callbacks=[look]) == epochs[2:3]
+    assert (dataset.epoch, validation.epoch) == (3, 2)
+    # Each is an epoch, too, also of a model that is yet to be built.
+    model = rig.keras.Sequential([rig.keras.layers.Dense(1)])
+    model.compile(loss="mse")
+    look.look()
+    model.predict(dataset, callbacks=[look], verbose=0)
+    look.look()
+    model.evaluate(dataset, callbacks=[look], verbose=0)
+    assert dataset.epoch == 5
+    look.look()
+    assert by_hand(dataset, 1) == epochs[5:]
+    dataset.close()
+
+
+def test_a_model_that_fit_builds(dataref: LMDBDataRef) -> None:
+    """Keras reads batches to do so, of which it tells as of an epoch."""
+    for size in (4, 12, 23):
+        dataset = PyDataset(dataref, size, **SHUFFLED)
+        seen: list[list[int]] = []
+        places: list[int] = []
+
+        class Places(rig.keras.callbacks.Callback):  # type: ignore[misc]
+            def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+                places.append(dataset.epoch)
+                seen.append(rig.numbers(dataset[0]))
+
+        model = rig.keras.Sequential([rig.keras.layers.Dense(1)])
+        model.compile(loss="mse")
+        model.fit(dataset, epochs=3, shuffle=False, callbacks=[Places()], verbose=0)
+        assert places == [0, 1, 2]
+        assert seen == [epoch[0] for epoch in expected(dataref, size, 3, **SHUFFLED)]
+
+
+def test_looking_at_padded_batches(tmp_path: pathlib.Path) -> None:
+    spec = (TensorSpec("float32", (None,)), TensorSpec("float32", (1,)))
+    dataref = rig.write(
+        tmp_path / "cache.mdb", lambda n: (np.full(3, n, "float32"), np.zeros(1, "float32")), spec
+    )
+    dataset = PyDataset(dataref, 4, pad=-1)
+    look_at(dataset)
+    assert dataset[1][0].shape == (4, 3)
+
+
 def twice(batch: Any) -> Any:
     return batch[0], batch[1] * 2
 

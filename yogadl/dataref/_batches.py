@@ -18,6 +18,7 @@ from yogadl.dataref._padding import Padding
 from yogadl.errors import InvalidArgumentError, SpecMismatchError
 from yogadl.format import dtypes
 from yogadl.keys import as_index
+from yogadl.seeding import Transform, transformed_batch
 
 if TYPE_CHECKING:
     from yogadl.dataref._stream import Epochs
@@ -86,6 +87,7 @@ class Batches:
         pad: Any,
         out: Sequence[Any] | None,
         read_ahead: int | None,
+        transform: Transform | None = None,
     ) -> None:
         self._epochs = epochs
         self._spec = epochs.reader().spec
@@ -100,6 +102,7 @@ class Batches:
                 raise InvalidArgumentError("with out=, its length says how much is read ahead")
             read_ahead = len(self._out) - 1
         self._ahead = _READ_AHEAD if read_ahead is None else as_index("read_ahead", read_ahead)
+        self._transform = transform
 
     def __len__(self) -> int:
         """Batches per epoch; an offset does not make them fewer."""
@@ -114,6 +117,7 @@ class Batches:
         epoch = cursor.epoch
         positions = self._epochs.positions_of(epoch)
         announcer = self._epochs.read_ahead(positions, start)
+        size = self._size
 
         def read(chunk: _Chunk) -> _Batched:
             announcer.before(chunk.start, chunk.stop)
@@ -122,8 +126,15 @@ class Batches:
         at = start
         for batches in self._through_pool(self._chunks(epoch, start), read):
             nests = records_of(self._spec, list(zip(*batches, strict=True)))
-            stop = min(at + len(batches) * self._size, self._epochs.order.stop(epoch))
-            yield from cursor.following(nests, at, stop, self._size)
+            stop = min(at + len(batches) * size, self._epochs.order.stop(epoch))
+            if self._transform is not None:
+                starts = range(at, stop, size)
+                # No `map`, which would end the epoch without a word if it met a StopIteration.
+                nests = (
+                    transformed_batch(self._transform, nest, epoch, positions(first, first + size))
+                    for nest, first in zip(nests, starts, strict=True)
+                )
+            yield from cursor.following(nests, at, stop, size)
             at = stop
         cursor.is_finished = True
 

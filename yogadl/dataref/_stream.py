@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from yogadl.dataref._read_ahead import DEFAULT_WINDOW, ReadAhead
 from yogadl.dataref._state import state_of
 from yogadl.errors import ClosedError, InvalidArgumentError
 from yogadl.keys import EpochCounter, Order, Permutations
+from yogadl.seeding import Transform, transformed_record
 
 if TYPE_CHECKING:
     from yogadl.dataref._indexed import IndexedDataRef
@@ -62,6 +64,10 @@ class Epochs:
         return self.dataref.reader
 
     def __call__(self) -> Iterator[Any]:
+        return self.records()
+
+    def records(self, transform: Transform | None = None) -> Iterator[Any]:
+        """An iterator over the next epoch, of records as a transform makes them."""
         if not len(self.order):
             return
         reader = self.reader()
@@ -74,10 +80,18 @@ class Epochs:
         for at in range(start, end, step):
             stop = min(at + step, end)
             ahead.before(at, stop)
-            columns = self.reader().read_columns(positions(at, stop))
+            found = positions(at, stop)
+            columns = self.reader().read_columns(found)
             if not reader.lends_rows:
                 columns = list(map(copied_rows, columns))
-            yield from cursor.following(records_of(reader.spec, columns), at, stop, 1)
+            records = records_of(reader.spec, columns)
+            if transform is not None:
+                # No `map`, which would end the epoch without a word at a transform's StopIteration.
+                records = (
+                    transformed_record(transform, record, epoch, position)
+                    for record, position in zip(records, found.tolist(), strict=True)
+                )
+            yield from cursor.following(records, at, stop, 1)
         cursor.is_finished = True
 
     def begin(self) -> tuple[Cursor, int]:
@@ -192,6 +206,7 @@ class IndexedStream(Stream, Closing):
         pad: Any = None,
         out: Sequence[Any] | None = None,
         read_ahead: int | None = None,
+        transform: Transform | None = None,
     ) -> Batches:
         """Batches of NumPy arrays, read ahead in threads.
 
@@ -210,6 +225,8 @@ class IndexedStream(Stream, Closing):
                 overwritten after the next one was asked for, and ``len(out) - 1`` are read ahead.
             read_ahead: reads to have under way beyond the batch in use, of one batch or of as many
                 small ones as make a megabyte; 2 without ``out``. With 0, no threads are used.
+            transform: called with every batch, in the thread that asks for it; what it returns is
+                the batch. May be seeded, ``yogadl.seeded``, with a generator for each record.
 
         Returns:
             An iterable with a length, of which every iteration is the stream's next epoch.
@@ -218,7 +235,18 @@ class IndexedStream(Stream, Closing):
             InvalidArgumentError: an argument is out of range, or does not fit the spec.
             ClosedError: the stream or its DataRef is closed.
         """
-        return Batches(self.epochs, batch_size, drop_remainder, pad, out, read_ahead)
+        return Batches(self.epochs, batch_size, drop_remainder, pad, out, read_ahead, transform)
+
+    def map(self, transform: Transform) -> Stream:
+        """A stream of what a transform makes of every record. Its epochs are those of this stream.
+
+        Args:
+            transform: called with a record; may be seeded, ``yogadl.seeded``.
+
+        Returns:
+            A stream without ``output_types``. The place is that of this stream, ``state_dict``.
+        """
+        return Stream(functools.partial(self.epochs.records, transform), len(self))
 
     def state_dict(self) -> dict[str, Any]:
         """The place of the stream, for ``DataRef.stream(state=…)``: what comes next.

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from yogadl import spec as specs
 from yogadl.dataref import state_of
 from yogadl.dataref._state import resume
@@ -15,6 +17,7 @@ from yogadl.extras import require
 from yogadl.format import dtypes
 from yogadl.jax._leaves import Array, as_jax_holds, check_leaves, named_leaves
 from yogadl.keys import Order, as_index
+from yogadl.seeding import Transform
 
 jax = require("jax", "jax")
 
@@ -56,6 +59,10 @@ class Batches:
             shape, for which ``jax.jit`` compiles again.
         pad: as for ``IndexedStream.batches``; batches are padded to the largest of each.
         prefetch: batches to put on their devices before they are asked for.
+        transform: called with every batch of NumPy arrays before it is put on its devices; what it
+            returns takes its place, a nest of arrays ``[n, …]`` that JAX can hold, as many as it
+            was given records. May be seeded, ``yogadl.seeded``, with a generator for each record.
+            What is read may then be of any kind.
 
     Raises:
         UnsupportedTypeError: a leaf is nothing that JAX can hold: a string, ``None``, a ragged or
@@ -74,6 +81,7 @@ class Batches:
         drop_remainder: bool = True,
         pad: Any = None,
         prefetch: int = 1,
+        transform: Transform | None = None,
     ) -> None:
         if not isinstance(stream, IndexedStream):
             raise InvalidArgumentError(
@@ -91,12 +99,14 @@ class Batches:
         self._pad = pad
         self._prefetch = as_index("prefetch", prefetch)
         self._spec = stream.spec
-        check_leaves(self._spec, pad)
+        self._transform = transform
+        if transform is None:
+            check_leaves(self._spec, pad)
         self._names = [name for name, _ in named_leaves(self._spec)]
         self._is_global = sharding is not None and not sharding.is_fully_addressable
         if self._is_global:
             _check_shards(stream.epochs.order)
-        elif sharding is not None:
+        elif sharding is not None and transform is None:
             self._check_division()
         # Of the iterator that was begun last.
         self._place: _Place | None = None
@@ -112,7 +122,12 @@ class Batches:
         self._place = place = _Place(*epochs.counter.peek())
         stop = epochs.order.stop(place.epoch)
         pending: deque[Any] = deque()
-        host = self._stream.batches(self._size, drop_remainder=self._drop_remainder, pad=self._pad)
+        host = self._stream.batches(
+            self._size,
+            drop_remainder=self._drop_remainder,
+            pad=self._pad,
+            transform=self._transform,
+        )
         for batch in host:
             pending.append(self._put(batch))
             if len(pending) > self._prefetch:
@@ -172,20 +187,35 @@ class Batches:
     # Onto the devices
 
     def _put(self, batch: Any) -> Any:
+        if self._transform is not None:
+            return self._put_transformed(batch)
         arrays = [
             as_jax_holds(name, array)
             for name, array in zip(self._names, specs.flatten(self._spec, batch), strict=True)
         ]
-        if not self._is_global:
-            return specs.unflatten(self._spec, jax.device_put(arrays, self._sharding))
-        made = [jax.make_array_from_process_local_data(self._sharding, part) for part in arrays]
-        self._check_groups(arrays, made)
-        return specs.unflatten(self._spec, made)
+        return specs.unflatten(self._spec, self._on_devices(self._names, arrays))
 
-    def _check_groups(self, local: Sequence[Array], made: Sequence[Any]) -> None:
+    def _put_transformed(self, batch: Any) -> Any:
+        paths, structure = jax.tree_util.tree_flatten_with_path(batch)
+        names = [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
+        values = [value for _, value in paths]
+        arrays = [as_jax_holds(*pair) for pair in zip(names, map(np.asarray, values), strict=True)]
+        return jax.tree_util.tree_unflatten(structure, self._on_devices(names, arrays))
+
+    def _on_devices(self, names: Sequence[str], arrays: Sequence[Array]) -> Sequence[Any]:
+        if not self._is_global:
+            put: Sequence[Any] = jax.device_put(list(arrays), self._sharding)
+            return put
+        made = [jax.make_array_from_process_local_data(self._sharding, part) for part in arrays]
+        self._check_groups(names, arrays, made)
+        return made
+
+    def _check_groups(
+        self, names: Sequence[str], local: Sequence[Array], made: Sequence[Any]
+    ) -> None:
         """Checks that what the sharding takes for another part of the batch is another shard."""
         shards = self._stream.epochs.order.num_shards
-        for name, part, whole in zip(self._names, local, made, strict=True):
+        for name, part, whole in zip(names, local, made, strict=True):
             parts = whole.shape[0] // max(1, part.shape[0])
             if part.shape[0] and (parts != shards or part.shape[1:] != whole.shape[1:]):
                 raise InvalidArgumentError(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import seeding
 from yogadl import spec as specs
 from yogadl.dataref import IndexedDataRef
 from yogadl.dataref._batches import records_of
@@ -77,7 +78,8 @@ class FrozenSampler:
     Args:
         stream: of the data set that the loader reads.
         epochs: how many, the first of which may be partly over.
-        seed: for the random generators that Grain hands to transformations, a number of at least 0;
+        seed: for the random generators that Grain hands to its random transformations, in
+            ``[0, 2**64)``: those of ``yogadl.seeded``, of the epoch and position of each record.
             ``None`` for none.
 
     Raises:
@@ -94,7 +96,7 @@ class FrozenSampler:
         self._order = stream.epochs.order
         self._epoch, self._start = stream.epochs.counter.peek()
         self._epochs = as_index("epochs", epochs, 1)
-        self._seed = None if seed is None else as_index("seed", seed)
+        self._seed = None if seed is None else seeding.check_seed(seed)
         # Those who read ahead go to and fro between one epoch and the next: a permutation for each.
         self._permutations = (Permutations(self._order), Permutations(self._order))
 
@@ -122,7 +124,7 @@ class FrozenSampler:
         (position,) = self._order.positions(permutation, epoch, number, number + 1).tolist()
         generator = None
         if self._seed is not None:
-            generator = np.random.Generator(np.random.Philox(key=self._seed + index))
+            generator = seeding.generator(self._seed, epoch, position)
         return self._metadata(index=index, record_key=position, rng=generator)
 
     def __repr__(self) -> str:

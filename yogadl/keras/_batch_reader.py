@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from yogadl.cache.memory import MemoryPool
 from yogadl.dataref import IndexedDataRef, Padding
 from yogadl.errors import UnsupportedTypeError
 from yogadl.format.layout import FixedArray, RecordLayout
+from yogadl.seeding import Transform, transformed_batch
 
 Array = np.ndarray[Any, Any]
 
@@ -35,9 +36,7 @@ class BatchReader:
         InvalidArgumentError: ``pad`` does not fit the spec.
     """
 
-    def __init__(
-        self, dataref: IndexedDataRef, pad: Any, transform: Callable[[Any], Any] | None
-    ) -> None:
+    def __init__(self, dataref: IndexedDataRef, pad: Any, transform: Transform | None) -> None:
         self._dataref = dataref
         self._padding = None if pad is None else Padding(dataref.spec, pad)
         self._transform = transform
@@ -60,13 +59,14 @@ class BatchReader:
         """Whether the arrays of a batch are as large as its records need."""
         return self._padding is not None
 
-    def read(self, positions: Array) -> Any:
-        """The batch of the records at some positions, int64 ``[n]``."""
+    def read(self, epoch: int, positions: Array) -> Any:
+        """The batch of the records at some positions, int64 ``[n]``, in an epoch."""
         if self._padding is not None:
-            return self._nest(self._padded(positions))
+            return self._nest(self._padded(positions), epoch, positions)
         reader = self._dataref.reader
         self._dataref.announcer.before(reader, positions)
-        return self._nest(reader.read_columns(positions, self._memory(len(positions))))
+        columns = reader.read_columns(positions, self._memory(len(positions)))
+        return self._nest(columns, epoch, positions)
 
     def _memory(self, count: int) -> list[Array] | None:
         """Where to read a batch to, if it is so large that memory of earlier ones pays."""
@@ -77,7 +77,7 @@ class BatchReader:
             for shape, dtype, nbytes in self._arrays
         ]
 
-    def read_unlike(self, positions: Array, others: Array) -> Any:
+    def read_unlike(self, epoch: int, positions: Array, others: Array) -> Any:
         """A batch whose padded arrays differ in shape from those of another batch.
 
         Where both are equally large, that of this batch is padded by one more: who infers from two
@@ -99,7 +99,7 @@ class BatchReader:
                 is_alike = dim is None and column.shape[axis] == other.shape[axis]
                 widths.append((0, int(is_alike)))
             columns[number] = np.pad(column, widths, constant_values=value)
-        return self._nest(columns)
+        return self._nest(columns, epoch, positions)
 
     def _padded(self, positions: Array) -> list[Column]:
         assert self._padding is not None
@@ -107,11 +107,11 @@ class BatchReader:
         self._dataref.announcer.before(reader, positions)
         return self._padding.apply(reader.read_columns(positions, spans=True))
 
-    def _nest(self, columns: Sequence[Column]) -> Any:
-        return self._transformed(specs.unflatten(self._dataref.spec, columns))
-
-    def _transformed(self, batch: Any) -> Any:
-        return batch if self._transform is None else self._transform(batch)
+    def _nest(self, columns: Sequence[Column], epoch: int, positions: Array) -> Any:
+        batch = specs.unflatten(self._dataref.spec, columns)
+        if self._transform is None:
+            return batch
+        return transformed_batch(self._transform, batch, epoch, positions)
 
     def _check_spec(self) -> None:
         spec = self._dataref.spec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,11 @@ from yogadl.closing import Closing
 from yogadl.dataref import IndexedDataRef, state_of
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.extras import require
+from yogadl.keras import _callers
 from yogadl.keras._batch_reader import BatchReader
 from yogadl.keras._workers import Workers
 from yogadl.keys import as_index
+from yogadl.seeding import Transform
 
 _Base: Any = require("keras", "keras").utils.PyDataset
 
@@ -28,8 +30,8 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
 
     The order is that of ``dataref.stream`` with the same arguments, and the batches are those of
     its ``batches(batch_size)``. ``dataset[i]`` is batch ``i`` of the epoch that is on, a nest of
-    NumPy arrays. Every epoch of ``fit`` is the next one, and so is every ``evaluate``; whoever
-    loops over the batches calls ``on_epoch_end`` after each epoch.
+    NumPy arrays. Every epoch of ``fit`` is the next one, and so is every ``evaluate`` and every
+    ``predict``; whoever loops over the batches calls ``on_epoch_end`` after each epoch.
 
     Tell ``fit`` not to shuffle: it would shuffle the batches once more, and differently each time.
     As it does so unless told otherwise, batches that are asked for out of order in ``fit`` are
@@ -49,7 +51,8 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
             from there.
         drop_remainder: leave out an epoch's last batch if it is smaller.
         pad: for records of varying shape, as in ``IndexedStream.batches``.
-        transform: makes of a batch what the model takes.
+        transform: makes of a batch what the model takes. May be seeded, ``yogadl.seeded``, with a
+            generator for each record.
         workers: with 2 or more, so many threads read ahead during ``fit``.
         use_multiprocessing: processes instead of threads, for a ``transform`` that takes its time
             in Python; one or more, which are started as ``multiprocessing.set_start_method`` says
@@ -77,7 +80,7 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         shuffle_then_shard: bool = False,
         drop_remainder: bool = False,
         pad: Any = None,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform | None = None,
         start_offset: int = 0,
         state: Mapping[str, Any] | None = None,
         workers: int = 1,
@@ -124,7 +127,6 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         return None
 
     def _set_no_epoch_on(self) -> None:
-        self._is_new_run = False  # Keras has made an adapter and not yet reset it
         self._is_begun = False  # between `on_epoch_begin` and `on_epoch_end`
         self._was_read = False  # since the last `on_epoch_end`
         self._next = 0  # the first batch that was not asked for since `on_epoch_begin`
@@ -154,11 +156,11 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         if number >= count:
             raise RecordIndexError(f"there is no batch {number}: this epoch has {count}")
         self._was_read = True
+        if number == 1 and self._reader.is_padding and _callers.is_learning_shapes():
+            # TensorFlow's trainer takes for fixed what is equal in the first two batches.
+            return self._reader.read_unlike(self.epoch, self._positions(1), self._positions(0))
         if not self._is_begun:
-            if number == 1 and self._is_new_run and self._reader.is_padding:
-                # TensorFlow's trainer takes for fixed what is equal in the first two batches.
-                return self._reader.read_unlike(self._positions(1), self._positions(0))
-            return self._reader.read(self._positions(number))
+            return self._reader.read(self.epoch, self._positions(number))
         if number > self._next:
             raise InvalidArgumentError(
                 f"batch {number} was asked for before batch {self._next}: Keras shuffles batches "
@@ -169,8 +171,8 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
             # Only the thread that reads the epoch moves it; another may read past batches again.
             self._next += 1
         if self._workers_ahead is None:
-            return self._reader.read(self._positions(number))
-        return self._workers_ahead.batch(number, count, self._positions)
+            return self._reader.read(self.epoch, self._positions(number))
+        return self._workers_ahead.batch(number, count, self.epoch, self._positions)
 
     def _positions(self, number: int) -> Array:
         epoch, start = self._place
@@ -186,12 +188,7 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
 
     @property
     def workers(self) -> int:
-        """How many workers Keras is to start: 1, which is none. Only Keras should ask.
-
-        It does so when ``fit``, ``evaluate`` or ``predict`` begins. What it then reads, to learn
-        the shapes and to build the model, is no epoch, although it reports the end of one.
-        """
-        self._is_new_run = True
+        """How many workers Keras is to start: 1, which is none. The data set starts its own."""
         return 1
 
     def on_epoch_begin(self) -> None:
@@ -202,9 +199,10 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
     def on_epoch_end(self) -> None:
         """Goes on to the next epoch. Called by Keras after each.
 
-        If no batch was read since the last call, it is still the same epoch.
+        If no batch was read since the last call, it is still the same epoch; and so it is when
+        Keras begins a ``fit`` or ``evaluate``, whatever was read to build the model.
         """
-        is_over = self._was_read and not self._is_new_run
+        is_over = self._was_read and not _callers.is_reset()
         self._set_no_epoch_on()
         if self._workers_ahead is not None:
             self._workers_ahead.forget()
@@ -278,7 +276,8 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
             self._workers_ahead.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_workers_ahead": None}
+        # The count changes with the epochs, and a copy has its own.
+        return {**vars(self), "_workers_ahead": None, "_count": self._count.copy()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -28,7 +28,7 @@ class Workers:
     """Threads or processes that read the batches of an epoch ahead. Safe for threads.
 
     Processes are started as ``multiprocessing.set_start_method`` says. They keep nothing of an
-    epoch, but are told the positions of each batch. They end with this object, or with the process
+    epoch, but are told its number and the positions of each batch. They end with this object, or with the process
     that started them, however it ends.
 
     Args:
@@ -47,19 +47,20 @@ class Workers:
         self._executor: Executor | None = None
         self._pending: dict[int, Future[Any]] = {}
 
-    def batch(self, number: int, stop: int, positions: Callable[[int], Array]) -> Any:
+    def batch(self, number: int, stop: int, epoch: int, positions: Callable[[int], Array]) -> Any:
         """A batch, after which the next ones are read.
 
         Args:
             number: which batch of the epoch.
             stop: how many the epoch has.
+            epoch: which one it is.
             positions: the positions of the records of a batch.
         """
         with self._lock:
-            future = self._pending.pop(number, None) or self._submit(positions(number))
+            future = self._pending.pop(number, None) or self._submit(epoch, positions(number))
             for ahead in range(number + 1, min(number + 1 + self._depth, stop)):
                 if ahead not in self._pending:
-                    self._pending[ahead] = self._submit(positions(ahead))
+                    self._pending[ahead] = self._submit(epoch, positions(ahead))
         return future.result()
 
     def forget(self) -> None:
@@ -77,12 +78,12 @@ class Workers:
         if executor is not None:
             executor.shutdown(cancel_futures=True)
 
-    def _submit(self, positions: Array) -> Future[Any]:
+    def _submit(self, epoch: int, positions: Array) -> Future[Any]:
         if self._executor is None:
             self._executor = self._start()
         if self._use_processes:
-            return self._executor.submit(_read, positions)
-        return self._executor.submit(self._reader.read, positions)
+            return self._executor.submit(_read, epoch, positions)
+        return self._executor.submit(self._reader.read, epoch, positions)
 
     def _start(self) -> Executor:
         if not self._use_processes:
@@ -106,6 +107,6 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _read(positions: Array) -> Any:
+def _read(epoch: int, positions: Array) -> Any:
     assert _reader is not None
-    return _reader.read(positions)
+    return _reader.read(epoch, positions)

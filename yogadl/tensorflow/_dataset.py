@@ -9,6 +9,7 @@ from yogadl.dataref import IndexedStream
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.keys import as_index
+from yogadl.seeding import check_seed
 from yogadl.tensorflow._pipeline import PER_ITERATION, Epochs, Pipeline
 
 tf = require("tensorflow", "tensorflow")
@@ -22,6 +23,7 @@ def make_tf_dataset(
     epochs: Epochs = PER_ITERATION,
     pad: Any = None,
     ragged: bool = False,
+    seeds: int | None = None,
 ) -> Any:
     """A stream as a ``tf.data.Dataset`` with the stream's full element spec.
 
@@ -37,13 +39,19 @@ def make_tf_dataset(
             ``for record in stream`` would have it. With a number, one iteration has so many epochs,
             beginning where the stream stands now; with ``None``, it never ends. Every iteration
             then begins at the same place, and its iterator can be saved and restored with
-            ``tf.train.Checkpoint``, to the exact next element. Keras's ``fit`` takes the length of
+            ``tf.train.Checkpoint``, to the exact next element; restoring it over other data, another
+            order or other batches is an error that says so. Keras's ``fit`` takes the length of
             its first epoch for all, so fit what is left of an interrupted epoch by itself.
         pad: with ``batch_size``, pad arrays of varying shape to the largest of their batch with
             this number, as ``padded_batch`` does; or a nest of numbers, ``None`` for leaves to
             leave alone.
         ragged: with ``batch_size``, make ragged tensors of arrays of varying shape, as
             ``ragged_batch`` does.
+        seeds: make pairs, of an element and of seeds for augmentation: int64 ``[2]`` for a record,
+            ``[n, 2]`` for a batch, as ``tf.random.stateless_uniform`` takes them. They are derived
+            from this number, in ``[0, 2**64)``, and from the epoch and the position of each record,
+            as :func:`yogadl.seeding.seeds` does, so they do not depend on ranks, batches or
+            resuming.
 
     Returns:
         A ``tf.data.Dataset``. Its cardinality is known where it is the same for every iteration.
@@ -62,6 +70,7 @@ def make_tf_dataset(
         raise InvalidArgumentError("pad= and ragged=True need a batch_size")
     if pad is not None and ragged:
         raise InvalidArgumentError("pad= and ragged=True exclude each other")
+    seeds = None if seeds is None else check_seed(seeds)
     if epochs is not None and epochs is not PER_ITERATION:
         epochs = as_index("epochs", epochs)
     if not isinstance(stream, Stream):
@@ -71,7 +80,12 @@ def make_tf_dataset(
     if isinstance(stream, IndexedStream):
         # The pipeline's functions are TensorFlow code as they stand.
         build = tf.autograph.experimental.do_not_convert(Pipeline.dataset)
-        return build(Pipeline(stream, batch_size, drop_remainder, epochs, pad, ragged))
+        pipeline = Pipeline(stream, batch_size, drop_remainder, epochs, pad, ragged, seeds)
+        return build(pipeline)
+    if seeds is not None:
+        raise InvalidArgumentError(
+            "seeds= needs a stream of DataRef.stream, which knows the positions of its records"
+        )
     if pad is not None or ragged:
         raise InvalidArgumentError(
             "pad= and ragged=True need a stream of DataRef.stream; for others, use padded_batch or "

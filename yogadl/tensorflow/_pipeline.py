@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import seeding
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
 from yogadl.dataref import IndexedStream, Padding, ReadAhead, selected_from
@@ -24,6 +25,7 @@ from yogadl.format import dtypes
 from yogadl.tensorflow import _words
 from yogadl.tensorflow._calls import Calls
 from yogadl.tensorflow._gather import MappedComponent, MappedTables
+from yogadl.tensorflow._labels import Label
 from yogadl.tensorflow._rows import RowReader, as_words, is_empty
 from yogadl.tf_specs import to_tf
 
@@ -80,6 +82,7 @@ class Pipeline:
         epochs: Epochs,
         pad: Any = None,
         ragged: bool = False,
+        seed: int | None = None,
     ) -> None:
         self._order = stream.epochs.order
         self._permutations = stream.epochs.permutations
@@ -96,6 +99,7 @@ class Pipeline:
         self._count = epochs
         self._padding = None if pad is None else _whole_padding(self._spec, pad)
         self._ragged = ragged
+        self._seed = seed
         self._calls = Calls()
         self._first, self._start = stream.epochs.counter.peek()
         to_tf(self._spec)  # raises where TensorFlow lacks a dtype
@@ -108,7 +112,13 @@ class Pipeline:
     def dataset(self) -> Any:
         mapped = self._mapped_components()
         plan = self._by_rows() if mapped is None else self._by_gather(mapped)
-        dataset = self._starts().flat_map(plan)
+        if self._seed is not None:
+            plan = self._with_seeds(plan, self._seed)
+        if self._count is PER_ITERATION:
+            dataset = self._claimed().flat_map(plan)
+        else:
+            label = self._label(is_mapped=mapped is not None)
+            dataset = label.flat_map(self._starts(), plan, self._calls)
         cardinality = self._cardinality()
         if cardinality is not None:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
@@ -123,19 +133,27 @@ class Pipeline:
     # Epochs
 
     def _starts(self) -> Any:
-        """The epochs to read: int64 ``[3]``, number, first record and end of each."""
-        if not len(self._order):
-            return tf.data.Dataset.range(0).map(lambda epoch: tf.stack([epoch, epoch, epoch]))
-        if self._count is PER_ITERATION:
-            return tf.data.Dataset.range(1).map(self._claim)
+        """The epochs that were asked for: int64 ``[3]``, number, first record and end of each."""
         first = self._first
         end = np.iinfo("i8").max if self._count is None else first + self._count
         # All epochs but the first are alike.
         begun = tf.constant([self._start, self._order.stop(first)], "int64")
         whole = tf.constant([0, self._order.stop(first + 1)], "int64")
-        return tf.data.Dataset.range(first, end).map(
+        return tf.data.Dataset.range(first, end if len(self._order) else first).map(
             lambda epoch: tf.concat([[epoch], tf.where(epoch == first, begun, whole)], axis=0)
         )
+
+    def _label(self, is_mapped: bool) -> Label:
+        pads = [] if self._padding is None else self._padding.values
+        arguments = [
+            *[self._batch_size, self._drop_remainder, self._ragged, self._seed, is_mapped],
+            *[None if value is None else value.tolist() for value in pads],
+        ]
+        return Label(self._reader, self._order, self._first, self._start, arguments)
+
+    def _claimed(self) -> Any:
+        """The epoch to read, which is the stream's next, if it has any records: int64 ``[3]``."""
+        return tf.data.Dataset.range(min(1, len(self._order))).map(self._claim)
 
     def _claim(self, _one: Any) -> Any:
         claim, order = self._claim_epoch, self._order
@@ -167,7 +185,37 @@ class Pipeline:
             self._batch_size
         )
 
+    # Seeds
+
+    def _with_seeds(self, plan: Plan, seed: int) -> Plan:
+        """A plan of pairs: an element, and the seeds of its record or records."""
+        size = self._batch_size or self._row_size
+        chunk = size * max(1, _LOOKUP_RECORDS // size)
+
+        def find(epoch: Array, at: Array, end: Array) -> Array:
+            stop = min(int(at) + chunk, int(end))
+            return seeding.seeds(seed, int(epoch), self._positions(int(epoch), int(at), stop))
+
+        def seeds(start: Any) -> Any:
+            end = self._end(start)
+
+            def row(at: Any) -> Any:
+                found = self._calls.numpy_function(find, [start[0], at, end], tf.int64)
+                found.set_shape([None, 2])
+                return found
+
+            rows = tf.data.Dataset.range(start[1], end, chunk).map(row)
+            if self._batch_size is None:
+                return rows.unbatch()
+            return rows.rebatch(self._batch_size, self._drop_remainder)
+
+        return lambda start: tf.data.Dataset.zip((plan(start), seeds(start)))
+
     # Rows
+
+    def _end(self, start: Any) -> Any:
+        """The end of the records of an epoch that are read."""
+        return start[2] - (start[2] - start[1]) % self._whole
 
     def _rows(self, start: Any, size: int, offsets: bool, whole: int = 1) -> Any:
         """The rows of one epoch, each of ``size`` records but for the last.

@@ -8,6 +8,7 @@ from yogadl.torch._batch_sampler import BatchSampler
 from yogadl.torch._collate import Batch, collate
 from yogadl.torch._iterable import IterableDataset
 from yogadl.torch._map import MapDataset
+from yogadl.torch._runs import Position
 from yogadl.torch._sampler import DistributedSampler, Sampler
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "DistributedSampler",
     "IterableDataset",
     "MapDataset",
+    "Position",
     "Sampler",
     "collate",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from yogadl.dataref._state import resume
 from yogadl.errors import InvalidArgumentError, StateMismatchError
 from yogadl.extras import require
 from yogadl.keys import as_index
+from yogadl.seeding import Transform, after
 from yogadl.torch import _tensors
 from yogadl.torch._share import Share
 from yogadl.torch._shared_epochs import Place, SharedEpochs, Worker
@@ -52,6 +54,8 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         batch_size: records in a batch. Without it, items are single records.
         drop_remainder: leave out an epoch's last batch if it is smaller.
         pad: see ``IndexedStream.batches``.
+        transform: called with every item, a batch or a record, tensors and all; what it returns
+            takes its place. May be seeded, ``yogadl.seeded``.
 
     Raises:
         InvalidArgumentError: an argument is out of range, or does not fit the spec.
@@ -64,6 +68,7 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         batch_size: int | None = None,
         drop_remainder: bool = False,
         pad: Any = None,
+        transform: Transform | None = None,
     ) -> None:
         if not isinstance(stream, IndexedStream):
             raise InvalidArgumentError(
@@ -76,6 +81,7 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         self.batch_size = None if batch_size is None else as_index("batch_size", batch_size, 1)
         self.drop_remainder = bool(drop_remainder)
         self.pad = pad
+        self.transform = transform
         if self.batch_size is not None:
             stream.batches(self.batch_size, pad=pad)  # refuses what does not fit the spec
         self._epochs = SharedEpochs(Place(*stream.epochs.place()))
@@ -202,16 +208,18 @@ class Items(Iterator[Any]):
     def _read(self) -> Iterator[Any]:
         dataset = self._dataset
         share = self._share()
-        reader = share.reader()
+        stream, spec = IndexedStream(share), share.reader().spec
         if dataset.batch_size is not None:
-            batches = IndexedStream(share).batches(dataset.batch_size, pad=dataset.pad)
-            return (_tensors.batch_tensors(reader.spec, batch) for batch in batches)
-        size = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // reader.record_bytes))
+            as_torch = functools.partial(_tensors.batch_tensors, spec)
+            transform = after(as_torch, dataset.transform)
+            return iter(stream.batches(dataset.batch_size, pad=dataset.pad, transform=transform))
+        if dataset.transform is not None:
+            as_torch = functools.partial(_tensors.record_tensors, spec)
+            return iter(stream.map(after(as_torch, dataset.transform)))
+        size = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // share.reader().record_bytes))
         return itertools.chain.from_iterable(
-            _tensors.split(
-                reader.spec, _tensors.batch_tensors(reader.spec, chunk), not reader.lends_rows
-            )
-            for chunk in IndexedStream(share).batches(size)
+            _tensors.split(spec, _tensors.batch_tensors(spec, chunk), not share.reader().lends_rows)
+            for chunk in stream.batches(size)
         )
 
     def _share(self) -> Share:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 from yogadl.dataref import IndexedDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
+from yogadl.seeding import SeededTransform, Transform
 from yogadl.torch import _tensors
 from yogadl.torch._collate import batch_of, collate
-from yogadl.torch._runs import BatchPositions
+from yogadl.torch._runs import BatchPositions, Position
 
 torch = require("torch", "torch")
 
@@ -36,16 +37,16 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
     Args:
         dataref: the data set.
         transform: called with every record, tensors and all; what it returns takes the record's
-            place. Batches are then put together by torch's ``default_collate``.
+            place. Batches are then put together by torch's ``default_collate``. May be seeded,
+            ``yogadl.seeded``; the epoch then comes with the positions, from a ``Sampler`` made of
+            this dataset, a ``BatchSampler`` of this package, or whatever yields a ``Position``.
 
     Raises:
         InvalidArgumentError: it is no data set whose records can be read by position.
         UnsupportedTypeError: torch lacks one of its dtypes.
     """
 
-    def __init__(
-        self, dataref: IndexedDataRef, transform: Callable[[Any], Any] | None = None
-    ) -> None:
+    def __init__(self, dataref: IndexedDataRef, transform: Transform | None = None) -> None:
         if not isinstance(dataref, IndexedDataRef):
             raise InvalidArgumentError(
                 f"MapDataset takes a DataRef, as Storage.fetch returns it, not {dataref!r:.100}"
@@ -65,7 +66,7 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
 
         Raises:
             RecordIndexError: there is no such record.
-            InvalidArgumentError: it is none of these.
+            InvalidArgumentError: it is none of these, or has no epoch for a seeded transform.
         """
         if isinstance(index, torch.Tensor):
             index = index.cpu().numpy()
@@ -74,7 +75,7 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         if isinstance(index, int | np.integer):
             found = self.dataref[index]  # type: ignore[index] # it takes NumPy integers, too
             record = _tensors.record_tensors(self._spec, found)
-            return record if self.transform is None else self.transform(record)
+            return record if self.transform is None else self._transformed([record], [index])[0]
         if not isinstance(index, list | np.ndarray):
             raise InvalidArgumentError(
                 "a MapDataset takes an integer, or a list, tensor or array of integers, not "
@@ -90,13 +91,41 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         Raises:
             RecordIndexError: there is no such record.
         """
-        if isinstance(indices, BatchPositions):
+        if isinstance(indices, BatchPositions) and indices.run is not None:
             whole = indices.run.read(self.dataref, indices)
         else:
             whole = self._read(indices)
         if self.transform is None:
             return batch_of(self._spec, whole)
-        return list(map(self.transform, _tensors.split(self._spec, whole)))
+        return self._transformed(_tensors.split(self._spec, whole), indices)
+
+    def _transformed(self, records: Sequence[Any], indices: Any) -> list[Any]:
+        transform = self.transform
+        assert transform is not None
+        if not isinstance(transform, SeededTransform):
+            return [transform(record) for record in records]
+        places = self._places(indices)
+        return [
+            transform.of_record(record, *place)
+            for record, place in zip(records, places, strict=True)
+        ]
+
+    def _places(self, indices: Any) -> Iterator[tuple[int, int]]:
+        """The epoch and the position of each record."""
+        count = len(self.dataref)
+        for index in indices:
+            if isinstance(indices, BatchPositions):
+                epoch = indices.epoch
+            elif isinstance(index, Position):
+                epoch = index.epoch
+            else:
+                raise InvalidArgumentError(
+                    f"the epoch is not known in which record {index} is read, which a seeded "
+                    "transform needs; let yogadl.torch.Sampler(dataset, …) decide the order, made "
+                    "of this MapDataset, or yogadl.torch.BatchSampler; or give "
+                    "yogadl.torch.Position(position, epoch)"
+                )
+            yield epoch, int(index) % count
 
     def _read(self, indices: Any) -> Any:
         return _tensors.batch_tensors(self._spec, self.dataref.read(indices))

@@ -1,4 +1,4 @@
-"""Runs of batches that are known before they are asked for."""
+"""Positions with their epoch, and runs of batches that are known before they are asked for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from yogadl.dataref import IndexedDataRef
+from yogadl.keys import as_index
 from yogadl.torch import _tensors
 
 Array = np.ndarray[Any, Any]
@@ -15,23 +16,53 @@ Array = np.ndarray[Any, Any]
 _BLOCK_BYTES = 2 << 20
 
 
-class BatchPositions(list[int]):
-    """The positions of a batch, and the run of batches that it is part of.
+class Position(int):
+    """The position of a record, and the epoch in which it is read: ``Position(5, epoch=0)``.
 
-    Pickled, it is a plain list: a worker gets other batches than the next ones.
+    A sampler that yields these, or ``dataset[Position(5, epoch=0)]``, tells a ``MapDataset`` with a
+    seeded transform what it has to know.
 
     Args:
+        position: in the data set; a negative one counts from the end.
+        epoch: at least 0.
+
+    Raises:
+        InvalidArgumentError: an argument is out of range.
+    """
+
+    epoch: int
+
+    def __new__(cls, position: int, epoch: int) -> Position:
+        made = super().__new__(cls, position)
+        made.epoch = as_index("epoch", epoch)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (int(self), self.epoch)
+
+
+class BatchPositions(list[int]):
+    """The positions of a batch of an epoch, and the run of batches that it is part of.
+
+    Pickled, it is part of none: a worker gets other batches than the next ones.
+
+    Args:
+        positions: of the records.
+        epoch: in which they are read.
         run: the batches.
         start: where this one begins in it.
     """
 
-    def __init__(self, run: Run, start: int) -> None:
-        super().__init__(run.numbers[start : start + run.batch_size])
+    def __init__(
+        self, positions: list[int], epoch: int, run: Run | None = None, start: int = 0
+    ) -> None:
+        super().__init__(positions)
+        self.epoch = epoch
         self.run = run
         self.start = start
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return list, (list(self),)
+        return type(self), (list(self), self.epoch)
 
 
 @dataclass(frozen=True)

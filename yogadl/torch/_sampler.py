@@ -14,6 +14,9 @@ from yogadl.dataref._state import resume
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.keys import Order, Permutations, as_index
+from yogadl.seeding import SeededTransform
+from yogadl.torch._map import MapDataset
+from yogadl.torch._runs import Position
 
 torch = require("torch", "torch")
 
@@ -52,8 +55,10 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
     iterators.
 
     Args:
-        data: a data set, or the number of its records. Given a number, states cannot tell data sets
-            of the same length apart. The other arguments are those of ``IndexedDataRef.stream``.
+        data: a data set, a ``MapDataset`` of it, or the number of its records. Given a ``MapDataset``
+            with a seeded transform, positions are of the class ``Position``, which say the epoch.
+            Given a number, states cannot tell data sets of the same length apart. The other
+            arguments are those of ``IndexedDataRef.stream``.
 
     Raises:
         InvalidArgumentError: an argument is out of range, or the seed is missing.
@@ -61,7 +66,7 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
 
     def __init__(
         self,
-        data: IndexedDataRef | int,
+        data: IndexedDataRef | MapDataset | int,
         *,
         shuffle: bool = False,
         shuffle_seed: int | None = None,
@@ -71,6 +76,10 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
         drop_shard_remainder: bool = False,
         shuffle_then_shard: bool = False,
     ) -> None:
+        self._with_epochs = False
+        if isinstance(data, MapDataset):
+            self._with_epochs = isinstance(data.transform, SeededTransform)
+            data = data.dataref
         if isinstance(data, IndexedDataRef):
             self._records = _Records(len(data), data)
         else:
@@ -160,7 +169,10 @@ class Positions(Iterator[int]):
         self._sampler._next, self._sampler._last = (epoch + 1, 0), self
 
     def _items(self) -> Iterator[Any]:
-        return itertools.chain.from_iterable(map(np.ndarray.tolist, self._chunks(1)))
+        numbers = itertools.chain.from_iterable(map(np.ndarray.tolist, self._chunks(1)))
+        if not self._sampler._with_epochs:
+            return numbers
+        return (Position(number, self._epoch) for number in numbers)
 
     def _chunks(self, batch_size: int) -> Iterator[np.ndarray[Any, Any]]:
         """The positions that are left of the epoch, in pieces of many whole batches."""
@@ -232,7 +244,7 @@ class DistributedSampler(Sampler):
 
     def __init__(
         self,
-        data: IndexedDataRef | int,
+        data: IndexedDataRef | MapDataset | int,
         *,
         shuffle: bool = False,
         shuffle_seed: int | None = None,

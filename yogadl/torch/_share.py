@@ -56,7 +56,7 @@ class Share(Epochs):
         if items and (items[-1] + 1) * item_size > count:
             records -= (items[-1] + 1) * item_size - count
         skipped = min(skip * item_size, records)
-        super().__init__(source.dataref, Order(records), 0, skipped, source.window)
+        super().__init__(source.dataref, Order(records), epoch, skipped, source.window)
 
     def reader(self) -> RecordReader:
         """See ``Epochs.reader``."""
@@ -67,7 +67,7 @@ class Share(Epochs):
         return ReadAhead(self.reader(), self._epoch_order, positions, start, self.window)
 
     def positions_of(self, epoch: int) -> PositionsOf:
-        """See ``Epochs.positions_of``; the epoch of the share is the one that it was made of."""
+        """See ``Epochs.positions_of``; a share is of one epoch."""
         permutation = self._source.permutations.of_epoch(self._epoch)
         return functools.partial(self._positions, permutation, self.order.stop(epoch))
 
