@@ -72,7 +72,8 @@ def seeds(seed: int, epoch: int, positions: Sequence[int] | Array) -> Array:
     given = np.asarray(positions)
     if given.ndim != 1 or (given.size and (given.dtype.kind not in "iu" or given.min() < 0)):
         raise InvalidArgumentError(
-            f"positions must be a list or 1-D array of integers of at least 0, not {positions!r:.100}"
+            "positions must be a list or 1-D array of integers of at least 0, not "
+            f"{positions!r:.100}"
         )
     words = _words(check_seed(seed), as_index("epoch", epoch), given.astype(np.uint64))
     return np.stack(words, axis=1).view(np.int64)
@@ -110,7 +111,7 @@ def generator(seed: int, epoch: int, position: int) -> np.random.Generator:
 
 def _generator(words: tuple[int, int]) -> np.random.Generator:
     # Given `key=`, Philox would ask the system for random numbers first, which takes longer.
-    return np.random.Generator(np.random.Philox(_Known(words)))
+    return np.random.Generator(np.random.Philox(_Known(words)))  # type: ignore[arg-type] # as NumPy documents it
 
 
 @dataclass(frozen=True)

@@ -186,23 +186,23 @@ def test_looking_at_a_data_set_changes_nothing(
     dataset.close()
 
 
-def test_a_model_that_fit_builds(dataref: LMDBDataRef) -> None:
+@pytest.mark.parametrize("size", [4, 12, 23])
+def test_a_model_that_fit_builds(dataref: LMDBDataRef, size: int) -> None:
     """Keras reads batches to do so, of which it tells as of an epoch."""
-    for size in (4, 12, 23):
-        dataset = PyDataset(dataref, size, **SHUFFLED)
-        seen: list[list[int]] = []
-        places: list[int] = []
+    dataset = PyDataset(dataref, size, **SHUFFLED)
+    seen: list[list[int]] = []
+    places: list[int] = []
 
-        class Places(rig.keras.callbacks.Callback):  # type: ignore[misc]
-            def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-                places.append(dataset.epoch)
-                seen.append(rig.numbers(dataset[0]))
+    class Places(rig.keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            places.append(dataset.epoch)
+            seen.append(rig.numbers(dataset[0]))
 
-        model = rig.keras.Sequential([rig.keras.layers.Dense(1)])
-        model.compile(loss="mse")
-        model.fit(dataset, epochs=3, shuffle=False, callbacks=[Places()], verbose=0)
-        assert places == [0, 1, 2]
-        assert seen == [epoch[0] for epoch in expected(dataref, size, 3, **SHUFFLED)]
+    model = rig.keras.Sequential([rig.keras.layers.Dense(1)])
+    model.compile(loss="mse")
+    model.fit(dataset, epochs=3, shuffle=False, callbacks=[Places()], verbose=0)
+    assert places == [0, 1, 2]
+    assert seen == [epoch[0] for epoch in expected(dataref, size, 3, **SHUFFLED)]
 
 
 def test_looking_at_padded_batches(tmp_path: pathlib.Path) -> None:

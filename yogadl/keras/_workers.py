@@ -28,8 +28,8 @@ class Workers:
     """Threads or processes that read the batches of an epoch ahead. Safe for threads.
 
     Processes are started as ``multiprocessing.set_start_method`` says. They keep nothing of an
-    epoch, but are told its number and the positions of each batch. They end with this object, or with the process
-    that started them, however it ends.
+    epoch, but are told its number and the positions of each batch. They end with this object, or
+    with the process that started them, however it ends.
 
     Args:
         reader: reads a batch; pickled for processes that are not forked.

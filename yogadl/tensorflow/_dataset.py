@@ -39,9 +39,10 @@ def make_tf_dataset(
             ``for record in stream`` would have it. With a number, one iteration has so many epochs,
             beginning where the stream stands now; with ``None``, it never ends. Every iteration
             then begins at the same place, and its iterator can be saved and restored with
-            ``tf.train.Checkpoint``, to the exact next element; restoring it over other data, another
-            order or other batches is an error that says so. Keras's ``fit`` takes the length of
-            its first epoch for all, so fit what is left of an interrupted epoch by itself.
+            ``tf.train.Checkpoint``, to the exact next element; restoring it over other data,
+            another order or other batches is an error that says so. Keras's ``fit`` takes the
+            length of its first epoch for all, so fit what is left of an interrupted epoch by
+            itself.
         pad: with ``batch_size``, pad arrays of varying shape to the largest of their batch with
             this number, as ``padded_batch`` does; or a nest of numbers, ``None`` for leaves to
             leave alone.

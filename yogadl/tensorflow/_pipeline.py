@@ -134,6 +134,7 @@ class Pipeline:
 
     def _starts(self) -> Any:
         """The epochs that were asked for: int64 ``[3]``, number, first record and end of each."""
+        assert not isinstance(self._count, PerIteration)
         first = self._first
         end = np.iinfo("i8").max if self._count is None else first + self._count
         # All epochs but the first are alike.
