@@ -14,8 +14,14 @@ import keras_rig as rig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import yogadl
 from yogadl.dataref import LMDBDataRef
 from yogadl.keras import PyDataset
+
+# Of Keras's own conversions to NumPy.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
+)
 
 SHUFFLED: dict[str, Any] = {"shuffle": True, "shuffle_seed": 3}
 
@@ -66,13 +72,14 @@ def test_fit(dataref: LMDBDataRef) -> None:
     """What arrives in the model, of an epoch in which training was resumed."""
 
     def labelled(batch: Any, rngs: Any) -> Any:
-        batch = augmented.augment_batch(batch, rngs)
-        return batch, batch["x"]
-
-    import yogadl
+        x = augmented.augment_batch(batch, rngs)["x"]
+        return {"n": batch["n"].astype("int32"), "x": x}, x
 
     transform = yogadl.seeded(labelled, augmented.SEED)
-    inputs = {"n": rig.keras.Input((), dtype="int64"), "x": rig.keras.Input((3,))}
+    inputs = {
+        "n": rig.keras.Input((), dtype="int32", name="n"),
+        "x": rig.keras.Input((3,), name="x"),
+    }
     layer = _Pixels()
     model = rig.keras.Model(inputs, layer(inputs))
     model.compile("sgd", loss="mse")

@@ -20,6 +20,9 @@ from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.torch import BatchSampler, IterableDataset, MapDataset, Position, Sampler
 
+# On a machine with fewer processors than workers.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+
 SHUFFLED: dict[str, Any] = {"shuffle": True, "shuffle_seed": 3}
 WAYS = ["sampler", "batch sampler", "iterable", "iterable batches"]
 
@@ -72,14 +75,10 @@ def test_any_workers(
         persistent_workers=persistent,
     )
     plain = dataref.stream(**SHUFFLED)
-    for epoch in range(3):
-        assert augmented.check(epoch, loader) == [int(record["n"]) for record in plain]
-        if epoch == 0:
-            # An epoch that is broken off has been prefetched from.
-            augmented.check(1, itertools.islice(loader, 2))
-            next(iter(plain))
-            plain = dataref.stream(**SHUFFLED, start_offset=2 * augmented.COUNT)
-            break
+    assert augmented.check(0, loader) == [int(record["n"]) for record in plain]
+    # An epoch that is broken off has been prefetched from.
+    augmented.check(1, itertools.islice(loader, 2))
+    plain = dataref.stream(**SHUFFLED, start_offset=2 * augmented.COUNT)
     assert augmented.check(2, loader) == [int(record["n"]) for record in plain]
 
 

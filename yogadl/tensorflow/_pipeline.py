@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import enum
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from yogadl.format import dtypes
 from yogadl.tensorflow import _words
 from yogadl.tensorflow._calls import Calls
 from yogadl.tensorflow._gather import MappedComponent, MappedTables
+from yogadl.tensorflow._keras_fit import check_keras
 from yogadl.tensorflow._labels import Label
 from yogadl.tensorflow._rows import RowReader, as_words, is_empty
 from yogadl.tf_specs import to_tf
@@ -127,6 +129,7 @@ class Pipeline:
             policy = tf.data.experimental.AutoShardPolicy.OFF
             options.experimental_distribute.auto_shard_policy = policy
             dataset = dataset.with_options(options)
+        self._made = weakref.ref(dataset)
         self._calls.live_with(dataset)
         return dataset
 
@@ -158,8 +161,11 @@ class Pipeline:
 
     def _claim(self, _one: Any) -> Any:
         claim, order = self._claim_epoch, self._order
+        first, whole = self._first_steps(), self._steps(len(order))
 
         def next_epoch() -> Array:
+            if first < whole:
+                check_keras(self._made(), whole)
             epoch, start = claim()
             return np.array([epoch, start, order.stop(epoch)], "i8")
 
@@ -174,10 +180,13 @@ class Pipeline:
             return 0
         if self._count is None:
             return int(tf.data.INFINITE_CARDINALITY)
-        first = self._order.stop(self._first) - self._start
+        first, whole = self._first_steps(), self._steps(length)
         if isinstance(self._count, int):
-            return self._steps(first) + self._steps(length) * (self._count - 1)
-        return None if first != length else self._steps(length)
+            return first + whole * (self._count - 1)
+        return whole if first == whole else None
+
+    def _first_steps(self) -> int:
+        return self._steps(self._order.stop(self._first) - self._start)
 
     def _steps(self, records: int) -> int:
         if self._batch_size is None:

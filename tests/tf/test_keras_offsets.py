@@ -1,0 +1,115 @@
+"""A stream that begins at an offset, in Keras: every record of every epoch, or an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+keras = pytest.importorskip("keras", reason="needs Keras")
+
+import yogadl  # noqa: E402
+from yogadl.keras import PyDataset  # noqa: E402
+from yogadl.tensorflow import make_tf_dataset  # noqa: E402
+
+# What Keras says of an epoch of unknown length, at its end.
+pytestmark = pytest.mark.filterwarnings("ignore:Your input ran out of data:UserWarning")
+
+BATCH = 4
+ORDER: dict[str, Any] = {"shuffle": True, "shuffle_seed": 1}
+
+
+def dataref(count: int = 20) -> Any:
+    numbers = np.arange(count, dtype="f4")[:, None]
+    return yogadl.from_arrays((numbers, numbers))
+
+
+class Batches(keras.callbacks.Callback):  # type: ignore[misc]
+    """How many batches each epoch had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: list[int] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.counts.append(0)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.counts[-1] += 1
+
+
+def fit(dataset: Any, **arguments: Any) -> list[int]:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    batches = Batches()
+    model.fit(dataset, shuffle=False, verbose=0, callbacks=[batches], **arguments)
+    return batches.counts
+
+
+def stream(offset: int) -> Any:
+    return dataref().stream(**ORDER, start_offset=offset)
+
+
+@pytest.mark.parametrize("made", ["directly", "by others"])
+def test_what_keras_would_drop_is_an_error(made: str) -> None:
+    """Of batches 2, 5, 5, 5 it would train on 2, 3, 3, 3."""
+    dataset = make_tf_dataset(stream(12), batch_size=BATCH)
+    if made == "by others":
+        dataset = dataset.map(lambda x, y: (x * 2, y)).prefetch(2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"after 3 batches.*epochs=1"):
+        fit(dataset, epochs=4)
+
+
+def test_validation_data() -> None:
+    """Keras counts it anew each time."""
+    validation = make_tf_dataset(stream(12), batch_size=BATCH)
+    training = make_tf_dataset(stream(0), batch_size=BATCH)
+    tests: list[int] = []
+
+    class Tests(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_test_begin(self, logs: Any = None) -> None:
+            tests.append(0)
+
+        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+            tests[-1] += 1
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    arguments = {"epochs": 3, "validation_data": validation, "callbacks": [Tests()]}
+    model.fit(training, shuffle=False, verbose=0, **arguments)
+    assert tests == [2, 5, 5]
+
+
+def test_what_the_error_says_to_do() -> None:
+    rest = make_tf_dataset(stream(12), batch_size=BATCH)
+    assert fit(rest, epochs=1) == [2]
+    assert fit(rest, initial_epoch=1, epochs=4) == [5, 5, 5]
+    endless = make_tf_dataset(stream(12), batch_size=BATCH, epochs=None)
+    assert fit(endless, epochs=4, steps_per_epoch=5) == [5, 5, 5, 5]
+    assert fit(PyDataset(dataref(), BATCH, **ORDER, start_offset=12), epochs=4) == [2, 5, 5, 5]
+
+
+@pytest.mark.parametrize("offset", [0, 2, 20])
+def test_nothing_would_be_dropped(offset: int) -> None:
+    """Where the first epoch has as many batches as the others, their number is known."""
+    dataset = make_tf_dataset(stream(offset), batch_size=BATCH)
+    assert int(dataset.cardinality()) == 5
+    assert fit(dataset, epochs=3) == [5, 5, 5]
+
+
+def test_a_loop_of_ones_own_inside_a_fit() -> None:
+    """Whoever is not Keras reads every epoch to its end, wherever it is called from."""
+    other = make_tf_dataset(stream(12), batch_size=BATCH)
+    counts: list[int] = []
+
+    class Loop(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            counts.append(len(list(other)))
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    dataset = make_tf_dataset(stream(0), batch_size=BATCH)
+    model.fit(dataset, epochs=3, shuffle=False, verbose=0, callbacks=[Loop()])
+    assert counts == [2, 5, 5]
