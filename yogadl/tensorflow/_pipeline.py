@@ -204,7 +204,8 @@ class Pipeline:
 
         def find(epoch: Array, at: Array, end: Array) -> Array:
             stop = min(int(at) + chunk, int(end))
-            return seeding.seeds(seed, int(epoch), self._positions(int(epoch), int(at), stop))
+            positions = self._permutations.positions_of(int(epoch))(int(at), stop)
+            return seeding.seeds(seed, int(epoch), positions)
 
         def seeds(start: Any) -> Any:
             end = self._end(start)
