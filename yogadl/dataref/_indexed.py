@@ -21,6 +21,7 @@ from yogadl.dataref._stream import Epochs, IndexedStream
 from yogadl.dataref._views import SelectedReader
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.keys import Order, as_index
+from yogadl.lazy import lazy
 
 Reader = TypeVar("Reader", bound=RecordReader)
 
@@ -104,7 +105,7 @@ class IndexedDataRef(DataRef, Closing):
         window = as_index("read_ahead", read_ahead)
         return IndexedStream(Epochs(self, order, epoch, offset, window))
 
-    @functools.cached_property
+    @lazy
     def announcer(self) -> BatchAnnouncer:
         """Tells the system of a batch before it is read."""
         return BatchAnnouncer()

@@ -5,7 +5,6 @@ Nothing is stored. A record is what ``Storage.submit`` would have stored of it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from yogadl.dataref._indexed import IndexedDataRef, UnstoredDataRef
 from yogadl.errors import ClosedError, InvalidArgumentError, UnsupportedTypeError
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
+from yogadl.lazy import lazy
 
 Array = np.ndarray[Any, Any]
 
@@ -101,7 +101,7 @@ class SourceReader(RecordReader):
     def lends_rows(self) -> bool:
         return False
 
-    @functools.cached_property
+    @lazy
     def record_bytes(self) -> int:
         codec = RecordCodec(self.spec)
         if codec.layout.content_size is not None:
