@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import collections
+import ctypes
 import enum
+import itertools
 import mmap
 import os
+import pathlib
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +20,8 @@ Array = np.ndarray[Any, Any]
 # One call reads ahead no more than the device's limits allow, of which this is a low one.
 _LARGEST_CALL = 256 << 10
 _NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
+# Descriptors that this process keeps of all its mapped files together.
+_MOST_DESCRIPTORS = 64
 
 
 class Access(enum.Enum):
@@ -35,38 +42,123 @@ _ADVICE = {
     Access.NORMAL: mmap.MADV_NORMAL,
 }
 
+# Python's own maps keep a descriptor each; from 3.13 on they need not, but before they must.
+_map = ctypes.CDLL(None, use_errno=True).mmap
+_map.restype = ctypes.c_void_p
+_map.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_unmap = ctypes.CDLL(None).munmap
+_unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+# Called for every record that is announced: to let other threads run, each time, would take longer.
+_advise = ctypes.PyDLL(None).madvise
+_advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_FAILED = ctypes.c_void_p(-1).value
+
+
+class Descriptor:
+    """A file descriptor, closed when nobody has it any more."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.number)
+
+
+class _Map:
+    """A file in memory, read-only: what its array and all views of that keep alive."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        address = _map(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+        if address == _FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, f"{size:,} bytes cannot be mapped: {os.strerror(code)}")
+        self.address: int = address
+        self._size = size
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (size,),
+            "data": (address, True),
+        }
+
+    def __del__(self, unmap: Callable[[int, int], int] = _unmap) -> None:
+        if hasattr(self, "address"):
+            unmap(self.address, self._size)
+
+
+_descriptors: collections.OrderedDict[int, Descriptor] = collections.OrderedDict()
+"""Those kept open, oldest first, by ``MappedFile._key``."""
+_keys = itertools.count()
+
 
 class MappedFile:
     """An open file in memory. Read-only; safe for threads and forks.
 
-    The map lives as long as the last array on it; the descriptor, which only serves to ask what is
-    in the page cache, as long as this object.
+    The map lives as long as the last array on it, and needs no descriptor. One serves to ask what
+    is in the page cache: it is kept for the last files opened, and for others opened anew.
+
+    Args:
+        descriptor: of the file.
+        path: of the file.
 
     Attributes:
         array: the whole file, uint8.
     """
 
-    def __init__(self, descriptor: int, size: int) -> None:
-        self._map: mmap.mmap | None = None
-        if size == 0:
-            self.array: Array = np.empty(0, "u1")
-            return
-        self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
-        self.array = np.frombuffer(self._map, "u1")
-        self._descriptor = os.dup(descriptor)
-        weakref.finalize(self, os.close, self._descriptor)
+    def __init__(self, descriptor: Descriptor, path: pathlib.Path) -> None:
+        status = os.fstat(descriptor.number)
+        self._path = os.path.abspath(path)
+        self._identity = status.st_dev, status.st_ino
+        self._key = next(_keys)
+        self._address = 0
+        self.array: Array = np.empty(0, "u1")
+        if status.st_size:
+            mapped = _Map(descriptor.number, status.st_size)
+            self._address = mapped.address
+            self.array = np.asarray(mapped)
+        self._keep(descriptor)
+        weakref.finalize(self, _descriptors.pop, self._key, None)
+
+    def _keep(self, descriptor: Descriptor) -> None:
+        _descriptors[self._key] = descriptor
+        if len(_descriptors) > _MOST_DESCRIPTORS:
+            # Who is using it has it still, and closes it then.
+            _descriptors.popitem(last=False)
+
+    def _descriptor(self) -> Descriptor | None:
+        """A descriptor of the file, ``None`` if it has been replaced or cannot be opened."""
+        kept = _descriptors.get(self._key)
+        if kept is not None:
+            return kept
+        try:
+            opened = Descriptor(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+        except OSError:
+            # It is only needed to ask, and who cannot ask goes without the answer.
+            return None
+        status = os.fstat(opened.number)
+        if (status.st_dev, status.st_ino) != self._identity:
+            return None
+        self._keep(opened)
+        return opened
 
     def expect(self, access: Access) -> None:
         """Tells the system how the file will be read where that is not announced."""
-        if self._map is not None:
-            self._map.madvise(_ADVICE[access])
+        self._advise(_ADVICE[access], 0, len(self.array))
+
+    def _advise(self, advice: int, start: int, size: int) -> None:
+        # What lies beyond the map belongs to others, who may lose it by such advice.
+        size = min(size, len(self.array) - start)
+        if size > 0:
+            # Where the system cannot take it, reading takes longer, no more.
+            _advise(self._address + start, size, advice)
 
     def is_cached(self, offset: int) -> bool:
         """Whether the byte at an offset is in the page cache; ``False`` where that is not known."""
-        if not _NO_WAIT:
+        descriptor = self._descriptor() if _NO_WAIT else None
+        if descriptor is None:
             return False
         try:
-            return os.preadv(self._descriptor, [bytearray(1)], offset, _NO_WAIT) == 1
+            return os.preadv(descriptor.number, [bytearray(1)], offset, _NO_WAIT) == 1
         except OSError:
             # It is not, or the file system cannot tell.
             return False
@@ -77,10 +169,9 @@ class MappedFile:
         Args:
             starts, ends: int64 ``[n]`` each, inside the file.
         """
-        assert self._map is not None
         for start, end in zip(*_page_ranges(starts, ends), strict=True):
             for at in range(start, end, _LARGEST_CALL):
-                self._map.madvise(mmap.MADV_WILLNEED, at, min(_LARGEST_CALL, end - at))
+                self._advise(mmap.MADV_WILLNEED, at, min(_LARGEST_CALL, end - at))
 
     def forget(self, start: int, end: int) -> None:
         """Takes whole pages between two offsets out of this process's memory.
@@ -88,9 +179,9 @@ class MappedFile:
         They stay in the page cache, and come back when they are touched.
         """
         first, last = -(-start // mmap.PAGESIZE), end // mmap.PAGESIZE
-        if self._map is not None and first < last:
+        if first < last:
             length = (last - first) * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
+            self._advise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
 
 
 def _page_ranges(starts: Array, ends: Array) -> tuple[list[int], list[int]]:

@@ -19,7 +19,7 @@ import xxhash
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.identity import identity_of, record_tokens
-from yogadl.cache.mapping import Access, MappedFile
+from yogadl.cache.mapping import Access, Descriptor, MappedFile
 from yogadl.cache.memory import keep_freed_memory
 from yogadl.cache.record_reader import RecordReader
 from yogadl.errors import (
@@ -330,16 +330,12 @@ def open_cache(
     """
     try:
         # A pipe by that name must not keep us waiting for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except FileNotFoundError as error:
         raise CacheNotFoundError(f"there is no cache at {path}; build it first") from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ForeignFileError(f"{path} is no regular file, so it is no cache")
-        file = MappedFile(descriptor, status.st_size)
-    finally:
-        os.close(descriptor)
+    if not stat.S_ISREG(os.fstat(descriptor.number).st_mode):
+        raise ForeignFileError(f"{path} is no regular file, so it is no cache")
+    file = MappedFile(descriptor, path)
     file.expect(Access.RANDOM)
     page = file.array[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
     if headers.is_header(page):

@@ -1,0 +1,125 @@
+"""Mapped files: what they take of the process, and what is asked about them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import yogadl
+from yogadl.cache import mapping
+from yogadl.cache.mapping import Descriptor, MappedFile
+from yogadl.cache.reader import open_cache
+from yogadl.cache.writer import CacheWriter
+from yogadl.dataref import LMDBDataRef
+from yogadl.spec import TensorSpec
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "range.mdb"
+
+MANY_OPEN = """
+import resource, sys
+from yogadl.dataref import LMDBDataRef, concat
+
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+paths = sys.argv[1:]
+opened = [LMDBDataRef(paths[n % len(paths)]) for n in range(2000)]
+for turn in range(2):
+    for ref in opened:
+        assert ref.read([2, 0]).tolist() == [2, 0]
+        assert next(iter(ref.stream())) == 0
+parts = [ref[:5] for ref in opened]
+assert sum(concat(parts).stream(shuffle=True, shuffle_seed=1)) == 10 * len(opened)
+"""
+
+
+def made(path: pathlib.Path, numbers: list[int]) -> pathlib.Path:
+    with CacheWriter(path, TensorSpec("int64")) as writer:
+        writer.append_columns([np.array(numbers)], len(numbers))
+        writer.commit()
+    return path
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_thousands_of_open_caches(tmp_path: pathlib.Path, legacy: bool) -> None:
+    paths = [made(tmp_path / f"{number:02}.mdb", list(range(5))) for number in range(20)]
+    subprocess.run(
+        [sys.executable, "-c", MANY_OPEN, *([GOLDEN] if legacy else paths)],
+        check=True,
+        timeout=280,
+        cwd=pathlib.Path(yogadl.__file__).parent.parent,
+    )
+
+
+def mapped(path: pathlib.Path) -> MappedFile:
+    return MappedFile(Descriptor(os.open(path, os.O_RDONLY)), path)
+
+
+def test_what_is_asked_of_more_files_than_are_kept_open(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapping, "_MOST_DESCRIPTORS", 3)
+    paths = [made(tmp_path / f"{number}.mdb", [number]) for number in range(8)]
+    files = [mapped(path) for path in paths]
+    for file in files * 2:
+        assert file.is_cached(0) == bool(mapping._NO_WAIT)
+        assert len(mapping._descriptors) <= 3 + 1
+
+
+def test_a_file_that_was_replaced_is_not_asked_for_another(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapping, "_MOST_DESCRIPTORS", 0)
+    path = made(tmp_path / "cache.mdb", [1])
+    file = mapped(path)
+    made(path, [2])
+    assert not file.is_cached(0)
+    path.unlink()
+    assert not file.is_cached(0)
+    with open_cache(made(path, [3])) as reader:
+        assert reader.read_record(0) == 3
+
+
+def test_advice_does_not_reach_beyond_the_map(tmp_path: pathlib.Path) -> None:
+    """What lies behind a map may be the heap, which such advice would clear."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 64)
+    files = [mapped(path) for _ in range(8)]
+    others = [np.full(1 << 20, 7, "u1") for _ in range(8)]
+    for file in files:
+        file.forget(0, 1 << 34)
+        file.forget(1 << 30, 1 << 34)
+        file.will_need(np.array([0, 1 << 20]), np.array([1 << 34, 1 << 35]))
+    assert all((other == 7).all() for other in others)
+    assert all((file.array == np.tile(np.arange(256), 64)).all() for file in files)
+
+
+@pytest.mark.skipif(
+    not pathlib.Path("/proc/self/maps").exists(), reason="only Linux tells what is mapped"
+)
+def test_the_map_lives_as_long_as_the_last_view(tmp_path: pathlib.Path) -> None:
+    def maps() -> int:
+        gc.collect()
+        return pathlib.Path("/proc/self/maps").read_text().count(str(path))
+
+    path = made(tmp_path / "cache.mdb", list(range(9000)))
+    ref = LMDBDataRef(path)
+    view = memoryview(ref.reader.buffer[12288:])[100:]  # type: ignore[attr-defined]
+    ref.close()
+    assert maps() == 1
+    assert len(bytes(view)) == path.stat().st_size - 12388
+    del view
+    assert maps() == 0
+
+
+def test_a_map_is_read_only(tmp_path: pathlib.Path) -> None:
+    array = mapped(made(tmp_path / "cache.mdb", [1])).array
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1
+    with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+        array.flags.writeable = True
