@@ -102,7 +102,6 @@ class Pipeline:
         self._padding = None if pad is None else _whole_padding(self._spec, pad)
         self._ragged = ragged
         self._seed = seed
-        self._calls = Calls()
         self._first, self._start = stream.epochs.counter.peek()
         to_tf(self._spec)  # raises where TensorFlow lacks a dtype
         leaves = list(specs.leaves(self._spec))
@@ -112,15 +111,25 @@ class Pipeline:
             raise UnsupportedTypeError("TensorFlow cannot batch optional components")
 
     def dataset(self) -> Any:
+        calls = Calls()
+        # They refer to this object, and are to go as soon as TensorFlow lets go of them.
+        self._calls: Calls = weakref.proxy(calls)
         mapped = self._mapped_components()
         plan = self._by_rows() if mapped is None else self._by_gather(mapped)
         if self._seed is not None:
             plan = self._with_seeds(plan, self._seed)
+        handle = calls.handle()
+
+        def kept(start: Any) -> Any:
+            if handle is not None:
+                tf.identity(handle)  # captures it
+            return plan(start)
+
         if self._count is PER_ITERATION:
-            dataset = self._claimed().flat_map(plan)
+            dataset = self._claimed().flat_map(kept)
         else:
             label = self._label(is_mapped=mapped is not None)
-            dataset = label.flat_map(self._starts(), plan, self._calls)
+            dataset = label.flat_map(self._starts(), kept, self._calls)
         cardinality = self._cardinality()
         if cardinality is not None:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
@@ -130,7 +139,6 @@ class Pipeline:
             options.experimental_distribute.auto_shard_policy = policy
             dataset = dataset.with_options(options)
         self._made = weakref.ref(dataset)
-        self._calls.live_with(dataset)
         return dataset
 
     # Epochs
