@@ -2,6 +2,7 @@
 # make test         set up, then run the tests, but for those of frameworks other than TensorFlow
 # make test-torch   the same for PyTorch, in .venv-torch, which has no TensorFlow
 # make test-others  the same for the other frameworks, in .venv-others
+# make test-pythons the tests that need no framework, on every Python that is supported
 # make outages      the tests of outages at full length: half a minute means half a minute
 # make bench        measure this yogadl and its peers, each in an environment of its own
 # make bench-smoke  only see whether the benchmark works, in seconds
@@ -11,13 +12,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 WORKERS ?= 2
+# The oldest and the newest are in CI. Each has an environment of its own, .venv-3.10 and so on.
+PYTHONS ?= 3.10 3.11 3.12 3.13
 # They mostly wait.
 OUTAGES_WORKERS ?= 4
 
 # TensorFlow tells much that no newcomer needs; its warnings and errors stay.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
 
-.PHONY: quickstart test test-torch test-others outages lint docs bench bench-smoke clean
+.PHONY: quickstart test test-torch test-others test-pythons outages lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py
@@ -41,6 +44,14 @@ test-others:
 	KERAS_BACKEND=torch .venv-others/bin/python -m pytest -n $(WORKERS) tests/adapters \
 		tests/dataflow tests/loaders/test_loader_tensorpack.py \
 		tests/keras3/test_keras_dataset.py tests/keras3/test_keras_example.py
+
+test-pythons:
+	set -e; for version in $(PYTHONS); do \
+		python=$$(.ci/find-python $$version); \
+		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
+		.venv-$$version/bin/python -m pytest -n $(WORKERS) tests/test_*.py tests/adapters tests/cache \
+			tests/dataref tests/format tests/loaders tests/rw_coordinator tests/storage; \
+	done
 
 outages: $(VENV)/.test
 	YOGADL_OUTAGES=full $(BIN)/python -m pytest -n $(OUTAGES_WORKERS) --durations=10 \
@@ -69,4 +80,4 @@ $(VENV)/.%: pyproject.toml | $(BIN)/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-torch .venv-others build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-torch .venv-others .venv-3.* build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache
