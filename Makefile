@@ -4,6 +4,7 @@
 # make test-others  the same for the other frameworks, in .venv-others
 # make test-pythons the tests that need no framework, on every Python that is supported
 # make outages      the tests of outages at full length: half a minute means half a minute
+# make soak         kill, cut, damage and fill for MINUTES (10), by SEED if given; see tests/soak
 # make bench        measure this yogadl and its peers, each in an environment of its own
 # make bench-smoke  only see whether the benchmark works, in seconds
 # All set-up happens in .venv; PYTHON chooses the interpreter it is made from.
@@ -20,7 +21,7 @@ OUTAGES_WORKERS ?= 4
 # TensorFlow tells much that no newcomer needs; its warnings and errors stay.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
 
-.PHONY: quickstart test test-torch test-others test-pythons outages lint docs bench bench-smoke clean
+.PHONY: quickstart test test-torch test-others test-pythons outages soak lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py
@@ -56,6 +57,10 @@ test-pythons:
 outages: $(VENV)/.test
 	YOGADL_OUTAGES=full $(BIN)/python -m pytest -n $(OUTAGES_WORKERS) --durations=10 \
 		tests/cloud/test_cloud_outages.py
+
+MINUTES ?= 10
+soak: $(VENV)/.test
+	$(BIN)/python tests/soak/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
