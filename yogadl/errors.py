@@ -14,9 +14,11 @@ and ``except FileNotFoundError`` work without knowing this module::
     ├── StateMismatchError (ValueError)         a saved place is of another data set or order
     ├── CacheReplacedError (RuntimeError)       a pickled reference meets a different cache
     ├── ClosedError (ValueError)                a reader that was closed is used
-    ├── StorageFullError (OSError)              the disk has too little room; ``errno`` is ENOSPC
     ├── LocalDirectoryError (PermissionError)   a directory on this machine cannot be used
-    ├── TooManyFilesError (OSError)             no file can be opened; ``errno`` is EMFILE
+    ├── FileSystemError (OSError)               the file system refused; ``errno`` says why
+    │   ├── FileAccessError (PermissionError)   the user may not, or nobody: it is read-only
+    │   ├── StorageFullError                    the disk has too little room; ``errno`` is ENOSPC
+    │   └── TooManyFilesError                   no file can be opened; ``errno`` is EMFILE
     ├── MissingExtraError (ImportError)         an optional dependency is not installed
     ├── StoreError (OSError)                    an object store did not do as it was asked
     │   ├── BucketNotFoundError (FileNotFoundError)  there is no such bucket
@@ -92,34 +94,38 @@ class ClosedError(YogadlError, ValueError):
     """Something that was closed is used again."""
 
 
-class StorageFullError(YogadlError, OSError):
+class FileSystemError(YogadlError, OSError):
+    """The file system did not do as it was asked; ``errno`` says why."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(code, message)
+
+    def __str__(self) -> str:
+        return str(self.args[-1])
+
+
+class FileAccessError(FileSystemError, PermissionError):
+    """The user may not read or write there, or the file system is read-only."""
+
+
+class StorageFullError(FileSystemError):
     """The file system has too little room left; ``errno`` is ``ENOSPC``."""
 
     def __init__(self, message: str) -> None:
         super().__init__(errno.ENOSPC, message)
 
-    def __str__(self) -> str:
-        return str(self.args[-1])
-
     def __reduce__(self) -> tuple[type[StorageFullError], tuple[str]]:
         return (type(self), (str(self),))
 
 
-class LocalDirectoryError(YogadlError, PermissionError):
-    """Nothing can be kept in a directory of this machine, or what is there cannot be trusted."""
-
-
-class TooManyFilesError(YogadlError, OSError):
+class TooManyFilesError(FileSystemError):
     """The process or the machine has too many files open; ``errno`` is ``EMFILE``."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(errno.EMFILE, message)
+    _default_errno = errno.EMFILE
 
-    def __str__(self) -> str:
-        return str(self.args[-1])
 
-    def __reduce__(self) -> tuple[type[TooManyFilesError], tuple[str]]:
-        return (type(self), (str(self),))
+class LocalDirectoryError(YogadlError, PermissionError):
+    """Nothing can be kept in a directory of this machine, or what is there cannot be trusted."""
 
 
 class MissingExtraError(YogadlError, ImportError):

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -62,6 +63,15 @@ class Sparse(NamedTuple):
     dense_shape: np.ndarray[Any, Any]
 
 
+MAX_RANK = 63 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 31
+"""Dimensions of an array, one less than NumPy's own limit: a batch has one more."""
+
+_MAX_DIMENSION = 2**63 - 1
+# Bytes of the widest dtype are 16.
+_MAX_ITEMS = 2**58
+_MAX_DEPTH = 64
+
+
 def _is_int(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
@@ -75,6 +85,11 @@ def checked_shape(shape: Any) -> Shape:
         )
     if any(dim is not None and dim < 0 for dim in shape):
         raise InvalidArgumentError(f"shape {shape!r} has a negative dimension; unknown is None")
+    if len(shape) > MAX_RANK or any(dim is not None and dim > _MAX_DIMENSION for dim in shape):
+        raise InvalidArgumentError(
+            f"shape {shape!r:.200} is none that NumPy can handle: up to {MAX_RANK} dimensions of "
+            "63 bits"
+        )
     return tuple(None if dim is None else int(dim) for dim in shape)
 
 
@@ -105,6 +120,9 @@ class TensorSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", _checked_dtype(self.dtype))
         object.__setattr__(self, "shape", checked_shape(self.shape))
+        # As NumPy counts: an array without items may not be too large without its zeros, either.
+        if math.prod(dim or 1 for dim in self.shape or ()) > _MAX_ITEMS:
+            raise InvalidArgumentError(f"no array can have shape {self.shape!r:.200}")
 
     @property
     def is_string(self) -> bool:
@@ -132,7 +150,8 @@ class RaggedSpec:
         object.__setattr__(self, "shape", checked_shape(self.shape))
         if not _is_int(self.ragged_rank):
             raise InvalidArgumentError(f"ragged_rank must be an integer, not {self.ragged_rank!r}")
-        if self.ragged_rank < 1 or (self.shape is not None and self.ragged_rank >= len(self.shape)):
+        rank = MAX_RANK if self.shape is None else len(self.shape)
+        if not 1 <= self.ragged_rank < rank:
             raise InvalidArgumentError(
                 f"ragged_rank {self.ragged_rank} does not fit shape {self.shape}; it counts the "
                 "row splits, at least 1 and below the rank"
@@ -141,6 +160,7 @@ class RaggedSpec:
             raise InvalidArgumentError(
                 f"row_splits_dtype must be int32 or int64, not {self.row_splits_dtype!r}"
             )
+        _ = self.components  # which check their shapes
 
     @property
     def components(self) -> tuple[TensorSpec, ...]:
@@ -311,33 +331,39 @@ def _unflatten(spec: Structure, values: Iterator[Any]) -> Any:
     return type(spec)(*children) if is_namedtuple(spec) else tuple(children)
 
 
-def normalize(spec: Any) -> Structure:
+def normalize(spec: Any, depth: int = 0) -> Structure:
     """A spec as users may write it, checked and in standard form: lists become tuples.
 
+    Args:
+        spec: to check.
+        depth: in how many containers it lies.
+
     Raises:
-        UnsupportedTypeError: something in it is neither a container nor a leaf of this module, or
-            it has no leaf at all.
+        UnsupportedTypeError: something in it is neither a container nor a leaf of this module, it
+            has no leaf at all, or is nested too deep.
     """
-    normal = _normalize(spec)
+    normal = _normalize(spec, depth)
     if next(leaves(normal), None) is None:
         raise UnsupportedTypeError(f"records without components cannot be stored: {spec!r}")
     return normal
 
 
-def _normalize(spec: Any) -> Structure:
+def _normalize(spec: Any, depth: int = 0) -> Structure:
+    if depth > _MAX_DEPTH:
+        raise UnsupportedTypeError(f"a spec may be nested {_MAX_DEPTH} deep, not more")
     if isinstance(spec, OptionalSpec):
-        return OptionalSpec(normalize(spec.value))
+        return OptionalSpec(normalize(spec.value, depth + 1))
     if isinstance(spec, LEAVES):
         return spec
     if isinstance(spec, dict):
         for key in spec:
             _check_key(key)
-        return {key: _normalize(child) for key, child in spec.items()}
+        return {key: _normalize(child, depth + 1) for key, child in spec.items()}
     if is_namedtuple(spec):
         cls = namedtuple_class(type(spec).__name__, tuple(spec._fields))
-        return cls(*[_normalize(child) for child in spec])
+        return cls(*[_normalize(child, depth + 1) for child in spec])
     if isinstance(spec, tuple | list):
-        return tuple(_normalize(child) for child in spec)
+        return tuple(_normalize(child, depth + 1) for child in spec)
     raise UnsupportedTypeError(
         f"a spec is a nest of dict, tuple and yogadl.spec leaves; it cannot hold a "
         f"{type(spec).__module__}.{type(spec).__qualname__}"

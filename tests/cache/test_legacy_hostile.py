@@ -122,7 +122,7 @@ def test_empty_value(tmp_path: pathlib.Path) -> None:
 def test_keys_of_many_digits() -> None:
     """From 100,000,000 records on keys are longer, and sort between the shorter."""
     reader = object.__new__(LegacyCacheFile)
-    reader.path = pathlib.Path("file")
+    reader._name = "file"
     keys = [b"00000001", b"10000000", b"100000000", b"10000001", b"__keys__"]
     buffer = np.frombuffer(b"".join(keys), "u1")
     sizes = np.array([len(key) for key in keys])

@@ -23,6 +23,7 @@ from yogadl.cache.reader import CacheFile, open_cache
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format.index import BLOCK, ENTRY, Index, block_checksums, gap
+from yogadl.format.layout import RecordLayout
 from yogadl.format.record_keys import key_order, record_key
 from yogadl.spec import NoneSpec, TensorSpec, flatten, leaves, unflatten
 
@@ -222,7 +223,8 @@ def test_index_in_segments(tmp_path: pathlib.Path, segments: int) -> None:
         count,
         block_checksums(stored),
         limit=len(raw),
-        value_size=8,
+        layout=RecordLayout(TensorSpec("int64")),
+        alignment=8,
         name="file",
         segment=segment,
     )

@@ -17,16 +17,19 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, stack
+from yogadl.cache.files import shown
 from yogadl.cache.gather import gather
 from yogadl.cache.reader import PIECE_BYTES, CacheInfo, FileReader
 from yogadl.errors import (
     REPAIR,
+    CacheFormatError,
     ChecksumError,
     ClosedError,
     ForeignFileError,
     YogadlError,
 )
 from yogadl.format import dtypes, legacy
+from yogadl.format.header import LARGEST_SPEC
 from yogadl.format.tree import Entries, Tree
 
 Array = np.ndarray[Any, Any]
@@ -53,12 +56,12 @@ class LegacyCacheFile(FileReader):
 
     Raises:
         CacheFormatError: it is not such a file; see its subclasses.
-        UnsupportedTypeError: it holds a dtype that yogadl no longer knows.
     """
 
     def __init__(self, path: pathlib.Path, buffer: Array) -> None:
         self.path = path
-        tree = Tree(buffer, str(path))
+        self._name = shown(path)
+        tree = Tree(buffer, self._name)
         extra = self._find_extra(tree)
         view = memoryview(buffer)
         shapes, types = [view[at : at + size] for at, size in extra[1:]]
@@ -84,29 +87,37 @@ class LegacyCacheFile(FileReader):
         found = [place for place in places if place is not None]
         if len(found) != len(_EXTRA_KEYS):
             raise ForeignFileError(
-                f"{self.path} is an LMDB file, but neither a yogadl cache nor a finished one of "
+                f"{self._name} is an LMDB file, but neither a yogadl cache nor a finished one of "
                 f"yogadl {LIBRARY_VERSION}; if it is left from a submit that was stopped, remove it"
             )
         return found
 
     def _load_spec(self, shapes: memoryview, types: memoryview) -> specs.Structure:
+        if max(len(shapes), len(types)) > LARGEST_SPEC:
+            raise self._damaged("its shapes and dtypes are far too large")
         try:
             return specs.normalize(legacy.load_spec(legacy.load(shapes), legacy.load(types)))
         except YogadlError as error:
-            raise type(error)(f"{self.path}: its shapes and dtypes: {error}") from error
+            # What 0.1.4 wrote can be read, so it is damaged, whatever the error is.
+            kind = type(error) if isinstance(error, CacheFormatError) else ChecksumError
+            raise kind(f"{self._name}: its shapes and dtypes: {error}; rebuild it") from error
 
     def _load_places(self, tree: Tree, buffer: Array) -> tuple[Array, Array]:
         """File offset and size of the pickle of every record, by position."""
-        count = tree.entries - len(_EXTRA_KEYS)
+        parts = [(np.empty(0, "<i8"),) * 3]
+        for entries in tree.walk():
+            positions, chosen = self._positions(tree, buffer, entries)
+            parts.append((positions, entries.offsets[chosen], entries.sizes[chosen]))
+        positions, found, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
+        # As many as there really are, whatever the tree says of itself.
+        count = len(positions)
+        if (positions >= count).any() or (lengths == 0).any():
+            raise self._damaged("a record that should not be there")
         offsets = np.zeros(count, "<i8")
         # A pickle has some bytes, so a size of zero tells that a position was not seen.
         sizes = np.zeros(count, "<i8")
-        for entries in tree.walk():
-            positions, chosen = self._positions(tree, buffer, entries)
-            if (positions >= count).any() or (entries.sizes[chosen] == 0).any():
-                raise self._damaged("a record that should not be there")
-            offsets[positions] = entries.offsets[chosen]
-            sizes[positions] = entries.sizes[chosen]
+        offsets[positions] = found
+        sizes[positions] = lengths
         if not sizes.all():
             raise self._damaged("a record is missing")
         return offsets, sizes
@@ -130,14 +141,14 @@ class LegacyCacheFile(FileReader):
                 key = tree.key(int(entries.key_offsets[at]), int(entries.key_sizes[at]))
                 if key not in _EXTRA_KEYS:
                     raise ForeignFileError(
-                        f"{self.path} is an LMDB file with key {key[:40]!r}, so no yogadl cache"
+                        f"{self._name} is an LMDB file with key {key[:40]!r}, so no yogadl cache"
                     )
         return np.concatenate([np.empty(0, "<i8"), *positions]), np.concatenate(
             [np.empty(0, "<i8"), *chosen]
         )
 
     def _damaged(self, what: str) -> ChecksumError:
-        return ChecksumError(f"{self.path} is damaged: {what}; rebuild it")
+        return ChecksumError(f"{self._name} is damaged: {what}; rebuild it")
 
     def _identify(self, tree: Tree, buffer: Array) -> str:
         """XXH3-128 of the file size, the current meta page's fields, where every record lies, and
@@ -158,7 +169,7 @@ class LegacyCacheFile(FileReader):
     @property
     def _open_buffer(self) -> memoryview:
         if self._buffer is None:
-            raise ClosedError(f"the reader of {self.path} is closed; open it again")
+            raise ClosedError(f"the reader of {self._name} is closed; open it again")
         return self._buffer
 
     def _load(self, position: int) -> tuple[Any, list[Any]]:
@@ -168,7 +179,7 @@ class LegacyCacheFile(FileReader):
         try:
             return _fit(self.spec, legacy.load(buffer[start : start + size]))
         except YogadlError as error:
-            raise type(error)(f"{self.path}: record {position}: {error}; {REPAIR}") from error
+            raise type(error)(f"{self._name}: record {position}: {error}; {REPAIR}") from error
 
     def read_columns(
         self,
@@ -189,7 +200,7 @@ class LegacyCacheFile(FileReader):
             return alike
         rows = [self._load(position)[1] for position in positions.tolist()]
         if not rows and self._buffer is None:
-            raise ClosedError(f"the reader of {self.path} is closed; open it again")
+            raise ClosedError(f"the reader of {self._name} is closed; open it again")
         columns = zip(*rows, strict=True) if rows else [()] * len(self._leaves)
         return [
             stack(leaf, values) if isinstance(leaf, specs.TensorSpec) else list(values)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from yogadl import spec as specs
+from yogadl.cache.files import shown
 from yogadl.cache.reader import FileReader, open_cache
 from yogadl.cache.writer import CacheWriter
 from yogadl.closing import Closing
@@ -53,7 +54,7 @@ class LmdbAccess(Closing):
         """
         position = int(key) if isinstance(key, bytes) and key.isdigit() else -1
         if not 0 <= position < len(self._reader) or record_key(position) != key:
-            raise RecordIndexError(f"{self._path} has no record under the key {key!r}")
+            raise RecordIndexError(f"{shown(self._path)} has no record under the key {key!r}")
         return self._reader.read_record(position)
 
     def close(self) -> None:
@@ -112,9 +113,9 @@ def new_cache_path(path: pathlib.Path | str) -> pathlib.Path:
     """
     new = pathlib.Path(path)
     if not new.parent.is_dir():
-        raise InvalidArgumentError(f"the directory {new.parent} does not exist; create it")
+        raise InvalidArgumentError(f"the directory {shown(new.parent)} does not exist; create it")
     if new.exists():
-        raise InvalidArgumentError(f"{new} exists already; remove it or choose another path")
+        raise InvalidArgumentError(f"{shown(new)} exists already; remove it or choose another path")
     return new
 
 

@@ -9,18 +9,17 @@ progress and removed.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import logging
 import os
 import pathlib
 import shutil
 import uuid
-from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from yogadl.errors import ClosedError, InvalidArgumentError, StorageFullError
+from yogadl.cache.files import shown, sync_folder, telling
+from yogadl.errors import ClosedError, InvalidArgumentError, StorageFullError, YogadlError
 
 _SUFFIX = ".partial"
 _CHECK_EVERY = 64 << 20
@@ -37,28 +36,45 @@ def remove_leftovers(path: pathlib.Path) -> int:
     Safe to call while others write, from any process on this machine.
     """
     removed = 0
-    for leftover in path.parent.glob(f"{path.name}.*{_SUFFIX}"):
+    begin, end = f"{path.name}.", _SUFFIX
+    try:
+        with os.scandir(path.parent) as found:
+            # A folder may be named so, too: that of an id.
+            names = [
+                entry.name
+                for entry in found
+                if entry.name.startswith(begin)
+                and entry.name.endswith(end)
+                and entry.is_file(follow_symlinks=False)
+            ]
+    except OSError as error:
+        _log.info("Cannot look for leftovers in %s: %s", shown(path.parent), error.strerror)
+        return 0
+    for leftover in map(path.with_name, names):
         try:
-            descriptor = os.open(leftover, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            removed += _remove_leftover(leftover)
         except FileNotFoundError:
-            continue
+            _log.debug("%s was published or removed meanwhile.", shown(leftover))
         except PermissionError:
-            _log.info("%s was left by another user, who has to remove it.", leftover)
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            leftover.unlink()
-            removed += 1
-            _log.info("Removed %s, left by a writer that was killed.", leftover)
-        except BlockingIOError:
-            _log.debug("%s is being written.", leftover)
-        except FileNotFoundError:
-            _log.debug("%s was published or removed meanwhile.", leftover)
-        except PermissionError:
-            _log.info("%s was left by another user, who has to remove it.", leftover)
-        finally:
-            os.close(descriptor)
+            _log.info("%s was left by another user, who has to remove it.", shown(leftover))
+        except OSError as error:
+            _log.info("Cannot remove %s: %s", shown(leftover), error.strerror)
     return removed
+
+
+def _remove_leftover(leftover: pathlib.Path) -> bool:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    descriptor = os.open(leftover, flags)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        leftover.unlink()
+    except BlockingIOError:
+        _log.debug("%s is being written.", shown(leftover))
+        return False
+    finally:
+        os.close(descriptor)
+    _log.info("Removed %s, left by a writer that was killed.", shown(leftover))
+    return True
 
 
 def check_room(path: pathlib.Path, needed: int) -> None:
@@ -67,14 +83,15 @@ def check_room(path: pathlib.Path, needed: int) -> None:
     Raises:
         StorageFullError: they can not.
     """
-    usage = shutil.disk_usage(path.parent)
+    with telling("ask for the free space of", path.parent):
+        usage = shutil.disk_usage(path.parent)
     # Others need the disk too: leave a fiftieth of it, at most 1 GiB.
     reserve = min(_RESERVE, usage.total // 50)
     if usage.free < needed + reserve:
         raise StorageFullError(
-            f"{path.parent} has {usage.free:,} bytes free, which is too little for {needed:,} more "
-            f"and the {reserve:,} that yogadl leaves to others. Free some space, use another "
-            "storage directory, or make the data set smaller (is it infinite?)"
+            f"{shown(path.parent)} has {usage.free:,} bytes free, which is too little for "
+            f"{needed:,} more and the {reserve:,} that yogadl leaves to others. Free some space, "
+            "use another storage directory, or make the data set smaller (is it infinite?)"
         )
 
 
@@ -88,8 +105,11 @@ class PartialFile:
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        if not path.parent.is_dir():
-            raise InvalidArgumentError(f"the directory {path.parent} does not exist; create it")
+        with telling("write", path):
+            if not path.parent.is_dir():
+                raise InvalidArgumentError(
+                    f"the directory {shown(path.parent)} does not exist; create it"
+                )
         self._path = path
         self.size = 0
         self._next_check = 0
@@ -100,8 +120,9 @@ class PartialFile:
         while True:
             path = self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}{_SUFFIX}")
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            descriptor = os.open(path, flags, 0o666)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with telling("write", path):
+                descriptor = os.open(path, flags, 0o666)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.fstat(descriptor).st_nlink:
                 return path, descriptor
             # Between open and flock somebody took it for a leftover.
@@ -148,24 +169,12 @@ class PartialFile:
 
     def _write(self, view: memoryview, offset: int) -> None:
         if self._descriptor < 0:
-            raise ClosedError(f"the file of {self._path} was committed or discarded")
-        with self._telling_full():
+            raise ClosedError(f"the file of {shown(self._path)} was committed or discarded")
+        with telling("write", self._path):
             while view:
                 written = os.pwrite(self._descriptor, view, offset)
                 view = view[written:]
                 offset += written
-
-    @contextlib.contextmanager
-    def _telling_full(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageFullError(
-                    f"no space left on the disk of {self._path.parent} after {self.size:,} bytes; "
-                    "free some, or use another storage directory"
-                ) from error
-            raise
 
     def fileno(self) -> int:
         return self._descriptor
@@ -174,18 +183,22 @@ class PartialFile:
         """Makes the file durable and gives it its final name, replacing what has it.
 
         Raises:
-            StorageFullError: the disk is full.
+            FileSystemError: it is not; the disk is full, for example. What was there is there.
         """
-        with self._telling_full():
+        with telling("write", self._path):
             os.fsync(self._descriptor)
             os.replace(self.path, self._path)
         self._close()
-        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        # From here on it is stored, and whoever opens it reads it.
         try:
-            with self._telling_full():
-                os.fsync(directory)
-        finally:
-            os.close(directory)
+            sync_folder(self._path.parent)
+        except YogadlError as error:
+            _log.warning(
+                "%s is stored, but might be lost, or be the old one again, if this machine crashed "
+                "now: %s. Store it again when the disk is well",
+                shown(self._path),
+                error,
+            )
 
     def discard(self) -> None:
         """Removes the partial file, unless it was committed. May be called twice."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import datetime
+import errno
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, ColumnReader
+from yogadl.cache.files import shown, telling
 from yogadl.cache.identity import identity_of, record_tokens
 from yogadl.cache.mapping import Access, Descriptor, MappedFile
 from yogadl.cache.memory import keep_freed_memory
@@ -27,7 +29,9 @@ from yogadl.errors import (
     CacheNotFoundError,
     ChecksumError,
     ClosedError,
+    FileSystemError,
     ForeignFileError,
+    InvalidArgumentError,
     YogadlError,
 )
 from yogadl.format import header as headers
@@ -104,10 +108,11 @@ class CacheFile(FileReader):
 
     def __init__(self, path: pathlib.Path, file: MappedFile, check_records: bool = False) -> None:
         self.path = path
+        self._name = shown(path)
         self._check_records = check_records
         buffer = file.array
         page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
-        self.header = header = headers.unpack(page, len(buffer), str(path))
+        self.header = header = headers.unpack(page, len(buffer), self._name)
         self.spec = self._load_spec(buffer)
         metadata = self._load_json(buffer, header.metadata, "metadata")
         self.info = CacheInfo(
@@ -119,29 +124,26 @@ class CacheFile(FileReader):
             file_size=header.file_size,
             identity=header.digest.hex(),
         )
-        self.codec = RecordCodec(self.spec)
-        if (self.codec.layout.value_size or 0) != header.value_size:
-            raise ChecksumError(
-                f"{path} has a header that contradicts its element spec; rebuild it"
-            )
+        self.codec = self._make_codec()
         self._columns = ColumnReader(self.codec)
         self._known_identity = ""
         self._index: indexes.Index | None = self._load_index(file)
         self._file: MappedFile | None = file
 
-    def _section(self, buffer: Array, place: headers.Section, what: str) -> bytes:
-        data = buffer[place.offset : place.offset + place.length].tobytes()
+    def _section(self, buffer: Array, place: headers.Section, what: str) -> Array:
+        """The bytes of a section where they lie, uint8."""
+        data = buffer[place.offset : place.offset + place.length]
         if xxhash.xxh3_64_intdigest(data) != place.checksum:
-            raise ChecksumError(f"{self.path} has a damaged {what}; rebuild it")
+            raise ChecksumError(f"{self._name} has a damaged {what}; rebuild it")
         return data
 
     def _load_json(self, buffer: Array, place: headers.Section, what: str) -> dict[str, Any]:
         try:
-            value = json.loads(self._section(buffer, place, what))
+            value = json.loads(self._section(buffer, place, what).tobytes())
         except (ValueError, RecursionError) as error:
-            raise ChecksumError(f"{self.path}: its {what} is no JSON; rebuild it") from error
+            raise ChecksumError(f"{self._name}: its {what} is no JSON; rebuild it") from error
         if not isinstance(value, dict):
-            raise ChecksumError(f"{self.path}: its {what} is no JSON object; rebuild it")
+            raise ChecksumError(f"{self._name}: its {what} is no JSON object; rebuild it")
         return value
 
     def _load_spec(self, buffer: Array) -> specs.Structure:
@@ -149,27 +151,41 @@ class CacheFile(FileReader):
         try:
             return spec_json.from_json(node)
         except YogadlError as error:
-            raise ChecksumError(f"{self.path}: {error}; rebuild it") from error
+            raise ChecksumError(f"{self._name}: {error}; rebuild it") from error
+
+    def _make_codec(self) -> RecordCodec:
+        """What all that reads records goes by, checked for all of it."""
+        codec = RecordCodec(self.spec)
+        try:
+            codec.layout.check_size()
+        except InvalidArgumentError as error:
+            raise ChecksumError(f"{self._name}: {error}; rebuild it") from error
+        if (codec.layout.value_size or 0) != self.header.value_size:
+            raise ChecksumError(
+                f"{self._name} has a header that contradicts its element spec; rebuild it"
+            )
+        return codec
 
     def _load_index(self, file: MappedFile) -> indexes.Index:
         header, buffer = self.header, file.array
-        sums = np.frombuffer(self._section(buffer, header.index_checksums, "index"), "<u8")
         count = header.record_count
         segments = max(-(-count // indexes.SEGMENT), 1)
         slots = count + (segments - 1) * indexes.gap(indexes.SEGMENT)
         if (
-            len(sums) != -(-count // indexes.BLOCK)
+            header.index_checksums.length != -(-count // indexes.BLOCK) * 8
             or slots * indexes.ENTRY.itemsize > header.index.length
         ):
-            raise ChecksumError(f"{self.path} has an index of the wrong size; rebuild it")
+            raise ChecksumError(f"{self._name} has an index of the wrong size; rebuild it")
+        sums = self._section(buffer, header.index_checksums, "index").view("<u8")
         end = header.index.offset + slots * indexes.ENTRY.itemsize
         return indexes.Index(
             buffer[header.index.offset : end].view(indexes.ENTRY),
             count,
             sums,
             limit=header.file_size,
-            value_size=header.value_size,
-            name=str(self.path),
+            layout=self.codec.layout,
+            alignment=header.alignment,
+            name=self._name,
             announce=lambda start, stop: file.will_need(
                 np.array([header.index.offset + start * indexes.ENTRY.itemsize]),
                 np.array([header.index.offset + stop * indexes.ENTRY.itemsize]),
@@ -196,7 +212,7 @@ class CacheFile(FileReader):
     @property
     def _open_file(self) -> MappedFile:
         if self._file is None:
-            raise ClosedError(f"the reader of {self.path} is closed; open it again")
+            raise ClosedError(f"the reader of {self._name} is closed; open it again")
         return self._file
 
     @property
@@ -216,7 +232,7 @@ class CacheFile(FileReader):
 
     def _entries(self, positions: Array) -> Array:
         if self._index is None:
-            raise ClosedError(f"the reader of {self.path} is closed; open it again")
+            raise ClosedError(f"the reader of {self._name} is closed; open it again")
         return self._index.lookup(positions)
 
     def are_cached(self, positions: Array) -> bool:
@@ -244,14 +260,14 @@ class CacheFile(FileReader):
         try:
             return self._columns.read(self.buffer, entries, out, spans)
         except ChecksumError as error:
-            raise ChecksumError(f"{self.path}: {error}; {REPAIR}") from error
+            raise ChecksumError(f"{self._name}: {error}; {REPAIR}") from error
 
     def read_record(self, position: int) -> Any:
         content = self.read_content(position)
         try:
             return self.codec.decode(content)
         except ChecksumError as error:
-            raise ChecksumError(f"{self.path}, record {position}: {error}; {REPAIR}") from error
+            raise ChecksumError(f"{self._name}, record {position}: {error}; {REPAIR}") from error
 
     def read_value(self, position: int) -> memoryview:
         """The LMDB value of a record, without a copy."""
@@ -276,7 +292,7 @@ class CacheFile(FileReader):
                 content = content[LEAD:]
             if xxhash.xxh3_64_intdigest(content) & 0xFFFFFFFF != checksum:
                 raise ChecksumError(
-                    f"{self.path}: record {position} is not what was written; {REPAIR}"
+                    f"{self._name}: record {position} is not what was written; {REPAIR}"
                 )
 
     def verify(self) -> None:
@@ -296,7 +312,7 @@ class CacheFile(FileReader):
         digest.update(headers.clear_digest(page))
         if digest.digest() != self.header.digest:
             raise ChecksumError(
-                f"{self.path} is not what was written, though every record is; {REPAIR}"
+                f"{self._name} is not what was written, though every record is; {REPAIR}"
             )
 
     def pieces(self) -> Iterator[Array]:
@@ -327,15 +343,21 @@ def open_cache(
     Raises:
         CacheNotFoundError: there is no such file.
         CacheFormatError: it cannot be read; see its subclasses.
+        FileSystemError: it cannot be opened; see its subclasses.
     """
     try:
         # A pipe by that name must not keep us waiting for a writer.
-        descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
-    except FileNotFoundError as error:
-        raise CacheNotFoundError(f"there is no cache at {path}; build it first") from error
+        with telling("open", path):
+            descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    except FileSystemError as error:
+        # A file where a folder would be has nothing below it, either.
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
+        raise CacheNotFoundError(f"there is no cache at {shown(path)}; build it first") from error
     if not stat.S_ISREG(os.fstat(descriptor.number).st_mode):
-        raise ForeignFileError(f"{path} is no regular file, so it is no cache")
-    file = MappedFile(descriptor, path)
+        raise ForeignFileError(f"{shown(path)} is no regular file, so it is no cache")
+    with telling("map", path):
+        file = MappedFile(descriptor, path)
     file.expect(Access.RANDOM)
     page = file.array[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
     if headers.is_header(page):

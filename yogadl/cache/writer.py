@@ -18,6 +18,7 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl._version import __version__
+from yogadl.cache.files import shown
 from yogadl.cache.partial import PartialFile, check_room
 from yogadl.cache.progress import Progress
 from yogadl.errors import (
@@ -31,7 +32,14 @@ from yogadl.format import header as headers
 from yogadl.format import index as indexes
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
-from yogadl.format.layout import ALIGNMENT, INLINE_LIMIT, LEAD, WIDE_ALIGNMENT, lead_of
+from yogadl.format.layout import (
+    ALIGNMENT,
+    INLINE_LIMIT,
+    LEAD,
+    MAX_VALUE,
+    WIDE_ALIGNMENT,
+    lead_of,
+)
 from yogadl.format.pages import (
     PAGE_HEADER,
     PAGE_SIZE,
@@ -48,7 +56,6 @@ from yogadl.format.record_keys import KEY_DIGITS, key_order, record_key, record_
 
 Array = np.ndarray[Any, Any]
 
-_MAX_VALUE = 2**32 - 1
 _BLOCK_BYTES = 4 << 20
 _LOW_HALF = 0xFFFFFFFF
 
@@ -61,11 +68,27 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> bytes:
     """
     try:
         _check_keys(metadata)
-        return json.dumps(dict(metadata or {}), allow_nan=False, sort_keys=True).encode()
-    except (TypeError, ValueError) as error:
+        found = json.dumps(dict(metadata or {}), allow_nan=False, sort_keys=True).encode()
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(
             f"metadata must be a dict that JSON can hold, and {metadata!r:.200} is not: {error}"
         ) from error
+    if len(found) > headers.LARGEST_METADATA:
+        raise InvalidArgumentError(
+            f"metadata of {len(found):,} bytes of JSON are above the format's limit of "
+            f"{headers.LARGEST_METADATA:,}; store them as a data set"
+        )
+    return found
+
+
+def _spec_json(spec: specs.Structure) -> bytes:
+    found = json.dumps(spec_json.to_json(spec)).encode()
+    if len(found) > headers.LARGEST_SPEC:
+        raise InvalidArgumentError(
+            f"an element spec of {len(found):,} bytes of JSON is above the format's limit of "
+            f"{headers.LARGEST_SPEC:,}: make arrays of what it has many of"
+        )
+    return found
 
 
 def _check_keys(value: Any) -> None:
@@ -104,19 +127,17 @@ class CacheWriter:
         segment: int = indexes.SEGMENT,
     ) -> None:
         self._metadata = check_metadata(metadata)
+        self._spec_json = _spec_json(spec)
         self._codec = RecordCodec(spec)
         self._spec = spec
         self._key_digits = key_digits
         self._segment = segment
+        self._codec.layout.check_size()
         value_size = self._codec.layout.value_size
-        if value_size is not None and value_size > _MAX_VALUE:
-            raise InvalidArgumentError(
-                f"records of {value_size:,} bytes are above the format's limit of {_MAX_VALUE:,}"
-            )
         if total is not None and value_size is not None:
             check_room(path, total * value_size)
         self._file = PartialFile(path)
-        self._progress = Progress(f"Writing {path}", total)
+        self._progress = Progress(f"Writing {shown(path)}", total)
         self._digest = xxhash.xxh3_128()
         self._packer = LeafPacker(self._write, self._next_page)
         self._count = 0
@@ -173,9 +194,9 @@ class CacheWriter:
 
     def _append_variable(self, content: bytes) -> None:
         value = bytes(lead_of(len(content))) + content
-        if len(value) > _MAX_VALUE:
+        if len(value) > MAX_VALUE:
             raise InvalidArgumentError(
-                f"record {self._count} has {len(value):,} bytes; the limit is {_MAX_VALUE:,}"
+                f"record {self._count} has {len(value):,} bytes; the limit is {MAX_VALUE:,}"
             )
         offset = 0
         payload = value
@@ -376,10 +397,11 @@ class CacheWriter:
     def _write_sections(self, entries: Array) -> tuple[dict[str, headers.Section], list[bytes]]:
         """Writes index, spec and metadata; returns their places and leaf nodes, sorted by key."""
         sums = indexes.block_checksums(entries).tobytes()
-        spec = json.dumps(spec_json.to_json(self._spec)).encode()
         sections = {}
         nodes = []
-        for name, data in (("checksums", sums), ("metadata", self._metadata), ("spec", spec)):
+        for name, data in zip(
+            ("checksums", "metadata", "spec"), (sums, self._metadata, self._spec_json), strict=True
+        ):
             sections[name], node = self._write_section(b"__%s__" % name.encode(), data)
             nodes.append(node)
         first = 0
@@ -432,16 +454,17 @@ class CacheWriter:
             raise AssertionError(f"wrote a tree of {entries} entries in which LMDB finds {found}")
 
     def _open_with_lmdb(self) -> Any:
+        path = os.fsencode(self._file.path)
         try:
-            return lmdb.open(str(self._file.path), subdir=False, readonly=True, lock=False)
+            return lmdb.open(path, subdir=False, readonly=True, lock=False)
         except (lmdb.Error, OSError) as error:
             # Not all releases of lmdb tell the number; and some import a module first.
             if any(os.strerror(number) in str(error) for number in (errno.EMFILE, errno.ENFILE)):
                 raise TooManyFilesError(
-                    f"{self._file.path} cannot be checked: {error}. Close what is not needed, or "
+                    f"{shown(path)} cannot be checked: {error}. Close what is not needed, or "
                     "raise the limit (ulimit -n)"
                 ) from error
-            raise YogadlError(f"LMDB cannot open {self._file.path}: {error}") from error
+            raise YogadlError(f"LMDB cannot open {shown(path)}: {error}") from error
 
     def _alignment(self, entries: Array) -> int:
         """What every content's offset is a multiple of."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+from yogadl.cache.files import shown
 from yogadl.cache.mapping import Access
 from yogadl.cache.reader import CacheInfo, FileReader, open_cache
 from yogadl.dataref._indexed import IndexedDataRef
@@ -61,7 +62,7 @@ class LMDBDataRef(IndexedDataRef):
             ClosedError: the reference is closed.
         """
         if self._reader is None:
-            raise ClosedError(f"the DataRef of {self._path} is closed; fetch it again")
+            raise ClosedError(f"the DataRef of {shown(self._path)} is closed; fetch it again")
         return self._reader
 
     @property
@@ -100,10 +101,10 @@ class LMDBDataRef(IndexedDataRef):
         if self.info.identity != identity:
             self.close()
             raise CacheReplacedError(
-                f"{path} was replaced after this reference was pickled, so positions in it mean "
-                "other records; fetch it again"
+                f"{shown(path)} was replaced after this reference was pickled, so positions in it "
+                "mean other records; fetch it again"
             )
 
     def __repr__(self) -> str:
         state = "closed" if self._reader is None else f"{len(self):,} records"
-        return f"{type(self).__name__}({str(self._path)!r}, {state})"
+        return f"{type(self).__name__}({shown(self._path)!r}, {state})"

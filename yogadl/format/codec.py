@@ -201,8 +201,11 @@ def _load_array(place: Any, content: bytes | memoryview, spans: list[tuple[int, 
 
 
 def _load_strings(lengths: Array, shape: tuple[int, ...], joined: bytes) -> Any:
+    # One by one, lest they be so large that their sum wraps around.
+    if (lengths < 0).any() or (lengths > len(joined)).any():
+        raise ValueError("a string has an impossible length")
     ends = np.cumsum(lengths.reshape(-1)).tolist()
-    if (lengths < 0).any() or (ends[-1] if ends else 0) != len(joined):
+    if (ends[-1] if ends else 0) != len(joined):
         raise ValueError("the lengths of its strings do not add up")
     strings = np.empty(len(ends), dtype=object)
     start = 0

@@ -29,6 +29,10 @@ BODY_OFFSET = HEADER_OFFSET + PAGE_SIZE
 
 PAYLOAD = PAGE_SIZE - PAGE_HEADER
 
+LARGEST_SPEC = 4 << 20
+LARGEST_METADATA = 16 << 20
+"""Bytes of the JSON documents, which are read as a whole when a file is opened."""
+
 _FIELDS = struct.Struct("<8sIIQQQQQ12Q32s16s")
 _CHECKSUM = struct.Struct("<Q")
 _VERSIONED = struct.Struct("<8sI")
@@ -154,6 +158,12 @@ def unpack(page: bytes, file_size: int, name: str) -> Header:
     for section in (header.spec, header.metadata, header.index, header.index_checksums):
         if section.offset < BODY_OFFSET or section.offset + section.length > file_size:
             raise ChecksumError(f"{name} has a header that points outside the file; rebuild it")
-    if fields[2] != PAGE_SIZE or header.alignment not in (1, 8, 64):
+    if (
+        fields[2] != PAGE_SIZE
+        or file_size % PAGE_SIZE
+        or header.alignment not in (1, 8, 64)
+        or header.spec.length > LARGEST_SPEC
+        or header.metadata.length > LARGEST_METADATA
+    ):
         raise ChecksumError(f"{name} has a header with impossible values; rebuild it")
     return header

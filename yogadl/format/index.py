@@ -17,6 +17,7 @@ import xxhash
 
 from yogadl.errors import REPAIR, ChecksumError
 from yogadl.format.header import BODY_OFFSET
+from yogadl.format.layout import INLINE_LIMIT, LEAD, RecordLayout
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 
 Array = np.ndarray[Any, Any]
@@ -52,8 +53,9 @@ class Index:
         slots: entries and gaps as they lie in the file.
         count: number of records.
         checksums: one per block, as of :func:`block_checksums`.
-        limit: file size; no record may reach beyond it.
-        value_size: what every length must be, or 0.
+        limit: file size; records end a page before it, if not earlier.
+        layout: of the records.
+        alignment: what the offset of every content must be a multiple of.
         segment: entries per segment.
         name: what to call the file in errors.
         announce: called with the first slot and the end of what is about to be read.
@@ -66,7 +68,8 @@ class Index:
         checksums: Array,
         *,
         limit: int,
-        value_size: int,
+        layout: RecordLayout,
+        alignment: int,
         name: str,
         segment: int = SEGMENT,
         announce: Callable[[int, int], None] | None = None,
@@ -74,8 +77,11 @@ class Index:
         self._slots = slots
         self._count = count
         self._checksums = checksums
-        self._limit = limit
-        self._value_size = value_size
+        # Leaf pages come after all values, so that a whole page around a value is in the file.
+        self._limit = limit - PAGE_SIZE
+        self._value_size = layout.value_size
+        self._smallest = layout.smallest_content
+        self._alignment = alignment
         self._name = name
         self._segment = segment
         self._gap = gap(segment)
@@ -93,7 +99,8 @@ class Index:
             positions: int64 ``[n]``, each in ``[0, len(self))``; not checked here.
 
         Returns:
-            ``ENTRY`` records ``[n]``; the caller may trust that they lie inside the file.
+            ``ENTRY`` records ``[n]``; the caller may trust that they lie inside the file, where the
+            format lets them begin, and are no shorter than the spec allows.
 
         Raises:
             ChecksumError: a block that is needed is damaged.
@@ -123,15 +130,37 @@ class Index:
                 f"{self._name} has a damaged index at records {first} to "
                 f"{first + len(entries) - 1}; {REPAIR}"
             )
-        ends = entries["offset"] + entries["length"]
-        if (
-            (entries["offset"] < BODY_OFFSET).any()
-            or (entries["offset"] > self._limit).any()
-            or (ends > self._limit).any()
-            or (self._value_size and (entries["length"] != self._value_size).any())
-        ):
+        if not self._are_possible(entries["offset"], entries["length"]):
             raise ChecksumError(
-                f"{self._name} has an index that points outside the file at records {first} to "
+                f"{self._name} has an index with impossible entries (a record outside the file, of "
+                f"another size than its spec has, or out of line) at records {first} to "
                 f"{first + len(entries) - 1}; {REPAIR}"
             )
         self._checked[block] = True
+
+    def _are_possible(self, offsets: Array, lengths: Array) -> bool:
+        """Whether values can lie there: all that readers of records rely on."""
+        # In this order: a sum could wrap around where an offset is beyond the limit.
+        if (
+            (offsets < BODY_OFFSET).any()
+            or (offsets > self._limit).any()
+            or (offsets + lengths > self._limit).any()
+        ):
+            return False
+        if self._value_size is not None:
+            return bool((lengths == self._value_size).all()) and self._are_in_line(
+                offsets, self._value_size > INLINE_LIMIT
+            )
+        large = lengths > INLINE_LIMIT
+        contents = np.where(large, lengths - LEAD, lengths)
+        return (
+            bool((contents >= self._smallest).all())
+            and self._are_in_line(offsets[large], True)
+            and self._are_in_line(offsets[~large], False)
+        )
+
+    def _are_in_line(self, offsets: Array, large: bool) -> bool:
+        """Whether values begin where they must: large ones on pages of their own."""
+        if large:
+            return bool((offsets % PAGE_SIZE == PAGE_HEADER).all())
+        return bool((offsets % self._alignment == 0).all())

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
+from yogadl.errors import InvalidArgumentError
 from yogadl.format import dtypes
 
 INLINE_LIMIT = 2000
@@ -42,6 +43,9 @@ these bring the content to a multiple of 64."""
 
 ALIGNMENT = 8
 WIDE_ALIGNMENT = 64
+
+MAX_VALUE = 2**32 - 1
+"""Bytes of an LMDB value."""
 
 
 def align(size: int, to: int = ALIGNMENT) -> int:
@@ -165,7 +169,7 @@ class RecordLayout:
             for component, kind, arrays in plans
         )
         # A record of no bytes has no place of its own, so each has at least one word.
-        self.content_size = None if self.size_slots else max(align(self.fixed_end), ALIGNMENT)
+        self.content_size = None if self.size_slots else self.smallest_content
 
     def _plan(
         self, spec: specs.TensorSpec
@@ -213,6 +217,23 @@ class RecordLayout:
             offsets[number] = align(end, alignment(number))
             end = offsets[number] + math.prod(shape) * dtype.itemsize
         return offsets, end
+
+    def check_size(self) -> None:
+        """Checks that a record can be as large as the spec makes it.
+
+        Raises:
+            InvalidArgumentError: it would be above the format's limit, whatever is in it.
+        """
+        smallest = lead_of(self.smallest_content) + self.smallest_content
+        if smallest > MAX_VALUE:
+            raise InvalidArgumentError(
+                f"records of {smallest:,} bytes are above the format's limit of {MAX_VALUE:,}"
+            )
+
+    @property
+    def smallest_content(self) -> int:
+        """Bytes of the shortest content: without what varies."""
+        return max(align(self.fixed_end), ALIGNMENT)
 
     @property
     def value_size(self) -> int | None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
-from yogadl.errors import ChecksumError, UnsafePickleError, UnsupportedTypeError
+from yogadl.errors import ChecksumError, InvalidArgumentError, UnsafePickleError
 from yogadl.format import dtypes
 
 Array = np.ndarray[Any, Any]
@@ -250,8 +250,7 @@ def load_spec(shapes: Any, types: Any) -> specs.Structure:
     """The element spec of the nests of shapes and dtypes that 0.1.4 stored, as loaded.
 
     Raises:
-        UnsupportedTypeError: a dtype that a cache cannot hold.
-        ChecksumError: the nests differ, or hold something else.
+        ChecksumError: the nests differ, or hold something else than dtypes and shapes of arrays.
     """
     if isinstance(types, specs.NoneSpec) and types == shapes:
         return types
@@ -267,10 +266,8 @@ def load_spec(shapes: Any, types: Any) -> specs.Structure:
 
 def _load_leaf(shape: specs.Shape, name: str) -> specs.TensorSpec:
     if name not in dtypes.NAMES:
-        raise UnsupportedTypeError(f"a cache cannot hold TensorFlow dtype {name[:100]!r}")
-    if (
-        len(shape or ()) > MAX_RANK
-        or math.prod(dim or 1 for dim in shape or ()) > MAX_DIMENSION // 16
-    ):
-        raise ChecksumError("a 0.1.4 cache has a shape that no array can have")
-    return specs.TensorSpec(name, shape)
+        raise ChecksumError(f"a 0.1.4 cache has {name[:100]!r} for a dtype")
+    try:
+        return specs.TensorSpec(name, shape)
+    except InvalidArgumentError as error:
+        raise ChecksumError(f"a 0.1.4 cache has a shape that no array can have: {error}") from error

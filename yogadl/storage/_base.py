@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from yogadl.cache.files import shown, telling
 from yogadl.core import Params, Storage
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
@@ -38,8 +39,11 @@ def check_configurations(name: str, directory: pathlib.Path, cache_format: str) 
     Raises:
         InvalidArgumentError: there is no such directory, or no such format.
     """
-    if not directory.is_dir():
-        raise InvalidArgumentError(f"{name} {str(directory)!r} is not a directory; create it first")
+    with telling("use", directory):
+        if not directory.is_dir():
+            raise InvalidArgumentError(
+                f"{name} {shown(directory)!r} is not a directory; create it first"
+            )
     if cache_format != "LMDB":
         raise InvalidArgumentError(f"cache_format must be 'LMDB', not {cache_format!r}")
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import logging
+import os
 import pathlib
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from yogadl.adapters import open_source
+from yogadl.cache.files import make_folders, shown, telling
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.writer import CacheWriter
 from yogadl.core import Submittable
 from yogadl.dataref import LMDBDataRef
-from yogadl.errors import CacheNotFoundError
+from yogadl.errors import CacheNotFoundError, FileSystemError, InvalidArgumentError
 from yogadl.storage._base import CacheStorage, StoredVersion, check_configurations
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE, relative_path
@@ -66,12 +70,14 @@ class LFSStorage(CacheStorage):
         """See ``Storage.submit``. Readers of a version that is replaced keep the old one."""
         path = self._cache_path(dataset_id, dataset_version)
         source = open_source(data, spec, self._tensorflow_config)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         remove_leftovers(path)
         with CacheWriter(path, source.spec, metadata, source.count) as writer:
             source.feed(writer)
             count = writer.commit()
-        _log.info("Stored %s:%s, %d records, in %s.", dataset_id, dataset_version, count, path)
+        _log.info(
+            "Stored %s:%s, %d records, in %s.", dataset_id, dataset_version, count, shown(path)
+        )
 
     def fetch(
         self, dataset_id: str, dataset_version: str, *, check_records: bool = False
@@ -83,7 +89,7 @@ class LFSStorage(CacheStorage):
         except CacheNotFoundError as error:
             raise CacheNotFoundError(
                 f"no data set {dataset_id!r} of version {dataset_version!r} in "
-                f"{self._configurations.storage_dir_path}; submit it first, or use cacheable"
+                f"{self._shown_directory}; submit it first, or use cacheable"
             ) from error
 
     def list_versions(self, dataset_id: str | None = None) -> list[StoredVersion]:
@@ -93,25 +99,26 @@ class LFSStorage(CacheStorage):
         if dataset_id is not None:
             folder = self._cache_path(dataset_id, "any").parent.parent
         found = []
-        for path in folder.rglob(CACHE_FILE):
+        for path, status in _cache_files(folder):
             *parts, version = path.parent.relative_to(root).parts or ("",)
             name = "/".join(parts)
-            if not name or dataset_id not in (None, name) or not path.is_file():
-                continue
-            status = path.stat()
-            created = datetime.datetime.fromtimestamp(status.st_mtime, datetime.timezone.utc)
-            found.append(StoredVersion(name, version, status.st_size, created))
+            if dataset_id in (None, name) and _is_version(name, version):
+                created = datetime.datetime.fromtimestamp(status.st_mtime, datetime.timezone.utc)
+                found.append(StoredVersion(name, version, status.st_size, created))
         return sorted(found, key=lambda stored: (stored.dataset_id, stored.dataset_version))
 
     def delete(self, dataset_id: str, dataset_version: str) -> None:
         """See ``CacheStorage.delete``."""
         path = self._cache_path(dataset_id, dataset_version)
         try:
-            path.unlink()
-        except FileNotFoundError as error:
+            with telling("delete", path):
+                path.unlink()
+        except FileSystemError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
             raise CacheNotFoundError(
                 f"there is no data set {dataset_id!r} of version {dataset_version!r} to delete in "
-                f"{self._configurations.storage_dir_path}"
+                f"{self._shown_directory}"
             ) from error
 
     def _build(
@@ -132,7 +139,7 @@ class LFSStorage(CacheStorage):
 
     def _publish_copy(self, ref: LMDBDataRef, dataset_id: str, dataset_version: str) -> None:
         path = self._cache_path(dataset_id, dataset_version)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         remove_leftovers(path)
         with PartialFile(path) as file:
             for piece in ref.reader.pieces():
@@ -142,6 +149,50 @@ class LFSStorage(CacheStorage):
     def _name(self, dataset_id: str, dataset_version: str) -> str:
         return str(self._cache_path(dataset_id, dataset_version).absolute())
 
+    @property
+    def _shown_directory(self) -> str:
+        return shown(self._configurations.storage_dir_path)
+
     def _cache_path(self, dataset_id: str, dataset_version: str) -> pathlib.Path:
         folder = relative_path(dataset_id, dataset_version)
         return self._configurations.storage_dir_path / folder / CACHE_FILE
+
+
+def _cache_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, os.stat_result]]:
+    """The cache files below a folder, and what the system says of them.
+
+    What is deleted meanwhile is left out, and so is what this user may not read, with a warning.
+    """
+    folders = [str(folder)]
+    while folders:
+        at = folders.pop()
+        try:
+            with os.scandir(at) as found:
+                entries = list(found)
+        except (FileNotFoundError, NotADirectoryError):
+            _log.debug("%s was deleted meanwhile.", shown(at))
+            continue
+        except OSError as error:
+            _log.warning("Cannot list what is in %s: %s", shown(at), error.strerror)
+            continue
+        for entry in entries:
+            # Links to folders may lead round in a circle.
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            elif entry.name == CACHE_FILE:
+                try:
+                    status = os.stat(entry.path)
+                except OSError as error:
+                    _log.debug("Cannot ask for %s: %s", shown(entry.path), error.strerror)
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    yield pathlib.Path(entry.path), status
+
+
+def _is_version(dataset_id: str, dataset_version: str) -> bool:
+    """Whether a version can be fetched by these names."""
+    try:
+        relative_path(dataset_id, dataset_version)
+    except InvalidArgumentError:
+        return False
+    return True

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import filelock
 
+from yogadl.cache.files import make_folders, telling
+
 _POLL_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
@@ -24,14 +26,18 @@ def local_lock(path: pathlib.Path, waiting_for: str) -> Iterator[None]:
     Args:
         path: of the file; missing folders are made.
         waiting_for: what others may hold it for, for the log.
+
+    Raises:
+        FileSystemError: it cannot be made or locked.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except filelock.Timeout:
-        _log.info("Waiting for another %s.", waiting_for)
-        lock.acquire(poll_interval=_POLL_SECONDS)
+    make_folders(path.parent)
+    with telling("lock", path):
+        lock = filelock.FileLock(path)
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            _log.info("Waiting for another %s.", waiting_for)
+            lock.acquire(poll_interval=_POLL_SECONDS)
     try:
         yield
     finally:

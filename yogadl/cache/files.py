@@ -1,0 +1,108 @@
+"""Files and folders: what can go wrong with them, told as errors of this library."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+from collections.abc import Iterator
+
+from yogadl.errors import (
+    FileAccessError,
+    FileSystemError,
+    InvalidArgumentError,
+    StorageFullError,
+    TooManyFilesError,
+)
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def shown(path: pathlib.Path | str | bytes) -> str:
+    """A path as text that any log takes: bytes that are no UTF-8 are escaped."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+@contextlib.contextmanager
+def telling(doing: str, path: pathlib.Path) -> Iterator[None]:
+    """Makes errors of this library of what the file system raises.
+
+    Only around calls of the file system: what users' own code raises must pass as it is.
+
+    Args:
+        doing: what could not be done, with the path after it: ``"write"``.
+        path: of the file or folder.
+
+    Raises:
+        StorageFullError: the disk is full.
+        FileAccessError: this user may not, or the file system is read-only.
+        TooManyFilesError: the process or the machine has too many files open.
+        InvalidArgumentError: the path is too long.
+        FileSystemError: anything else.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileSystemError):
+            raise
+        code = error.errno or 0
+        if code in _FULL:
+            raise StorageFullError(
+                f"no space left on the disk to {doing} {shown(path)}; free some, or use another "
+                "storage directory"
+            ) from error
+        message = f"cannot {doing} {shown(path)}: {error.strerror or error}"
+        if code == errno.ENAMETOOLONG:
+            raise InvalidArgumentError(
+                f"{message}; use a shorter id or version, or a storage directory of a shorter path"
+            ) from error
+        if code in _EXHAUSTED:
+            raise TooManyFilesError(
+                f"{message}; close what is not needed, or raise the limit (ulimit -n)"
+            ) from error
+        if code in _FORBIDDEN:
+            raise FileAccessError(code, message) from error
+        raise FileSystemError(code, message) from error
+
+
+def make_folders(folder: pathlib.Path) -> None:
+    """Makes a folder and those above it that are missing, durably: not to be lost in a crash.
+
+    Raises:
+        FileSystemError: it cannot be made; see :func:`telling`.
+    """
+    missing = []
+    with telling("make the folder", folder):
+        for path in (folder, *folder.parents):
+            if path.is_dir():
+                break
+            missing.append(path)
+    for path in reversed(missing):
+        with telling("make the folder", path):
+            try:
+                path.mkdir()
+            except FileExistsError:
+                if not path.is_dir():
+                    raise FileSystemError(
+                        errno.ENOTDIR,
+                        f"{shown(path)} is where a folder has to be made, and is none; remove it",
+                    ) from None
+        # Also where another process made it, which may not have got so far.
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: pathlib.Path) -> None:
+    """Makes the names in a folder durable.
+
+    Raises:
+        FileSystemError: they are not; see :func:`telling`.
+    """
+    with telling("sync the folder", folder):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
