@@ -97,25 +97,28 @@ class ClosedError(YogadlError, ValueError):
 class FileSystemError(YogadlError, OSError):
     """The file system did not do as it was asked; ``errno`` says why."""
 
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(code, message)
+    _default_errno = errno.EIO
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(self._default_errno if code is None else code, message)
 
     def __str__(self) -> str:
         return str(self.args[-1])
+
+    def __reduce__(self) -> tuple[type[FileSystemError], tuple[str, int | None]]:
+        return type(self), (str(self), self.errno)
 
 
 class FileAccessError(FileSystemError, PermissionError):
     """The user may not read or write there, or the file system is read-only."""
 
+    _default_errno = errno.EACCES
+
 
 class StorageFullError(FileSystemError):
     """The file system has too little room left; ``errno`` is ``ENOSPC``."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(errno.ENOSPC, message)
-
-    def __reduce__(self) -> tuple[type[StorageFullError], tuple[str]]:
-        return (type(self), (str(self),))
+    _default_errno = errno.ENOSPC
 
 
 class TooManyFilesError(FileSystemError):

@@ -332,8 +332,8 @@ def test_a_disk_that_fails_after_publication(
 
 def test_errors_survive_pickling() -> None:
     for error in (
-        FileSystemError(errno.EIO, "cannot"),
-        FileAccessError(errno.EROFS, "cannot"),
+        FileSystemError("cannot", errno.EIO),
+        FileAccessError("cannot", errno.EROFS),
         StorageFullError("cannot"),
     ):
         again = pickle.loads(pickle.dumps(error))

@@ -64,8 +64,8 @@ def telling(doing: str, path: pathlib.Path) -> Iterator[None]:
                 f"{message}; close what is not needed, or raise the limit (ulimit -n)"
             ) from error
         if code in _FORBIDDEN:
-            raise FileAccessError(code, message) from error
-        raise FileSystemError(code, message) from error
+            raise FileAccessError(message, code) from error
+        raise FileSystemError(message, code) from error
 
 
 def make_folders(folder: pathlib.Path) -> None:
@@ -87,8 +87,8 @@ def make_folders(folder: pathlib.Path) -> None:
             except FileExistsError:
                 if not path.is_dir():
                     raise FileSystemError(
-                        errno.ENOTDIR,
                         f"{shown(path)} is where a folder has to be made, and is none; remove it",
+                        errno.ENOTDIR,
                     ) from None
         # Also where another process made it, which may not have got so far.
         sync_folder(path.parent)

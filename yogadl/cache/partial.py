@@ -44,7 +44,7 @@ def remove_leftovers(path: pathlib.Path) -> int:
                 entry.name
                 for entry in found
                 if entry.name.startswith(begin)
-                and entry.name.endswith(end)
+                and entry.name[len(begin) :].endswith(end)
                 and entry.is_file(follow_symlinks=False)
             ]
     except OSError as error:
