@@ -11,6 +11,7 @@ import subprocess
 import sys
 from typing import Any
 
+import augmented
 import numpy as np
 import pytest
 
@@ -167,3 +168,15 @@ def test_in_another_process(
     )
     assert done.returncode == 0, done.stderr
     assert "done" in done.stdout.splitlines()
+
+
+def test_a_seeded_transform(storage_dir: pathlib.Path) -> None:
+    dataref = augmented.write(storage_dir / "cache.mdb")
+    order = {"shuffle": True, "shuffle_seed": 3}
+    whole, epoch = dataref.stream(**order), []
+    for offset in (0, 9):
+        stream = dataref.stream(**order, start_offset=offset)
+        flow = StreamDataFlow(stream.map(augmented.of_records()))
+        flow.reset_state()
+        epoch = epoch or [int(record["n"]) for record in whole]
+        assert augmented.check(0, flow) == epoch[offset:]

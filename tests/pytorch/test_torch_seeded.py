@@ -38,22 +38,23 @@ def loader_of(
     seed: int = augmented.SEED,
     state: Any = None,
     order: dict[str, Any] = SHUFFLED,
+    kind: Any = DataLoader,
     **options: Any,
 ) -> Any:
     if way.startswith("iterable"):
         stream = dataref.stream(**order) if state is None else dataref.stream(state=state)
         if way == "iterable":
             dataset = IterableDataset(stream, transform=augmented.of_records(seed))
-            return DataLoader(dataset, batch_size=None, **options)
+            return kind(dataset, batch_size=None, **options)
         dataset = IterableDataset(stream, 4, transform=augmented.of_batches(seed))
-        return DataLoader(dataset, batch_size=None, **options)
+        return kind(dataset, batch_size=None, **options)
     records = MapDataset(dataref, augmented.of_records(seed))
     if way == "sampler":
         sampler = Sampler(records, **order)
-        loader = DataLoader(records, batch_size=4, sampler=sampler, **options)
+        loader = kind(records, batch_size=4, sampler=sampler, **options)
     else:
         sampler = Sampler(dataref, **order)
-        loader = DataLoader(records, batch_sampler=BatchSampler(sampler, 4), **options)
+        loader = kind(records, batch_sampler=BatchSampler(sampler, 4), **options)
     if state is not None:
         sampler.load_state_dict(state)
     return loader
@@ -113,6 +114,25 @@ def test_resuming_anywhere_with_other_ranks(
     whole = list(range(augmented.COUNT))
     assert sorted(seen + rest[0]) == whole
     assert sorted(rest[1]) == whole
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+def test_a_loader_that_keeps_its_place(dataref: LMDBDataRef, way: str) -> None:
+    data = pytest.importorskip("torchdata.stateful_dataloader", reason="needs torchdata")
+
+    def loader() -> Any:
+        return loader_of(dataref, way, kind=data.StatefulDataLoader, num_workers=2)
+
+    first = loader()
+    taken = 3 if way != "iterable" else 12
+    items = iter(first)
+    seen = augmented.check(0, itertools.islice(items, taken))
+    second = loader()
+    second.load_state_dict(first.state_dict())
+    whole = [int(record["n"]) for record in dataref.stream(**SHUFFLED)]
+    assert seen + augmented.check(0, second) == whole
+    augmented.check(1, second)
 
 
 class _Shuffled:
