@@ -8,9 +8,10 @@ import os
 import pathlib
 import shutil
 import stat
+import tempfile
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -292,17 +293,12 @@ def as_nobody(work: Callable[[], Any]) -> None:
 
 
 @pytest.fixture
-def shared(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A directory like /tmp, to which all users get."""
-    directory = tmp_path / "tmp"
-    directory.mkdir()
-    directory.chmod(0o1777)
-    above = directory
-    while above.stat().st_uid == os.geteuid() and above.parent != above:
-        above = above.parent
-        if not above.stat().st_mode & stat.S_IXOTH:
-            above.chmod(above.stat().st_mode | stat.S_IXOTH)
-    return directory
+def shared() -> Iterator[pathlib.Path]:
+    """A directory like /tmp, to which all users get; they do not get to pytest's."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = pathlib.Path(name)
+        directory.chmod(0o1777)
+        yield directory
 
 
 def use(rig: Any, directory: pathlib.Path) -> None:
