@@ -18,16 +18,18 @@ IS_FULL_LENGTH = os.environ.get("YOGADL_OUTAGES") == "full"
 """Whether outages last as long as they say: ``make outages``."""
 
 SCALE = 1.0 if IS_FULL_LENGTH else 0.05
-"""What all clocks are shortened by: those of outages, patience, time-outs and leases."""
+"""What all clocks are shortened by: those of outages, pauses and time-outs."""
 
 KINDS = ("refused", "reset", "black hole", "no name", "500", "429", "broken body")
 
-LEASE_SECONDS = 60.0 * SCALE
+# Not shorter than a busy machine may take for what is done after the outage.
+LEASE_SECONDS = max(60.0 * SCALE, 20.0)
+_PATIENCE = max(120.0, 20.0 / SCALE)
 
 
 def scaled_limits(**changed: float) -> _backoff.Limits:
     """Those of yogadl, as short as the outages are; what is given is in seconds unscaled."""
-    usual = {**vars(_backoff.Limits()), **changed}
+    usual = {**vars(_backoff.Limits(patience=_PATIENCE)), **changed}
     fewest = int(usual.pop("fewest"))
     scaled = {name: seconds * SCALE for name, seconds in usual.items()}
     return _backoff.Limits(fewest=fewest, **scaled)

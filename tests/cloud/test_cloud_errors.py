@@ -9,6 +9,7 @@ import json
 import pathlib
 import pickle
 import socket
+import socketserver
 import ssl
 import threading
 from collections.abc import Iterator
@@ -337,6 +338,55 @@ def test_a_slow_upload_is_not_cut_while_bytes_move(
     with slow_store(*answers[dialect]) as endpoint:
         store = s3_store(endpoint) if dialect == "s3" else gcs_store(monkeypatch, endpoint)
         assert store.upload(tmp_path / "file", "key", {}) == "7"
+
+
+@contextlib.contextmanager
+def saying(said: bytes) -> Iterator[str]:
+    """What says just this to whatever it is asked, and closes the connection; its address."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            head = b""
+            while b"\r\n\r\n" not in head and (more := self.request.recv(1 << 16)):
+                head += more
+            self.request.sendall(said)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+LENGTH = b"Content-Length: 300\r\n"
+
+
+@pytest.mark.parametrize(
+    "said", [b"", OK, OK + b"Content-Ty", OK + LENGTH, OK + LENGTH + b"\r\n", OK + b"\r\n"], ids=str
+)
+@pytest.mark.parametrize("dialect", ["s3", "gcs"])
+def test_an_answer_that_is_cut_off_says_nothing(
+    dialect: str, said: bytes, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Least of all that a bucket has no objects, though the SDKs make that of it."""
+    (tmp_path / "small").write_bytes(b"x" * 100)
+    (tmp_path / "large").write_bytes(b"x" * (9 << 20))
+    with saying(said) as endpoint:
+        store = s3_store(endpoint) if dialect == "s3" else gcs_store(monkeypatch, endpoint)
+        for request in (
+            lambda: store.head("key"),
+            lambda: store.read("key"),
+            lambda: store.write("key", b"x"),
+            lambda: list(store.list("")),
+            lambda: store.upload(tmp_path / "small", "key", {}),
+            lambda: store.upload(tmp_path / "large", "key", {}),
+        ):
+            with pytest.raises(errors.NetworkError):
+                request()
 
 
 def test_no_credentials(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

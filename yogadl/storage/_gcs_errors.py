@@ -73,6 +73,9 @@ def _damaged() -> type[Exception]:
 def _translate_answer(error: Any, doing: str) -> StoreError:
     from google.api_core import exceptions as api
 
+    if error.code is not None and error.code < http.HTTPStatus.BAD_REQUEST:
+        # It is no error, but lacks what it is to say.
+        return NetworkError(f"{doing}: an answer broke off: {error}. Try again")
     said = f"{doing}: the store answered: {error}"
     limited = "rateLimitExceeded" in str(error) or "RateLimitExceeded" in str(error)
     if isinstance(error, api.TooManyRequests) or limited:

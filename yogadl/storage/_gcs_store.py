@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from yogadl.cache.progress import ByteProgress
-from yogadl.errors import AccessDeniedError, BucketNotFoundError, StoreError
+from yogadl.errors import AccessDeniedError, BucketNotFoundError, NetworkError, StoreError
 from yogadl.extras import require
 from yogadl.storage._backoff import retried, timeouts
 from yogadl.storage._failures import told
@@ -156,6 +156,8 @@ class GCSStore(ObjectStore):
                 # It is empty.
                 data = b""
                 blob.reload(**limits)
+            if blob.generation is None:
+                raise NetworkError(f"{self.url}/{key}: the answer broke off")
         if len(data) > _SMALL_BYTES:
             raise StoreError(f"{self.url}/{key} is far larger than it should be; delete it")
         return data, str(blob.generation)
@@ -183,7 +185,8 @@ class GCSStore(ObjectStore):
             contextlib.suppress(NotFound, PreconditionFailedError),
             _conditional(tag) as generation,
         ):
-            self._bucket.blob(key).delete(if_generation_match=generation, **self._limits())
+            limits = self._limits(may_be_empty=True)
+            self._bucket.blob(key).delete(if_generation_match=generation, **limits)
 
     # Files
 
@@ -252,7 +255,7 @@ class GCSStore(ObjectStore):
 
     # Helpers
 
-    def _limits(self, patience: float | None = None) -> dict[str, Any]:
+    def _limits(self, patience: float | None = None, may_be_empty: bool = False) -> dict[str, Any]:
         """What tells the SDK how long to wait for answers, and to use our back-off.
 
         It calls what is given as ``retry`` with the function that makes the request, and then calls
@@ -260,7 +263,14 @@ class GCSStore(ObjectStore):
         """
 
         def patient(request: Callable[[], Any]) -> Callable[[], Any]:
-            return lambda: retried(request, lambda error: translate(error, self.url), patience)
+            def ask() -> Any:
+                answer = request()
+                # To the SDK, an answer that was cut off in its headers is one that says nothing.
+                if answer == b"" and not may_be_empty:
+                    raise NetworkError(f"{self.url}: an answer broke off")
+                return answer
+
+            return lambda: retried(ask, lambda error: translate(error, self.url), patience)
 
         return {"retry": patient, "timeout": timeouts(patience)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from yogadl.errors import (
@@ -72,6 +73,21 @@ _THROTTLED = frozenset(
 def code_of(error: Any) -> str:
     """The store's own name of an error, or its HTTP status where an answer had no body."""
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def field(answer: Mapping[str, Any], name: str) -> Any:
+    """What an answer says, which it says whenever it is whole.
+
+    To botocore, an answer that was cut off in its headers or before its body is one that says
+    nothing: a list without objects, say.
+
+    Raises:
+        NetworkError: it does not.
+    """
+    try:
+        return answer[name]
+    except KeyError:
+        raise NetworkError(f"an answer of the store broke off before its {name}") from None
 
 
 def translate(error: Exception, doing: str, hint: str = "") -> StoreError | None:

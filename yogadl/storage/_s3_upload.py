@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnec
 
 from yogadl.errors import NetworkError
 from yogadl.storage._object_store import OnBytes
-from yogadl.storage._s3_errors import MISSING, code_of
+from yogadl.storage._s3_errors import MISSING, code_of, field
 from yogadl.storage._transfer import FileSlice, in_parallel
 
 SINGLE_BYTES = 8 << 20
@@ -34,6 +34,9 @@ ABANDONED_SECONDS = 24 * 3600.0
 _MOST_PARTS = 10_000
 _ATTEMPTS = 4
 _LARGEST_MD5 = 1 << 20
+
+# The latter where the answer's body was lost.
+_NO_UPLOAD = frozenset(("NoSuchUpload", "404"))
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +111,7 @@ class S3Upload:
                 return self._in_parts()
             except ClientError as error:
                 # Somebody who uploads the same took this for abandoned; or two finished at once.
-                again = code_of(error) in ("NoSuchUpload", "ConditionalRequestConflict")
+                again = code_of(error) in (*_NO_UPLOAD, "ConditionalRequestConflict")
                 if not again or attempt == _ATTEMPTS:
                     raise
                 _log.info("Uploading %s again: %s", self._target["Key"], code_of(error))
@@ -120,9 +123,11 @@ class S3Upload:
         def put() -> Any:
             self._before_publishing()
             # Not the bytes themselves, all of which would have to be sent before a time-out.
-            return self._client.put_object(
+            answer = self._client.put_object(
                 **self._target, **self._condition, Metadata=self._metadata, Body=io.BytesIO(data)
             )
+            field(answer, "ETag")
+            return answer
 
         for _ in range(_ATTEMPTS):
             answer = self._patiently(put)
@@ -133,7 +138,7 @@ class S3Upload:
 
     def _in_parts(self) -> str:
         checksums = _checksums(self._client)
-        upload = {**self._target, "UploadId": self._patiently(self._begin)["UploadId"]}
+        upload = {**self._target, "UploadId": self._patiently(self._begin)}
         try:
             step = max(PART_BYTES, -(-self._size // _MOST_PARTS))
             parts = [
@@ -149,9 +154,10 @@ class S3Upload:
 
     def _begin(self) -> Any:
         try:
-            return self._client.create_multipart_upload(
+            answer = self._client.create_multipart_upload(
                 **self._target, **_checksums(self._client), Metadata=self._metadata
             )
+            return field(answer, "UploadId")
         except (EndpointConnectionError, ConnectTimeoutError):
             raise
         except Exception:
@@ -175,13 +181,13 @@ class S3Upload:
                 )
             except ClientError as error:
                 # The try before may have completed it, and only its answer have been lost.
-                if code_of(error) != "NoSuchUpload" or tries == 1:
+                if code_of(error) not in _NO_UPLOAD or tries == 1:
                     raise
                 tag = self._published()
                 if tag is None:
                     raise
                 return tag
-            return str(answer["ETag"])
+            return str(field(answer, "ETag"))
 
         return str(self._patiently(complete))
 
@@ -194,15 +200,15 @@ class S3Upload:
                 return None
             raise
         metadata = {name.lower(): value for name, value in found.get("Metadata", {}).items()}
-        is_this = metadata == self._metadata and found["ContentLength"] == self._size
-        return str(found["ETag"]) if is_this else None
+        is_this = metadata == self._metadata and field(found, "ContentLength") == self._size
+        return str(field(found, "ETag")) if is_this else None
 
     def _abort(self, upload: Mapping[str, str]) -> None:
         """Removes the parts; raises no error, since something worse is being raised."""
         try:
             self._patiently(functools.partial(self._client.abort_multipart_upload, **upload))
         except Exception as error:
-            if not isinstance(error, ClientError) or code_of(error) != "NoSuchUpload":
+            if not isinstance(error, ClientError) or code_of(error) not in _NO_UPLOAD:
                 _log.warning("Parts of %s may be left in the bucket: %s", upload["Key"], error)
 
     def _abort_abandoned(self) -> None:
@@ -256,10 +262,16 @@ class S3Upload:
 
     def _pages(self, listing: Callable[..., Any], *markers: str) -> Iterator[Any]:
         after: dict[str, Any] = {}
+
+        def ask() -> Any:
+            page = listing(**after)
+            field(page, "IsTruncated")
+            return page
+
         while True:
-            page = self._patiently(functools.partial(listing, **after))
+            page = self._patiently(ask)
             yield page
-            if not page.get("IsTruncated"):
+            if not page["IsTruncated"]:
                 return
             after = {marker: page[f"Next{marker}"] for marker in markers}
 
@@ -297,6 +309,7 @@ class _Part:
         with FileSlice(self._path, self._start, self._size) as data:
             answer = self._client.upload_part(**self._upload, PartNumber=self._number, Body=data)
             size = data.size
+        field(answer, "ETag")
         kept = {name: answer[name] for name in ("ETag", "ChecksumCRC32") if name in answer}
         self.proof = {"PartNumber": self._number, **kept}
         return size
