@@ -394,6 +394,11 @@ STREAMS: dict[str, Callable[[IndexedStream], Any]] = {
     "epochs": lambda stream: (stream.epochs.order, stream.epochs.place(), stream.epochs.window),
     "iterator_fn": lambda stream: list(stream.iterator_fn()),
     "length": lambda stream: stream.length,
+    "map": lambda stream: (
+        list(stream.map(repr)),
+        next(iter(stream.map(repr))),
+        stream.epochs.place(),
+    ),
     "output_shapes": lambda stream: stream.output_shapes,
     "output_types": lambda stream: stream.output_types,
     "spec": lambda stream: stream.spec,
