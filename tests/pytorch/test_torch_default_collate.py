@@ -231,6 +231,10 @@ def both(spec: Any, records: list[Any], function: Callable[[Any, list[Any]], Non
 @example(PAIRS, [])
 @example(PAIRS, ["a value of the first", "sorted in place"])
 @example((TensorSpec("int64"), [np.int64(n) for n in range(3)]), ["a value of each"])
+@example((TensorSpec("string"), [b"x", b""]), [])
+@example((TensorSpec("string", None), [b"x", b""]), [])
+@example((TensorSpec("string", (2,)), [np.array([b"x", b""], object)] * 2), [])
+@example((TensorSpec("int64", (None,)), [np.arange(2)] * 2), [])
 @example(({"a": TensorSpec("int8"), "none": NoneSpec()}, [{"a": np.int8(1), "none": None}]), [])
 def test_whatever_was_done_to_it(data_set: tuple[Any, list[Any]], changes: list[str]) -> None:
     def compare(batch: Any, plain: Any) -> None:

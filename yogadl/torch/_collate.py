@@ -96,7 +96,9 @@ class Batch(_UserList):
 
 
 class LeafBatch(list[Any]):
-    """Records that are no dicts or tuples, as a list; ``torch.stack`` takes no other sequence.
+    """Records that are single values which torch cannot be trusted to put together, as a list.
+
+    ``torch.stack`` takes no other sequence.
 
     Args:
         spec: the element spec, a leaf.
@@ -114,9 +116,13 @@ class LeafBatch(list[Any]):
         return _whole(self._spec, self, self._read)
 
 
-def batch_of(spec: specs.Structure, whole: Any) -> Batch | LeafBatch:
+def batch_of(spec: specs.Structure, whole: Any) -> Batch | list[Any]:
     """The records of a batch; the arguments are those of ``Batch``."""
-    return (LeafBatch if isinstance(spec, specs.LEAVES) else Batch)(spec, whole)
+    if not isinstance(spec, specs.LEAVES):
+        return Batch(spec, whole)
+    # torch gives a list of strings back as it is, so it must be a plain one.
+    is_plain = len(whole) > 0 and _is_stacked(whole)
+    return _tensors.split(spec, whole) if is_plain else LeafBatch(spec, whole)
 
 
 def collate(records: Sequence[Any]) -> Any:
