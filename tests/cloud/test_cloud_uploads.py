@@ -227,3 +227,18 @@ def test_a_deletion_whose_answer_is_lost_was_one(
     with rig.failing(fault, "delete", times=1):
         storage.delete("a", "1")
     assert rig.raw.list() == []
+
+
+@pytest.mark.usefixtures("small_parts", "quick_retries")
+@pytest.mark.parametrize("status", [404, 410])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_an_upload_that_google_forgets_begins_anew_unless_it_is_done(
+    is_done: bool, status: int, gcs: Any, tmp_path: pathlib.Path
+) -> None:
+    kind = faults.Kind.LATE_ERROR if is_done else faults.Kind.ERROR
+    fault = faults.Fault(kind, status=status)
+    with gcs.counting() as requests, gcs.failing(fault, "finish", times=1):
+        gcs.make_storage(tmp_path).submit(large(1, 11), "a", "1")
+    assert [request.operation for request in requests].count("begin") == (1 if is_done else 2)
+    ref = gcs.make_storage(tmp_path).fetch("a", "1")
+    assert np.array_equal(np.stack(list(ref.stream())), large(1, 11))

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import datetime
 import io
+import logging
 import os
 import pathlib
 import urllib.parse
@@ -13,7 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from yogadl.cache.progress import ByteProgress
-from yogadl.errors import AccessDeniedError, BucketNotFoundError, NetworkError, StoreError
+from yogadl.errors import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    NetworkError,
+    StoreError,
+    StoreUnavailableError,
+)
 from yogadl.extras import require
 from yogadl.storage._backoff import retried, timeouts
 from yogadl.storage._failures import told
@@ -36,6 +43,9 @@ _UPLOAD_BYTES = 100 << 20
 _READ_BYTES = 1 << 20
 _SMALL_BYTES = 1 << 20
 _HOST = "https://storage.googleapis.com"
+_ATTEMPTS = 4
+
+_log = logging.getLogger(__name__)
 
 
 class GCSStore(ObjectStore):
@@ -205,19 +215,39 @@ class GCSStore(ObjectStore):
         In one stream, in pieces that are sent again when the connection breaks. What a killed
         process leaves is not in the bucket, and expires.
         """
-        blob = self._bucket.blob(key, chunk_size=_UPLOAD_BYTES)
-        blob.metadata = dict(metadata)
+        from google.api_core.exceptions import GoogleAPICallError
+
         # Google compares it before the object appears. Left to itself, the SDK compares afterwards,
         # and then deletes whatever has this name.
-        blob.crc32c = _crc32c(path)
+        checksum = _crc32c(path)
+        with self._told("uploading", key), _conditional(if_tag) as generation:
+            for _ in range(_ATTEMPTS):
+                blob = self._bucket.blob(key, chunk_size=_UPLOAD_BYTES)
+                blob.metadata, blob.crc32c = dict(metadata), checksum
+                before_publishing()
+                try:
+                    self._send(blob, path, generation, in_parts)
+                    return str(blob.generation)
+                except GoogleAPICallError as error:
+                    if not _is_of_lost_session(error):
+                        raise
+                # The store no longer knows the upload; perhaps it is done, and the answer was lost.
+                found = self._published(key, metadata, checksum)
+                if found is not None:
+                    return found
+                _log.info("Uploading %s again, since the store has forgotten the upload.", key)
+        raise StoreUnavailableError(
+            f"{self.url} forgot {_ATTEMPTS} uploads of {key} while they were sent. Try later"
+        )
+
+    def _send(
+        self, blob: Any, path: pathlib.Path, generation: int | None, in_parts: bool | None
+    ) -> None:
         size = path.stat().st_size
         with (
             open(path, "rb", buffering=0) as file,
-            ByteProgress(f"Uploading {self.url}/{key}", size) as progress,
-            self._told("uploading", key),
-            _conditional(if_tag) as generation,
+            ByteProgress(f"Uploading {self.url}/{blob.name}", size) as progress,
         ):
-            before_publishing()
             blob.upload_from_file(
                 _Counting(file, progress, in_pieces=size > _UPLOAD_BYTES),
                 # Of unknown size, it is sent as what is large.
@@ -228,6 +258,12 @@ class GCSStore(ObjectStore):
                 **self._limits(),
             )
             progress.done()
+
+    def _published(self, key: str, metadata: Mapping[str, str], checksum: str) -> str | None:
+        """The generation of the object if it is what was uploaded."""
+        blob = self._bucket.get_blob(key, **self._limits())
+        if blob is None or blob.crc32c != checksum or (blob.metadata or {}) != dict(metadata):
+            return None
         return str(blob.generation)
 
     def read_range(
@@ -277,6 +313,11 @@ class GCSStore(ObjectStore):
     def _told(self, doing: str, key: str = "") -> contextlib.AbstractContextManager[None]:
         name = f"{self.url}/{key}" if key else self.url
         return told(lambda error: translate(error, f"{doing} {name}"))
+
+
+def _is_of_lost_session(error: Any) -> bool:
+    """Whether a store has forgotten an upload that had begun; not that there is no such bucket."""
+    return error.code in (404, 410) and error.response.request.method == "PUT"
 
 
 def _crc32c(path: pathlib.Path) -> str:
