@@ -321,6 +321,23 @@ def test_batches(indices: list[int]) -> None:
                 assert [len(row) for row in batch["v"]] == [len(row["v"]) for row in wanted]
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize("varies", [False, True])
+def test_columns_are_aligned_whatever_stands_before_them(
+    tmp_path: pathlib.Path, count: int, varies: bool
+) -> None:
+    spec: dict[str, Any] = {"flag": TensorSpec("bool"), "number": TensorSpec("int64", (1,))}
+    record: dict[str, Any] = {"flag": True, "number": np.array([3])}
+    if varies:
+        spec["tokens"], record["tokens"] = TensorSpec("int8", (None,)), np.ones(3, "i1")
+    dataref = LMDBDataRef(write(tmp_path / "cache.mdb", spec, [record] * 2))
+    batch = dataref.read(list(range(count)))
+    for name, strides in {"flag": (1,), "number": (8, 8)}.items():
+        assert batch[name].strides == strides or not count
+        assert batch[name].flags.aligned
+        assert batch[name].flags.owndata or batch[name].base.nbytes == batch[name].nbytes
+
+
 def test_batches_of_uint64_positions(ten: pathlib.Path) -> None:
     with LMDBDataRef(ten) as dataref:
         assert dataref.read(np.array([9, 0], "u8")).tolist() == [9, 0]

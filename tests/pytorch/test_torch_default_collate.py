@@ -33,6 +33,7 @@ from yogadl import spec as specs  # noqa: E402
 from yogadl.errors import UnsupportedTypeError  # noqa: E402
 from yogadl.spec import NoneSpec, TensorSpec  # noqa: E402
 from yogadl.torch import Batch, MapDataset, collate  # noqa: E402
+from yogadl.torch._collate import LeafBatch  # noqa: E402
 
 pytestmark = MANY_WORKERS
 
@@ -61,7 +62,7 @@ def outcome(function: Callable[[Any], Any], given: Any) -> Any:
     """What a function returns, or the class of what it raises."""
     try:
         return function(given)
-    except (RuntimeError, LookupError, TypeError, ValueError) as error:
+    except (AttributeError, RuntimeError, LookupError, TypeError, ValueError) as error:
         return type(error)
 
 
@@ -232,6 +233,7 @@ def both(spec: Any, records: list[Any], function: Callable[[Any, list[Any]], Non
 @example(PAIRS, ["a value of the first", "sorted in place"])
 @example((TensorSpec("int64"), [np.int64(n) for n in range(3)]), ["a value of each"])
 @example((TensorSpec("string"), [b"x", b""]), [])
+@example(((TensorSpec("bool"), TensorSpec("int64", (1,))), [(True, np.ones(1, "i8"))]), ["popped"])
 @example((TensorSpec("string", None), [b"x", b""]), [])
 @example((TensorSpec("string", (2,)), [np.array([b"x", b""], object)] * 2), [])
 @example((TensorSpec("int64", (None,)), [np.arange(2)] * 2), [])
@@ -244,8 +246,12 @@ def test_whatever_was_done_to_it(data_set: tuple[Any, list[Any]], changes: list[
                 assert batch is expected
                 return
             plain = expected
-        whole = outcome(default_collate, batch)
-        assert same(whole, outcome(default_collate, plain))
+        whole, expected = outcome(default_collate, batch), outcome(default_collate, plain)
+        if whole is batch and isinstance(whole, LeafBatch):
+            # What begins with a string, torch gives back as it is; of no known rank, others may
+            # follow.
+            whole = list(whole)
+        assert same(whole, expected)
         assert same(list(batch), list(plain))
 
     both(*data_set, compare)

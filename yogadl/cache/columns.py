@@ -97,7 +97,8 @@ class ColumnReader:
                 raw = gather(buffer, offsets + place.offset, place.nbytes, target)
             elif place.nbytes and small is not None:
                 at = place.offset - start
-                raw = np.ascontiguousarray(small[:, at : at + place.nbytes])
+                # A row alone is contiguous wherever it lies, and would be taken unaligned as it is.
+                raw = small[:, at : at + place.nbytes].copy()
             else:
                 raw = np.empty((count, 0), "u1")
             column = raw.view(place.dtype).reshape(count, *place.shape)
@@ -145,7 +146,7 @@ class ColumnReader:
         for component in layout.components:
             (place,) = component.arrays
             if isinstance(place, FixedArray):
-                raw = np.ascontiguousarray(head[:, place.offset : place.offset + place.nbytes])
+                raw = head[:, place.offset : place.offset + place.nbytes].copy()
                 columns.append(raw.view(place.dtype).reshape(len(offsets), *place.shape))
             else:
                 first, size = starts[:, place.slot], sizes[:, place.slot]
