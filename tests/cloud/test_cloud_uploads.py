@@ -242,3 +242,27 @@ def test_an_upload_that_google_forgets_begins_anew_unless_it_is_done(
     assert [request.operation for request in requests].count("begin") == (1 if is_done else 2)
     ref = gcs.make_storage(tmp_path).fetch("a", "1")
     assert np.array_equal(np.stack(list(ref.stream())), large(1, 11))
+
+
+@pytest.mark.usefixtures("small_parts", "quick_retries")
+@pytest.mark.parametrize("operation", ["write", "part", "finish"])
+def test_an_upload_that_arrives_altered_is_sent_again(
+    operation: str, rig: Any, tmp_path: pathlib.Path
+) -> None:
+    if (rig.dialect, operation) == ("s3", "finish"):
+        operation = "part"  # the last request has no content
+    content = large(1, 1 if operation == "write" else 11)
+    with rig.failing(faults.FLIP_REQUEST, operation, key="cache.mdb$", times=1):
+        rig.make_storage(tmp_path).submit(content, "a", "1")
+    ref = rig.make_storage(tmp_path).fetch("a", "1", check_records=True)
+    assert np.array_equal(np.stack(list(ref.stream())), content)
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_a_small_object_that_arrives_altered_is_sent_again(
+    rig: Any, tmp_path: pathlib.Path
+) -> None:
+    make = rig.make_storage(tmp_path).cacheable("a", "1")
+    with rig.failing(faults.FLIP_REQUEST, "write", key="yogadl.lease$", times=1):
+        ref = make(lambda: [1, 2])()
+    assert list(ref.stream()) == [1, 2]

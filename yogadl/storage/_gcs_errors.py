@@ -70,6 +70,11 @@ def _damaged() -> type[Exception]:
     return DataCorruption  # type: ignore[no-any-return]
 
 
+def is_altered(error: Exception) -> bool:
+    """Whether a store answered that what arrived is not what was sent."""
+    return getattr(error, "code", None) == 400 and "match calculated" in str(error)
+
+
 def _translate_answer(error: Any, doing: str) -> StoreError:
     from google.api_core import exceptions as api
 
@@ -77,6 +82,8 @@ def _translate_answer(error: Any, doing: str) -> StoreError:
         # It is no error, but lacks what it is to say.
         return NetworkError(f"{doing}: an answer broke off: {error}. Try again")
     said = f"{doing}: the store answered: {error}"
+    if is_altered(error):
+        return NetworkError(f"{said}. It arrived altered; try again")
     limited = "rateLimitExceeded" in str(error) or "RateLimitExceeded" in str(error)
     if isinstance(error, api.TooManyRequests) or limited:
         return ThrottledError(f"{said}, again and again. Try later, or with fewer at once")

@@ -19,12 +19,11 @@ from yogadl.errors import (
     BucketNotFoundError,
     NetworkError,
     StoreError,
-    StoreUnavailableError,
 )
 from yogadl.extras import require
 from yogadl.storage._backoff import retried, timeouts
 from yogadl.storage._failures import told
-from yogadl.storage._gcs_errors import translate
+from yogadl.storage._gcs_errors import is_altered, translate
 from yogadl.storage._gcs_session import send_in_pieces
 from yogadl.storage._object_store import (
     ABSENT,
@@ -229,16 +228,15 @@ class GCSStore(ObjectStore):
                     self._send(blob, path, generation, in_parts)
                     return str(blob.generation)
                 except GoogleAPICallError as error:
-                    if not _is_of_lost_session(error):
+                    last = error
+                    if not (_is_of_lost_session(error) or is_altered(error)):
                         raise
-                # The store no longer knows the upload; perhaps it is done, and the answer was lost.
+                # It may be done, and the store have forgotten it since, its answer being lost.
                 found = self._published(key, metadata, checksum)
                 if found is not None:
                     return found
-                _log.info("Uploading %s again, since the store has forgotten the upload.", key)
-        raise StoreUnavailableError(
-            f"{self.url} forgot {_ATTEMPTS} uploads of {key} while they were sent. Try later"
-        )
+                _log.info("Uploading %s again: %s", key, last)
+        raise NetworkError(f"{_ATTEMPTS} uploads of {self.url}/{key} failed: {last}. Try later")
 
     def _send(
         self, blob: Any, path: pathlib.Path, generation: int | None, in_parts: bool | None
@@ -255,7 +253,7 @@ class GCSStore(ObjectStore):
                 content_type="application/octet-stream",
                 if_generation_match=generation,
                 checksum=None,
-                **self._limits(),
+                **self._limits(but_altered=True),
             )
             progress.done()
 
@@ -291,7 +289,13 @@ class GCSStore(ObjectStore):
 
     # Helpers
 
-    def _limits(self, patience: float | None = None, may_be_empty: bool = False) -> dict[str, Any]:
+    def _limits(
+        self,
+        patience: float | None = None,
+        *,
+        may_be_empty: bool = False,
+        but_altered: bool = False,
+    ) -> dict[str, Any]:
         """What tells the SDK how long to wait for answers, and to use our back-off.
 
         It calls what is given as ``retry`` with the function that makes the request, and then calls
@@ -306,7 +310,12 @@ class GCSStore(ObjectStore):
                     raise NetworkError(f"{self.url}: an answer broke off")
                 return answer
 
-            return lambda: retried(ask, lambda error: translate(error, self.url), patience)
+            def failure(error: Exception) -> StoreError | None:
+                # It may be an earlier piece that arrived altered: all are to be sent again.
+                final = but_altered and is_altered(error)
+                return None if final else translate(error, self.url)
+
+            return lambda: retried(ask, failure, patience)
 
         return {"retry": patient, "timeout": timeouts(patience)}
 
