@@ -14,8 +14,10 @@ import contextlib
 import json
 import logging
 import multiprocessing
+import os
 import pathlib
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -60,8 +62,6 @@ def main() -> None:
     print(f"seed {seed}", file=sys.stderr, flush=True)
     failures, counts = soak(arguments.jobs, seed, 60 * arguments.minutes, arguments.folder)
     print(json.dumps({"seed": seed, "minutes": arguments.minutes, "jobs": counts}, indent=2))
-    for name, failure in failures.items():
-        print(f"{name} failed:\n{failure}", file=sys.stderr)
     sys.exit(1 if failures else 0)
 
 
@@ -103,6 +103,7 @@ def soak(
                 failure, counts[running[process]] = process.result()
                 if failure:
                     failures[running[process]] = failure
+                    print(f"{running[process]} failed:\n{failure}", file=sys.stderr, flush=True)
             for process in ended:
                 del running[process]
     return failures, counts
@@ -180,15 +181,19 @@ class Process:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.join(1.0)
-        if self._process.is_alive():
-            self._process.terminate()
+        pid = self._process.pid
+        assert pid is not None
+        # With all that it started; who is done has nothing left to do.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        self._process.kill()
         self._process.join()
         self._results.close()
 
 
 def run(kind: Callable[..., Job], deadline: float, options: dict[str, Any], told: Any) -> None:
     """Runs a job, and sends why it failed, if it did, and what it counted."""
+    os.setpgid(0, 0)
     folder: pathlib.Path = options["folder"]
     # Beside the folder, which may be a disk that is full.
     log = folder.with_name(f"{folder.name}.log")
