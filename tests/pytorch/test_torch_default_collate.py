@@ -45,7 +45,11 @@ FUNCTIONS = torch.utils.data._utils.collate.default_collate_fn_map
 
 
 def same(one: Any, two: Any) -> bool:
-    """Whether two batches are equal, in their classes, too."""
+    """Whether two batches are equal, in their classes, too.
+
+    Of strings, torch gives the very list back that it was given, which may be a ``LeafBatch``.
+    """
+    one, two = (list(nest) if isinstance(nest, LeafBatch) else nest for nest in (one, two))
     if type(one) is not type(two):
         return False
     if isinstance(one, dict):

@@ -24,6 +24,7 @@ import pytest
 from memory_store import MemoryStore
 
 from yogadl.errors import AccessDeniedError, LockLostError, NetworkError, UnsafeStoreError
+from yogadl.storage import _backoff
 from yogadl.storage._clock import boot_seconds
 from yogadl.storage._lease import Lease, Watch
 from yogadl.storage._lease_board import LeaseBoard, News
@@ -333,7 +334,10 @@ def test_history_of_many_holders() -> None:
         assert begin >= end, f"holder {other} began before {one} had ended"
 
 
-def test_a_store_that_fails_for_a_moment_is_outlived_and_others_are_reported() -> None:
+def test_a_store_that_fails_for_a_moment_is_outlived_and_others_are_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_backoff, "LIMITS", _backoff.Limits(patience=0.5))
     store = MemoryStore()
     failures = iter([NetworkError("cut")] * 3)
 
@@ -360,6 +364,20 @@ def test_a_store_that_fails_for_a_moment_is_outlived_and_others_are_reported() -
     store.before = cut
     with pytest.raises(NetworkError):
         lease(store).acquire(never)
+
+
+def test_who_waits_outlives_a_store_that_fails_for_longer_than_a_lease() -> None:
+    store = MemoryStore()
+    waiting = lease(store)
+    recovers = boot_seconds() + 2 * SECONDS
+
+    def cut(_name: str, _key: str) -> None:
+        if boot_seconds() < recovers:
+            raise NetworkError("cut")
+
+    store.before = cut
+    assert waiting.acquire(never)
+    waiting.release()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

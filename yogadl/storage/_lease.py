@@ -31,6 +31,7 @@ import uuid
 from collections.abc import Callable
 
 from yogadl.errors import LockLostError, StoreError
+from yogadl.storage import _backoff
 from yogadl.storage._clock import boot_seconds
 from yogadl.storage._held_lease import HeldLease
 from yogadl.storage._lease_board import LeaseBoard, News
@@ -99,6 +100,8 @@ class Lease(PublishLock):
     ) -> None:
         self._key = key
         self._seconds = seconds
+        # Of who waits; a holder has less.
+        self._patience = max(seconds, _backoff.LIMITS.patience)
         self._clock = clock
         self._board = LeaseBoard(None) if board is None else board
         self._prove = prove
@@ -155,7 +158,7 @@ class Lease(PublishLock):
     def _is_hopeless(self, news: News | None, began: float, now: float) -> bool:
         """Whether the store has failed for so long that each waiter is to see for itself."""
         failing = None if news is None else news.failing_since
-        return failing is not None and now - max(began, failing) > self._seconds
+        return failing is not None and now - max(began, failing) > self._patience
 
     def _ask(self, is_published: Callable[[], bool], began: float) -> bool | News:
         """Asks the store, and tells the others: what ``acquire`` returns, or what there is."""
@@ -169,7 +172,7 @@ class Lease(PublishLock):
             now = self._clock()
             failing = None if known is None else known.failing_since
             failing = now if failing is None else max(failing, began)
-            if not error.is_transient or now - failing > self._seconds:
+            if not error.is_transient or now - failing > self._patience:
                 raise
             told = f"the store, which fails: {str(error)[:_MOST_TOLD]}"
             outcome = dataclasses.replace(
