@@ -44,7 +44,8 @@ JOBS = ("local", "s3", "gcs", "damage", "disks")
 _ENDING_SECONDS = 120.0
 _LOGGED_BYTES = 4000
 _FAULTS_CHANCE = 0.01
-_OUTAGES_APART = 1.0, 10.0
+# Far enough apart for any request to get through on a busy machine.
+_OUTAGES_APART = 1.0, 30.0
 _OUTAGE_SECONDS = 0.05, 1.5
 
 _spawn = multiprocessing.get_context("spawn")
