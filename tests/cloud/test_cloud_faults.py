@@ -58,7 +58,7 @@ def test_rounds_of_submit_and_fetch(seed: int, rig: Any, tmp_path: pathlib.Path)
         outcomes["fetched"] += 1
     assert outcomes["submitted"] > ROUNDS / 4
     assert outcomes["fetched"] > ROUNDS / 4
-    assert set(outcomes) - {"submitted", "fetched"}, "no fault was ever seen"
+    assert sum(bool(request.fault) for request in rig.proxy.log) > ROUNDS, "hardly any fault"
     assert rig.raw.uploads() == []
 
 
