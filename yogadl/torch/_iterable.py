@@ -17,6 +17,7 @@ from yogadl.seeding import Transform, after
 from yogadl.torch import _tensors
 from yogadl.torch._share import Share
 from yogadl.torch._shared_epochs import Place, SharedEpochs, Worker
+from yogadl.torch._workers import end_in_order
 
 torch = require("torch", "torch")
 
@@ -100,6 +101,7 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         Raises:
             ClosedError: the stream or its DataRef is closed.
         """
+        end_in_order()
         worker = _this_worker()
         self.stream.epochs.reader()
 

@@ -14,6 +14,7 @@ from yogadl.seeding import SeededTransform, Transform
 from yogadl.torch import _tensors
 from yogadl.torch._collate import batch_of, collate
 from yogadl.torch._runs import BatchPositions, Position
+from yogadl.torch._workers import end_in_order
 
 torch = require("torch", "torch")
 
@@ -68,6 +69,7 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
             RecordIndexError: there is no such record.
             InvalidArgumentError: it is none of these, or has no epoch for a seeded transform.
         """
+        end_in_order()
         if isinstance(index, torch.Tensor):
             index = index.cpu().numpy()
         if isinstance(index, np.ndarray) and index.ndim == 0:
@@ -91,6 +93,7 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         Raises:
             RecordIndexError: there is no such record.
         """
+        end_in_order()
         if isinstance(indices, BatchPositions) and indices.run is not None:
             whole = indices.run.read(self.dataref, indices)
         else:
