@@ -1,25 +1,28 @@
 """Whether one commit of yogadl is slower than another, measured in turn.
 
     python benchmarks/compare.py BEFORE AFTER [--rounds 3] [--scale 1.0] [--seconds 3]
+                                 [--workloads NAME …] [--phases NAME …] [--directory DIRECTORY]
 
-Both are checkouts in which ``make .venv/.bench`` was run. In each round, the benchmark is run of
-the first, of the second and of the first again, each with its own code, and without peers. For
-every rate, the table has the median of AFTER / BEFORE, and by how much BEFORE differed from itself
-at most. A rate is *lower* if it fell by more than that; then the exit status is 1.
+Both are checkouts in which ``make .venv/.bench`` was run. Each workload is written and read, warm
+and cold, by the first, by the second and by the first again, each with its own code, round after
+round. For every rate, the table has the median of AFTER / BEFORE, and by how much BEFORE differed
+from itself at most. A rate is *lower* if it fell by more than that; then the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 from typing import Any
 
+import steps
 from workloads import NAMES
+
+STEP_SECONDS = 900
+PHASES = ("write", "warm", "cold")
 
 Rates = dict[str, float]
 
@@ -29,39 +32,52 @@ def main() -> None:
     parser.add_argument("before", type=pathlib.Path, help="a checkout")
     parser.add_argument("after", type=pathlib.Path, help="a checkout")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", default="1.0", help="of the record counts")
-    parser.add_argument("--seconds", default="3", help="for one way of reading")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the record counts")
+    parser.add_argument("--seconds", type=float, default=3.0, help="for one way of reading")
     parser.add_argument("--workloads", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--phases", nargs="+", choices=PHASES, default=list(PHASES))
+    parser.add_argument("--directory", type=pathlib.Path, help="for the data sets, on a disk")
     given = parser.parse_args()
-    options = ["--scale", given.scale, "--seconds", given.seconds, "--workloads", *given.workloads]
-    rounds = []
-    for number in range(given.rounds):
-        print(f"round {number + 1} of {given.rounds} …", file=sys.stderr)
-        checkouts = (given.before, given.after, given.before)
-        rounds.append([measure(checkout.resolve(), options) for checkout in checkouts])
-    table = compare(rounds)
-    print(formatted(table))
+    before, after = given.before.resolve(), given.after.resolve()
+    table = []
+    for workload in given.workloads:
+        rounds = []
+        for number in range(given.rounds):
+            print(f"{workload}, round {number + 1} of {given.rounds} …", file=sys.stderr)
+            rounds.append(
+                [measure(checkout, workload, given) for checkout in (before, after, before)]
+            )
+        table += compare(rounds)
+        print(formatted(table), flush=True)
     sys.exit(any(row["lower"] for row in table))
 
 
-def measure(checkout: pathlib.Path, options: list[str]) -> Rates:
-    """Records per second of one checkout, by workload, phase and way."""
-    with tempfile.TemporaryDirectory(prefix="compare-", dir=checkout) as folder:
-        command = [str(checkout / ".venv/bin/python"), str(checkout / "benchmarks/run.py")]
-        command += ["--loaders", "this_yogadl", "--results", folder, *options]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return rates(json.loads(pathlib.Path(folder, "results.json").read_text()))
+def measure(checkout: pathlib.Path, workload: str, given: argparse.Namespace) -> Rates:
+    """Records per second of one workload in one checkout, by phase and way."""
+    results: dict[str, Any] = {"loaders": {}, "results": {}}
+    with tempfile.TemporaryDirectory(prefix="compare-", dir=given.directory or checkout) as folder:
+        python = str(checkout / ".venv/bin/python")
+        step = steps.Step(python, pathlib.Path(folder), given.scale, given.seconds)
+        step.script = [str(checkout / "benchmarks/measure.py")]
+        # Nothing is read that was not written.
+        for phase in dict.fromkeys(("write", *given.phases)):
+            step.run(results, ["this_yogadl"], [workload], [phase], STEP_SECONDS)
+    faults = steps.faults(results)
+    if faults:
+        sys.exit("\n".join(faults))
+    return rates(results)
 
 
 def rates(results: dict[str, Any]) -> Rates:
     """All rates in the results of one run."""
     found = {}
     for workload, loaders in results["results"].items():
-        phases = loaders["this_yogadl"]
-        for phase in ("write", "warm"):
-            for way, result in phases[phase]["result"]["ways"].items():
-                found[f"{workload}, {phase}, {way}"] = result["records_per_second"]
-        found[f"{workload}, cold"] = phases["cold"]["result"]["records_per_second"]
+        for phase, line in loaders["this_yogadl"].items():
+            measured = line["result"]
+            for way, result in measured.get("ways", {"": measured}).items():
+                found[", ".join(filter(None, (workload, phase, way)))] = result[
+                    "records_per_second"
+                ]
     return found
 
 

@@ -285,24 +285,35 @@ def flatten(spec: Structure, value: Any) -> list[Any]:
     Raises:
         SpecMismatchError: the record is nested otherwise than the spec.
     """
+    if isinstance(spec, LEAVES):
+        return [value]
     flat: list[Any] = []
     _flatten_into(flat, spec, value, "record")
     return flat
 
 
 def _flatten_into(flat: list[Any], spec: Structure, value: Any, where: str) -> None:
-    if isinstance(spec, LEAVES):
-        flat.append(value)
-        return
+    """Adds the leaf values of a container."""
     if isinstance(spec, dict):
         if not isinstance(value, dict) or value.keys() != spec.keys():
             got = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
             raise SpecMismatchError(
                 f"{where} must be a dict of {sorted(map(str, spec))}, not {got}"
             )
-        for key in sorted_keys(spec):
-            _flatten_into(flat, spec[key], value[key], f"{where}[{key!r}]")
-        return
+        keys: Iterable[Any] = sorted_keys(spec)
+    else:
+        _check_tuple(spec, value, where)
+        keys = range(len(spec))
+    for key in keys:
+        child = spec[key]
+        # Without a call, and without words of where it is: this is done for every record.
+        if isinstance(child, LEAVES):
+            flat.append(value[key])
+        else:
+            _flatten_into(flat, child, value[key], f"{where}[{key!r}]")
+
+
+def _check_tuple(spec: tuple[Any, ...], value: Any, where: str) -> None:
     if not isinstance(value, tuple | list) or len(value) != len(spec):
         got = f"{len(value)}" if isinstance(value, tuple | list) else type(value).__name__
         raise SpecMismatchError(f"{where} must be a tuple of {len(spec)}, not {got}")
@@ -310,8 +321,6 @@ def _flatten_into(flat: list[Any], spec: Structure, value: Any, where: str) -> N
     given = getattr(value, "_fields", fields)
     if fields is not None and given != fields:
         raise SpecMismatchError(f"{where} must be a named tuple of {fields}, not of {given}")
-    for position, child in enumerate(spec):
-        _flatten_into(flat, child, value[position], f"{where}[{position}]")
 
 
 def unflatten(spec: Structure, flat: Iterable[Any]) -> Any:
