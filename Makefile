@@ -3,7 +3,7 @@
 # make test-torch   the same for PyTorch, in .venv-torch, which has no TensorFlow
 # make test-others  the same for the other frameworks, in .venv-others
 # make test-pythons the tests that need no framework, on every Python that is supported
-# make outages      the tests of outages at full length: half a minute means half a minute
+# make outages      the tests of outages and faults at full length: half a minute is half a minute
 # make soak         kill, cut, damage and fill for MINUTES (10), by SEED if given; see tests/soak
 # make bench        measure this yogadl and its peers, each in an environment of its own
 # make bench-smoke  only see whether the benchmark works, in seconds
@@ -56,7 +56,7 @@ test-pythons:
 
 outages: $(VENV)/.test
 	YOGADL_OUTAGES=full $(BIN)/python -m pytest -n $(OUTAGES_WORKERS) --durations=10 \
-		tests/cloud/test_cloud_outages.py
+		tests/cloud/test_cloud_outages.py tests/cloud/test_cloud_faults.py
 
 MINUTES ?= 10
 soak: $(VENV)/.test

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from outages import IS_FULL_LENGTH
 
 from yogadl.errors import CacheFormatError, LockError, StoreError
 
-ROUNDS = 100
+ROUNDS = 100 if IS_FULL_LENGTH else 25
 
 pytestmark = pytest.mark.usefixtures("quick_retries")
 
@@ -58,7 +59,7 @@ def test_rounds_of_submit_and_fetch(seed: int, rig: Any, tmp_path: pathlib.Path)
         outcomes["fetched"] += 1
     assert outcomes["submitted"] > ROUNDS / 4
     assert outcomes["fetched"] > ROUNDS / 4
-    assert sum(bool(request.fault) for request in rig.proxy.log) > ROUNDS, "hardly any fault"
+    assert sum(bool(request.fault) for request in rig.proxy.log) > ROUNDS / 2, "hardly any fault"
     assert rig.raw.uploads() == []
 
 
