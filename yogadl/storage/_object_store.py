@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from yogadl.errors import NetworkError
+
 ABSENT = ""
 """A precondition: there must be no such object yet."""
 
@@ -18,6 +20,10 @@ OnBytes: TypeAlias = Callable[[int], object]
 
 class PreconditionFailedError(Exception):
     """The object is not in the state that a conditional request asked for."""
+
+
+class AlteredAnswerError(NetworkError):
+    """What arrived is not what the store sent; nothing of the answer can be trusted."""
 
 
 class ObjectGoneError(Exception):

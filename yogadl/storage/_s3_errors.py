@@ -17,6 +17,7 @@ from yogadl.errors import (
     WrongRegionError,
 )
 from yogadl.storage._failures import BROKEN_CONNECTIONS, is_untrusted
+from yogadl.storage._object_store import AlteredAnswerError
 
 MISSING = frozenset(("404", "NoSuchKey", "NotFound"))
 FAILED_PRECONDITIONS = frozenset(("412", "PreconditionFailed", "ConditionalRequestConflict"))
@@ -116,6 +117,8 @@ def translate(error: Exception, doing: str, hint: str = "") -> StoreError | None
             f"{doing}: there are no usable credentials: {error}. {hint}Give them as boto3 finds "
             "them, in the environment, a profile or the machine's role, or in the configuration"
         )
+    if isinstance(error, aws.FlexibleChecksumError | aws.ChecksumError):
+        return AlteredAnswerError(f"{doing}: {error}. Is the network all right?")
     broken = (
         aws.ConnectionError,
         aws.HTTPClientError,

@@ -15,7 +15,7 @@ from yogadl.cache.partial import FLUSH_EVERY, PartialFile, check_room
 from yogadl.cache.progress import ByteProgress
 from yogadl.errors import NetworkError, StoreError
 from yogadl.storage._backoff import Backoff
-from yogadl.storage._object_store import ObjectInfo, ObjectStore
+from yogadl.storage._object_store import AlteredAnswerError, ObjectInfo, ObjectStore
 
 _HASH_BYTES = 4 << 20
 
@@ -143,10 +143,17 @@ class _Part:
                 if self._at == before:
                     raise NetworkError(f"{self._info.key} broke off at byte {self._at:,}")
             except StoreError as error:
+                if isinstance(error, AlteredAnswerError):
+                    self._go_back_to(before)
                 if self._at > before:
                     backoff.progressed()
                 if not backoff.waits(error):
                     raise
+
+    def _go_back_to(self, start: int) -> None:
+        self._progress.update(start - self._at)
+        self._at = start
+        self._flushed = min(self._flushed, start)
 
     def _write(self, data: bytes) -> None:
         if self._at + len(data) > self._stop:
