@@ -266,3 +266,22 @@ def test_a_small_object_that_arrives_altered_is_sent_again(
     with rig.failing(faults.FLIP_REQUEST, "write", key="yogadl.lease$", times=1):
         ref = make(lambda: [1, 2])()
     assert list(ref.stream()) == [1, 2]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_all_pieces_are_sent_again_at_once_where_one_arrived_altered(
+    gcs: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not first the last one for as long as the patience lasts."""
+    failures: list[StoreError] = []
+    waits = _backoff.Backoff.waits
+
+    def noting(self: Any, error: StoreError) -> bool:
+        if error.is_transient:
+            failures.append(error)
+        return len(failures) < 5 and waits(self, error)
+
+    monkeypatch.setattr(_backoff.Backoff, "waits", noting)
+    with gcs.failing(faults.FLIP_REQUEST, "part", key="cache.mdb$", times=1):
+        gcs.make_storage(tmp_path).submit(large(1, 11), "a", "1")
+    assert failures == []

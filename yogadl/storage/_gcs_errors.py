@@ -71,8 +71,9 @@ def _damaged() -> type[Exception]:
 
 
 def is_altered(error: Exception) -> bool:
-    """Whether a store answered that what arrived is not what was sent."""
-    return getattr(error, "code", None) == 400 and "match calculated" in str(error)
+    """Whether a store answered that what arrived is not what was sent; of any of the libraries."""
+    answer: Any = getattr(error, "response", None)
+    return getattr(answer, "status_code", None) == 400 and "match calculated" in answer.text
 
 
 def _translate_answer(error: Any, doing: str) -> StoreError:
