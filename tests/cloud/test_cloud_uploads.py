@@ -268,6 +268,20 @@ def test_a_small_object_that_arrives_altered_is_sent_again(
     assert list(ref.stream()) == [1, 2]
 
 
+@pytest.mark.usefixtures("quick_retries")
+def test_what_arrived_altered_is_replaced_where_nobody_else_compares(
+    s3: Any, tmp_path: pathlib.Path
+) -> None:
+    """The condition is then that it is still the altered one."""
+    s3.proxy.flavour = "ignore_checksums"
+    make = s3.make_storage(tmp_path).cacheable("a", "1")
+    with s3.failing(faults.FLIP_REQUEST, "write", key="cache.mdb$", times=1):
+        make(lambda: [1, 2])()
+    (tmp_path / "there").mkdir()
+    ref = s3.make_storage(tmp_path / "there").fetch("a", "1", check_records=True)
+    assert list(ref.stream()) == [1, 2]
+
+
 @pytest.mark.usefixtures("small_parts")
 def test_all_pieces_are_sent_again_at_once_where_one_arrived_altered(
     gcs: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch

@@ -119,12 +119,13 @@ class S3Upload:
 
     def _at_once(self) -> str:
         data = self._path.read_bytes()
+        condition = self._condition
 
         def put() -> Any:
             self._before_publishing()
             # Not the bytes themselves, all of which would have to be sent before a time-out.
             answer = self._client.put_object(
-                **self._target, **self._condition, Metadata=self._metadata, Body=io.BytesIO(data)
+                **self._target, **condition, Metadata=self._metadata, Body=io.BytesIO(data)
             )
             field(answer, "ETag")
             return answer
@@ -134,6 +135,8 @@ class S3Upload:
             if _arrived(data, answer):
                 self._on_bytes(len(data))
                 return str(answer["ETag"])
+            if condition:
+                condition = {"IfMatch": answer["ETag"]}
         raise NetworkError(f"{self._target['Key']} arrived altered {_ATTEMPTS} times")
 
     def _in_parts(self) -> str:
