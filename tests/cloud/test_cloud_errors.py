@@ -263,6 +263,13 @@ def test_googles_broken_connections(error: Exception) -> None:
     assert failure.is_transient
 
 
+@pytest.mark.parametrize("retryable", [False, True])
+def test_googles_servers_of_tokens_may_fail_for_a_while(retryable: bool) -> None:
+    error = google.auth.exceptions.RefreshError("503", retryable=retryable)
+    failure = _gcs_errors.translate(error, "reading")
+    assert type(failure) is (errors.NetworkError if retryable else errors.CredentialsError)
+
+
 def test_what_no_other_try_changes_is_said_at_once() -> None:
     refused = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed")
     for translate in (_s3_errors.translate, _gcs_errors.translate):

@@ -34,7 +34,9 @@ def translate(error: Exception, doing: str) -> StoreError | None:
 
     if isinstance(error, api.GoogleAPICallError):
         return _translate_answer(error, doing)
-    if isinstance(error, auth.GoogleAuthError) and not isinstance(error, auth.TransportError):
+    # Tokens are fetched from a server, too, that may fail for a while.
+    may_pass = isinstance(error, auth.TransportError) or getattr(error, "retryable", False)
+    if isinstance(error, auth.GoogleAuthError) and not may_pass:
         return CredentialsError(
             f"{doing}: there are no usable credentials: {error}. Give them as Google's libraries "
             "find them: GOOGLE_APPLICATION_CREDENTIALS, gcloud auth application-default login, or "
@@ -44,7 +46,7 @@ def translate(error: Exception, doing: str) -> StoreError | None:
     if isinstance(error, (*wrong, requests.exceptions.MissingSchema)):
         return StoreError(f"{doing}: the address cannot be right: {error}")
     broken = (
-        auth.TransportError,
+        auth.GoogleAuthError,
         requests.exceptions.RequestException,
         urllib3.exceptions.HTTPError,
     )
