@@ -105,23 +105,23 @@ class GCSStore(ObjectStore):
 
     # Asking
 
-    def check(self) -> None:
+    def check(self, patience: float | None = None) -> None:
         """See ``ObjectStore.check``."""
         with self._told("looking for"):
-            if self._is_bucket_there():
+            if self._is_bucket_there(self._limits(patience)):
                 return
         raise BucketNotFoundError(f"there is no bucket {self.url}. Create it, or correct its name")
 
-    def _is_bucket_there(self) -> bool:
+    def _is_bucket_there(self, limits: Mapping[str, Any]) -> bool:
         """``False`` if the store says that it is not."""
         from google.api_core.exceptions import Forbidden, NotFound
 
         try:
             try:
-                self._client.get_bucket(self._configurations.bucket, **self._limits())
+                self._client.get_bucket(self._configurations.bucket, **limits)
             except Forbidden:
                 # Who may use objects need not have the right to see the bucket itself.
-                blobs = self._client.list_blobs(self._bucket, max_results=1, **self._limits())
+                blobs = self._client.list_blobs(self._bucket, max_results=1, **limits)
                 list(blobs)
         except NotFound:
             return False
@@ -134,7 +134,7 @@ class GCSStore(ObjectStore):
         if blob is not None:
             return _info(blob)
         with contextlib.suppress(AccessDeniedError):
-            self.check()
+            self.check(patience)
         return None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
