@@ -384,3 +384,14 @@ def test_a_root_of_ones_own_that_another_has_made(rig: Any, shared: pathlib.Path
             rig.make_storage(shared).fetch("a", "1")
 
     as_nobody(fail)
+
+
+def test_a_path_that_is_too_long_for_this_machine(rig: Any, local: pathlib.Path) -> None:
+    directory = local
+    while len(str(directory)) < 3900:
+        directory /= "x" * min(200, 3950 - len(str(directory)))
+    os.makedirs(directory)
+    storage = rig.make_storage(directory)
+    for _ in range(2):
+        with pytest.raises(LocalDirectoryError, match="too long"):
+            storage.submit([1], "a" * 200, "1")

@@ -37,7 +37,7 @@ def is_trusted(status: os.stat_result) -> bool:
 
 
 def trusted_status(path: pathlib.Path) -> os.stat_result | None:
-    """The status of a file or folder that is trusted; ``None`` if it is not, or not there.
+    """The status of a file or folder that is trusted; ``None`` if it is not, or cannot be seen.
 
     A link is followed if it is of this user or of root.
     """
@@ -45,7 +45,7 @@ def trusted_status(path: pathlib.Path) -> os.stat_result | None:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode) and status.st_uid in (os.geteuid(), 0):
             status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except OSError:
         return None
     return status if is_trusted(status) else None
 
