@@ -10,7 +10,7 @@ import faults
 import numpy as np
 import pytest
 
-from yogadl.errors import StoreError, UnsafeStoreError
+from yogadl.errors import AccessDeniedError, StoreError, UnsafeStoreError
 
 FLAVOURS = [
     "ignore_conditions",
@@ -123,3 +123,11 @@ def test_a_store_is_tried_out_without_races_for_a_lock_server(
     assert len(probes) < 40
     (publishes,) = [request for request in requests if request.publishes("data/a/1/cache.mdb")]
     assert publishes.is_conditional_write
+
+
+def test_what_keeps_a_store_from_being_tried_out_is_told_before_anything_is_built(
+    rig: Any, tmp_path: pathlib.Path, lock_server: str
+) -> None:
+    storage = rig.make_storage(tmp_path, url=lock_server)
+    with rig.failing(faults.FORBIDDEN, "delete"), pytest.raises(AccessDeniedError):
+        storage.cacheable("a", "1")(lambda: pytest.fail("it was built"))()

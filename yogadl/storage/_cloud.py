@@ -235,11 +235,13 @@ class BaseCloudStorage(CacheStorage):
         try:
             with self._telling_readers(dataset_id, dataset_version):
                 is_mine = lock.acquire(is_published)
-            if not is_mine:
-                return None
+                if not is_mine:
+                    return None
+                # What cannot be tried out is told before anything is built.
+                is_conditional = self._publishes_conditionally(key)
             with self._staged(make(), dataset_id, dataset_version, spec, metadata) as file:
                 return self._publish_locked(
-                    file, dataset_id, dataset_version, replaces, lock, is_published
+                    file, dataset_id, dataset_version, replaces, lock, is_published, is_conditional
                 )
         finally:
             lock.release()
@@ -263,6 +265,7 @@ class BaseCloudStorage(CacheStorage):
         replaces: str,
         lock: PublishLock,
         is_published: Callable[[], bool],
+        is_conditional: bool,
     ) -> LMDBDataRef | None:
         """Publishes what was built under a lock, unless that was lost and somebody else did.
 
@@ -271,7 +274,6 @@ class BaseCloudStorage(CacheStorage):
         remains, with a lock server; there are no leases then.
         """
         key = self._key(dataset_id, dataset_version)
-        is_conditional = self._publishes_conditionally(key)
 
         def check() -> None:
             if not is_conditional and is_published():
