@@ -17,12 +17,16 @@ _PARAMETERS = (
 )
 _IN_QUERIES = re.compile(rf"\b({'|'.join(_PARAMETERS)})=[^&\s\"'<>)]+", re.IGNORECASE)
 _BEFORE_HOSTS = re.compile(r"([a-z][a-z0-9+.-]*://)(?:[^/\s@?#]*@)+", re.IGNORECASE)
+# A password in which "/", "?" or "#" was not escaped, so that it is no port, but stands for one.
+_UNESCAPED = re.compile(
+    r"([a-z][a-z0-9+.-]*://)[^/?#@:\[]*:(?!\d*(?:[/?#]|$))[^/?#@]*[/?#].*@", re.IGNORECASE
+)
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 
 
 def without_password(url: str) -> str:
     """A URL without the user and password that may stand before its host."""
-    return _BEFORE_HOSTS.sub(r"\1", url, count=1)
+    return _BEFORE_HOSTS.sub(r"\1", _UNESCAPED.sub(r"\1", url, count=1), count=1)
 
 
 def without_secrets(text: str) -> str:

@@ -158,4 +158,10 @@ def test_texts_without_secrets() -> None:
     assert told.endswith("http://host/a@b")
     assert without_password("http://host/a@b") == "http://host/a@b"
     assert without_password("https://me@x:y@host:1/a@b") == "https://host:1/a@b"
+    assert without_password("https://me:you@host/a@b") == "https://host/a@b"
     assert without_password("me:you@host") == "me:you@host"
+    # Written as they are, such passwords make no good URL, and are none the less secret.
+    for password in ("p/q", "p?q", "p#q", "1p/q@r"):
+        assert without_password(f"ws://me:{password}@host:1/x") == "ws://host:1/x"
+    for good in ("http://host:80/a@b", "http://[::1]:80/a@b", "http://[::1]/a:b@c"):
+        assert without_password(good) == good
