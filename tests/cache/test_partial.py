@@ -81,6 +81,29 @@ def test_an_error_leaves_the_old_file(path: pathlib.Path, error: type[BaseExcept
     assert (path.read_bytes(), names(path)) == (b"old", ["cache.mdb"])
 
 
+def test_what_cannot_be_removed_does_not_hide_what_went_wrong(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where a file system that fails is made read-only."""
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    descriptors = []
+
+    def write() -> None:
+        with PartialFile(path) as file:
+            descriptors.append(file.fileno())
+            raise KeyError
+
+    monkeypatch.setattr(pathlib.Path, "unlink", refuse)
+    with pytest.raises(KeyError):
+        write()
+    assert "stays behind" in caplog.text
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(descriptors[0])
+
+
 def test_the_last_to_commit_wins(path: pathlib.Path) -> None:
     with PartialFile(path) as one, PartialFile(path) as two:
         one.append(b"one")

@@ -8,7 +8,6 @@ progress and removed.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import logging
 import os
@@ -201,11 +200,17 @@ class PartialFile:
             )
 
     def discard(self) -> None:
-        """Removes the partial file, unless it was committed. May be called twice."""
+        """Removes the partial file, unless it was committed. May be called twice.
+
+        That it cannot be is no error: what went wrong before is to be told.
+        """
         if self._descriptor >= 0:
-            with contextlib.suppress(FileNotFoundError):
-                self.path.unlink()
-            self._close()
+            try:
+                self.path.unlink(missing_ok=True)
+            except OSError as error:
+                _log.warning("%s stays behind: %s", shown(self.path), error.strerror)
+            finally:
+                self._close()
 
     def _close(self) -> None:
         if self._descriptor >= 0:
