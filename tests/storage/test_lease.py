@@ -12,6 +12,7 @@ import os
 import pathlib
 import random
 import signal
+import stat
 import tempfile
 import threading
 import time
@@ -535,6 +536,15 @@ def test_a_board_that_is_no_file_is_not_needed(kind: str, tmp_path: pathlib.Path
     assert one.acquire(never)
     one.release()
     assert (tmp_path / "file").read_bytes() == b"somebody's"
+
+
+def test_other_users_may_not_write_to_a_board(tmp_path: pathlib.Path) -> None:
+    before = os.umask(0)
+    try:
+        LeaseBoard(tmp_path / "board").post(None)
+    finally:
+        os.umask(before)
+    assert not (tmp_path / "board").stat().st_mode & stat.S_IWOTH
 
 
 # Stores that cannot be trusted

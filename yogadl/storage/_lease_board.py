@@ -136,7 +136,8 @@ class LeaseBoard:
             return None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o666)
+            # Others may not write, whatever the umask.
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o664)
         except OSError as error:
             self._be_alone(error)
             return None
