@@ -492,6 +492,49 @@ def test_how_long_it_was_silent_is_handed_on(tmp_path: pathlib.Path) -> None:
     second.release()
 
 
+def cut(_name: str, _key: str) -> None:
+    raise NetworkError("cut")
+
+
+def test_who_begins_to_wait_does_not_prolong_the_patience_of_others(
+    tmp_path: pathlib.Path,
+) -> None:
+    store, clock = MemoryStore(), Clock(1000.0)
+    store.before = cut
+    one, other = (
+        Lease(store, KEY, SECONDS, clock, LeaseBoard(tmp_path / "board")) for _ in range(2)
+    )
+    assert isinstance(one._ask(never, 1000.0), News)
+    clock.now += 0.9 * _backoff.LIMITS.patience
+    assert isinstance(other._ask(never, clock.now), News)
+    clock.now += 0.2 * _backoff.LIMITS.patience
+    with pytest.raises(NetworkError):
+        one._ask(never, 1000.0)
+
+
+def test_what_was_seen_before_the_machine_was_started_anew_prolongs_nothing(
+    tmp_path: pathlib.Path,
+) -> None:
+    """The clock begins at 0 then, and the board is still there."""
+    store, clock = MemoryStore(), Clock(10.0)
+    board = LeaseBoard(tmp_path / "board")
+    late = News(9e5, since=9e5, looked=9e5, failing_since=9e5)
+    waiting = Lease(store, KEY, SECONDS, clock, board)
+    board.post(late)
+    store.before = cut
+    assert isinstance(waiting._ask(never, 10.0), News)
+    clock.now += 1.1 * _backoff.LIMITS.patience
+    with pytest.raises(NetworkError):
+        waiting._ask(never, 10.0)
+    store.before = lambda _name, _key: None
+    assert takes(lease(store, clock))
+    board.post(late)
+    began = clock.now
+    assert isinstance(waiting._ask(never, began), News)
+    clock.now += 0.6 * SECONDS
+    assert waiting._ask(lambda: True, began) is False
+
+
 @hypothesis.given(
     st.binary(max_size=300)
     | st.builds(

@@ -171,8 +171,9 @@ class Lease(PublishLock):
             # Who waits for hours should outlive a store that fails for a moment.
             now = self._clock()
             failing = None if known is None else known.failing_since
-            failing = now if failing is None else max(failing, began)
-            if not error.is_transient or now - failing > self._patience:
+            # What is yet to come was written before this machine was started anew.
+            failing = now if failing is None else min(failing, now)
+            if not error.is_transient or now - max(failing, began) > self._patience:
                 raise
             told = f"the store, which fails: {str(error)[:_MOST_TOLD]}"
             outcome = dataclasses.replace(
@@ -207,7 +208,7 @@ class Lease(PublishLock):
             if content.holder is not None and not self._target.is_ours(data):
                 silent = self._watch.is_expired(tag, content.seconds, now)
                 if not silent:
-                    looked = self._looked(began)
+                    looked = self._looked(began, now)
                     if now - looked >= _LOOK_FOR_CACHE_EVERY * self._seconds:
                         if is_published():
                             return False
@@ -227,10 +228,10 @@ class Lease(PublishLock):
         self._held = HeldLease(self._target, self._content, written, self._clock)
         return True
 
-    def _looked(self, began: float) -> float:
+    def _looked(self, began: float, now: float) -> float:
         """When somebody looked for the cache; who begins to wait just has."""
         known = self._board.read()
-        return began if known is None else max(known.looked, began)
+        return began if known is None else max(min(known.looked, now), began)
 
     def _next(self, began: float, now: float, seconds: float) -> float:
         """When to ask again."""
