@@ -28,6 +28,7 @@ from yogadl.storage import (
     _gcs_errors,
     _s3_errors,
 )
+from yogadl.storage._gcs_session import send_in_pieces
 from yogadl.storage._gcs_store import GCSStore
 from yogadl.storage._s3_store import S3Store
 
@@ -347,6 +348,15 @@ def test_a_slow_upload_is_not_cut_while_bytes_move(
     with slow_store(*answers[dialect]) as endpoint:
         store = s3_store(endpoint) if dialect == "s3" else gcs_store(monkeypatch, endpoint)
         assert store.upload(tmp_path / "file", "key", {}) == "7"
+
+
+def test_no_option_is_given_that_an_older_urllib3_does_not_know() -> None:
+    """What boto3 and requests take, 1.26 too, raises a ``TypeError`` for it."""
+    url = "http://127.0.0.1:1"
+    session = requests.Session()
+    known = set(session.get_adapter(url).poolmanager.connection_pool_kw)
+    send_in_pieces(session, url)
+    assert set(session.get_adapter(url).poolmanager.connection_pool_kw) == known
 
 
 @contextlib.contextmanager

@@ -26,9 +26,6 @@ def send_in_pieces(session: requests.Session, url: str) -> None:
 
 
 class _InPieces(HTTPAdapter):  # type: ignore[misc]
-    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        super().init_poolmanager(*arguments, blocksize=_PIECE_BYTES, **options)
-
     def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> Any:
         body = request.body
         if isinstance(body, bytes | memoryview) and len(body) > _SMALL_BYTES:
@@ -42,6 +39,7 @@ class _Body:
     def __init__(self, data: bytes | memoryview) -> None:
         self._rest = memoryview(data)
 
-    def read(self, size: int) -> memoryview:
-        piece, self._rest = self._rest[:size], self._rest[size:]
+    def read(self, _size: int) -> memoryview:
+        """A piece of our own size, which not every release of urllib3 can be told."""
+        piece, self._rest = self._rest[:_PIECE_BYTES], self._rest[_PIECE_BYTES:]
         return piece
