@@ -104,6 +104,6 @@ class MemoryStore(ObjectStore):
             raise ObjectGoneError(info.key)
         write(data[start:stop])
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, tag: str | None = None) -> None:
         with self._request("delete", key):
             self._objects.pop(key, None)
