@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import types
 from typing import Any
@@ -13,11 +14,14 @@ import yogadl.distributed
 from yogadl.distributed import Place, find, shard
 from yogadl.errors import RankError
 
+LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "MV2_")
+
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TF_CONFIG", "RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+    for name in list(os.environ):
+        if name in ("TF_CONFIG", "RANK", "WORLD_SIZE") or name.startswith(LAUNCHERS):
+            monkeypatch.delenv(name)
     for name in list(sys.modules):
         if name.startswith("horovod") or name in ("torch.distributed", "jax"):
             monkeypatch.delitem(sys.modules, name)
@@ -114,3 +118,50 @@ def test_the_environment_may_contradict_itself(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TF_CONFIG", tf_config("worker", 1, worker=2))
     with pytest.raises(RankError, match="give shard_rank="):
         find()
+
+
+@pytest.mark.parametrize(
+    ("rank", "size"),
+    [
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ],
+)
+def test_launchers(monkeypatch: pytest.MonkeyPatch, rank: str, size: str) -> None:
+    monkeypatch.setenv(rank, "0")
+    assert find() == (0, 1)
+    monkeypatch.setenv(size, "4")
+    assert find() == (0, 4)
+    monkeypatch.setenv(rank, "3")
+    assert find() == (3, 4)
+    # What they start may start others, and knows better.
+    monkeypatch.setenv("RANK", "25")
+    monkeypatch.setenv("WORLD_SIZE", "32")
+    assert find() == (25, 32)
+    monkeypatch.delenv("RANK")
+    monkeypatch.setenv(rank, "4")
+    with pytest.raises(RankError, match="rank 4 of 4"):
+        find()
+
+
+def test_slurm_with_an_mpi_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("SLURM_PROCID", 1), ("SLURM_STEP_NUM_TASKS", 2), ("PMI_RANK", 1)):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("PMI_SIZE", "2")
+    assert find() == (1, 2)
+    monkeypatch.setenv("PMI_RANK", "0")
+    with pytest.raises(RankError, match="srun says rank 1 of 2, PMI_RANK says rank 0 of 2"):
+        find()
+
+
+def test_slurm_without_srun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    assert find() == (0, 1)
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    with pytest.raises(RankError, match=r"room for 4 tasks.*start it with srun"):
+        find()
+    monkeypatch.setenv("SLURM_PROCID", "2")
+    assert find() == (2, 4)

@@ -94,7 +94,8 @@ SIGNATURES: dict[tuple[str, str], list[tuple[str, Any]]] = {
     ],
     ("yogadl.storage", "LFSStorage.cacheable"): [
         ("dataset_id", REQUIRED),
-        ("dataset_version", REQUIRED),
+        # Required: the default is there to tell what was forgotten.
+        ("dataset_version", ""),
     ],
     ("yogadl.storage", "S3Configurations"): [
         ("bucket", REQUIRED),

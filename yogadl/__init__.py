@@ -73,6 +73,11 @@ def __getattr__(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
 
 
+def __dir__() -> list[str]:
+    """What is meant to be used, for completion."""
+    return sorted({*__all__, *_SUBMODULES})
+
+
 __all__ = [
     "DataRef",
     "GeneratorFromKeys",

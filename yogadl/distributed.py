@@ -7,6 +7,7 @@ Imports no framework: one that was not imported does not distribute anything.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -47,14 +48,20 @@ def find() -> Place:
     Asks what is running: Horovod after ``hvd.init()``; ``torch.distributed`` after
     ``init_process_group()``; JAX after ``jax.distributed.initialize()``; then what the environment
     says: ``TF_CONFIG`` of ``tf.distribute``, whose chief is rank 0, and ``RANK`` and ``WORLD_SIZE``
-    of ``torchrun``. Replicas inside one process, such as those of ``MirroredStrategy``, share the
-    process's shard.
+    of ``torchrun``; then what started the process: ``srun`` of SLURM, or an ``mpirun`` of Open MPI,
+    MPICH, Intel MPI or MVAPICH. Replicas inside one process, such as those of ``MirroredStrategy``,
+    share the process's shard.
 
     Raises:
         RankError: they contradict each other, or one is set up by halves.
     """
     running = _ask({"Horovod": _horovod, "torch.distributed": _torch, "JAX": _jax})
-    told = running or _ask({"TF_CONFIG": _tf_config, "RANK and WORLD_SIZE": _torchrun})
+    told = (
+        running
+        or _ask({"TF_CONFIG": _tf_config, "RANK and WORLD_SIZE": _torchrun})
+        # These start processes that may start others, of which they know nothing.
+        or _ask({"srun": _slurm, **{names[0]: functools.partial(_of, *names) for names in _MPI}})
+    )
     if len(set(told.values())) > 1:
         listed = ", ".join(f"{name} says rank {p.rank} of {p.size}" for name, p in told.items())
         raise RankError(f"{listed}; give shard_rank= and num_shards= yourself")
@@ -111,15 +118,41 @@ def _tf_config() -> Place | None:
     return _checked("TF_CONFIG", before + index, sum(sizes.values()))
 
 
+# Open MPI; MPICH and Intel MPI; MVAPICH.
+_MPI = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+)
+
+
 def _torchrun() -> Place | None:
-    rank, size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    return _of("RANK", "WORLD_SIZE")
+
+
+def _slurm() -> Place | None:
+    place = _of("SLURM_PROCID", "SLURM_STEP_NUM_TASKS") or _of("SLURM_PROCID", "SLURM_NTASKS")
+    if place == (0, 1) or "SLURM_STEP_NUM_TASKS" in os.environ:
+        return place
+    if place is not None and place.rank == 0:
+        # Every task of srun knows the number of them; the script of sbatch is no task.
+        raise RankError(
+            f"SLURM has room for {place.size} tasks, but this process was not started by srun, and "
+            "is alone: start it with srun, or give shard_rank=0 and num_shards=1"
+        )
+    return place
+
+
+def _of(rank_name: str, size_name: str) -> Place | None:
+    """What two variables of the environment say, if both are there."""
+    rank, size = os.environ.get(rank_name), os.environ.get(size_name)
     if rank is None or size is None:
         return None
     try:
-        return _checked("RANK and WORLD_SIZE", int(rank), int(size))
+        return _checked(f"{rank_name} and {size_name}", int(rank), int(size))
     except ValueError as error:
         raise RankError(
-            f"RANK={rank!r} and WORLD_SIZE={size!r} are no numbers; correct or unset them"
+            f"{rank_name}={rank!r} and {size_name}={size!r} are no numbers; correct or unset them"
         ) from error
 
 

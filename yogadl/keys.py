@@ -202,6 +202,15 @@ class Order:
             shuffle_then_shard=bool(shuffle_then_shard),
         )
 
+    def in_words(self) -> str:
+        """What an epoch is: ``1,000 records an epoch, shuffled by seed 23, shard 1 of 4``."""
+        words = [f"{len(self):,} records an epoch"]
+        if self.shuffle:
+            words.append(f"shuffled {'' if self.reshuffle else 'once '}by seed {self.seed}")
+        if self.num_shards > 1:
+            words.append(f"shard {self.shard_rank} of {self.num_shards}")
+        return ", ".join(words)
+
     # Lengths
 
     def __len__(self) -> int:

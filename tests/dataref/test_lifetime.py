@@ -345,5 +345,5 @@ def test_streams_of_one_dataref_are_independent(path: pathlib.Path) -> None:
 
 def test_repr_and_info(path: pathlib.Path) -> None:
     with LMDBDataRef(path) as dataref:
-        assert repr(dataref) == f"LMDBDataRef({str(path)!r}, 10 records)"
+        assert repr(dataref) == f"LMDBDataRef({str(path)!r}, 10 records of int64)"
         assert (dataref.info.record_count, dataref.metadata) == (10, {})

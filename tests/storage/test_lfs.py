@@ -154,9 +154,9 @@ def test_ids_that_were_one_cache_in_014_are_told_apart(storage: LFSStorage) -> N
     assert records(storage.fetch("a/b", "c")) == [1]
 
 
-def test_the_storage_directory_must_exist(tmp_path: pathlib.Path) -> None:
+def test_the_storage_directory_must_be_one(tmp_path: pathlib.Path) -> None:
     with pytest.raises(InvalidArgumentError, match="missing"):
-        LFSStorage(LFSConfigurations(tmp_path / "missing"))
+        LFSStorage(LFSConfigurations(tmp_path / "missing" / "too"))
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("x")
     with pytest.raises(InvalidArgumentError, match="file"):

@@ -6,6 +6,7 @@ Others can add to it: see :func:`register`, and :class:`Source`, :class:`MapSour
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -55,6 +56,8 @@ def open_source(data: Any, spec: Any = None, tensorflow_config: Any = None) -> S
 
 
 def _open_any(data: Any, spec: Any) -> Source:
+    if data is None or inspect.isroutine(data):
+        raise UnsupportedTypeError(_advice_on(data))
     if hasattr(data, "__arrow_c_stream__"):
         # Polars and others hand over their tables like this.
         from yogadl.adapters._arrow import ArrowSource, pa
@@ -76,3 +79,11 @@ def _open_any(data: Any, spec: Any) -> Source:
     if not hasattr(data, "__iter__"):
         return ItemsSource(data, spec)
     return IterableSource(data, spec, map_source=lambda: ItemsSource(data, spec))
+
+
+def _advice_on(data: Any) -> str:
+    if data is None:
+        return "cannot store None; does the function that makes the data set lack its return?"
+    name = getattr(data, "__name__", "make_records")
+    what = "generator function" if inspect.isgeneratorfunction(data) else "function"
+    return f"cannot store a {what}; call it, and store what it returns: {name}()"

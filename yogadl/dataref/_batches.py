@@ -109,6 +109,10 @@ class Batches:
         count = len(self._epochs.order)
         return count // self._size if self._drop_remainder else -(-count // self._size)
 
+    def __repr__(self) -> str:
+        order = self._epochs.order.in_words()
+        return f"{type(self).__name__}({len(self):,} of {self._size:,}: {order})"
+
     def __iter__(self) -> Iterator[Any]:
         if not len(self._epochs.order):
             return

@@ -20,10 +20,13 @@ from yogadl.dataref._state import resume
 from yogadl.dataref._stream import Epochs, IndexedStream
 from yogadl.dataref._views import SelectedReader
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
+from yogadl.format.spec_text import spec_text
 from yogadl.keys import Order, as_index
 from yogadl.lazy import lazy
 
 Reader = TypeVar("Reader", bound=RecordReader)
+
+_SHOWN_PARTS = 3
 
 
 class IndexedDataRef(DataRef, Closing):
@@ -128,9 +131,7 @@ class IndexedDataRef(DataRef, Closing):
         if isinstance(index, slice):
             return self._selected(Run(range(len(self))[index]))
         if not isinstance(index, int | np.integer) or isinstance(index, bool):
-            raise InvalidArgumentError(
-                f"a DataRef takes one integer as index, not {index!r}; for many, use read(indices)"
-            )
+            raise InvalidArgumentError(_advice_on_index(index))
         count = len(self)
         if not -count <= index < count:
             raise RecordIndexError(f"there is no record {index}: the data set has {count}")
@@ -205,8 +206,34 @@ class IndexedDataRef(DataRef, Closing):
         found = split_positions(len(self), parts, seed)
         return {name: self._selected(positions) for name, positions in found.items()}
 
+    @abc.abstractmethod
+    def _origin(self) -> str:
+        """What its records are from, in words; may be empty."""
+
+    @property
+    @abc.abstractmethod
+    def _is_closed(self) -> bool: ...
+
+    def __repr__(self) -> str:
+        said = [self._origin()]
+        if self._is_closed:
+            said.append("closed")
+        else:
+            said.append(f"{len(self):,} records of {spec_text(self.spec)}")
+        return f"{type(self).__name__}({', '.join(filter(None, said))})"
+
     def _selected(self, positions: Positions) -> DerivedDataRef:
         return DerivedDataRef(functools.partial(SelectedReader, positions=positions), [self])
+
+
+def _advice_on_index(index: Any) -> str:
+    taken = f"a DataRef takes the position of a record or a slice of them, not {index!r:.100}"
+    if isinstance(index, str):
+        return (
+            f"{taken}; of one record, dataref[0][{index!r}], of many, "
+            f"dataref.read(positions)[{index!r}]"
+        )
+    return f"{taken}; many are read as a batch, dataref.read(positions), or make a data set, select"
 
 
 class UnstoredDataRef(IndexedDataRef, Generic[Reader]):
@@ -232,9 +259,12 @@ class UnstoredDataRef(IndexedDataRef, Generic[Reader]):
             self._reader.close()
             self._reader = None
 
-    def __repr__(self) -> str:
-        state = "closed" if self._reader is None else f"{len(self):,} records"
-        return f"{type(self).__name__}({state})"
+    def _origin(self) -> str:
+        return ""
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._reader is None
 
 
 class DerivedDataRef(UnstoredDataRef[RecordReader]):
@@ -249,6 +279,12 @@ class DerivedDataRef(UnstoredDataRef[RecordReader]):
         super().__init__(view(*[part.reader for part in parts]))
         self._view = view
         self._parts = tuple(parts)
+
+    def _origin(self) -> str:
+        parts = [part._origin().removeprefix("of ") for part in self._parts[:_SHOWN_PARTS]]
+        shown = ", ".join(filter(None, parts))
+        more = len(self._parts) - _SHOWN_PARTS
+        return f"of {shown}, and {more} more" if more > 0 else f"of {shown}"
 
     def __getstate__(self) -> tuple[Callable[..., RecordReader], tuple[IndexedDataRef, ...]]:
         return self._view, self._parts

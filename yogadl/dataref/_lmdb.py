@@ -105,6 +105,9 @@ class LMDBDataRef(IndexedDataRef):
                 "mean other records; fetch it again"
             )
 
-    def __repr__(self) -> str:
-        state = "closed" if self._reader is None else f"{len(self):,} records"
-        return f"{type(self).__name__}({shown(self._path)!r}, {state})"
+    def _origin(self) -> str:
+        return repr(shown(self._path))
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._reader is None

@@ -145,6 +145,11 @@ def split_positions(
     Raises:
         InvalidArgumentError: the shares are no numbers from 0 on that add up to 1.
     """
+    if not isinstance(parts, Mapping):
+        raise InvalidArgumentError(
+            'split takes the share of each part by name, as in split({"train": 0.8, "valid": 0.2}),'
+            f" not {parts!r:.100}"
+        )
     for name, share in parts.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise InvalidArgumentError(

@@ -130,6 +130,9 @@ class SourceDataRef(UnstoredDataRef[SourceReader]):
             )
         super().__init__(SourceReader(source, identity))
 
+    def _origin(self) -> str:
+        return "" if self._is_closed else type(self.reader.source).__name__
+
     def __getstate__(self) -> tuple[MapSource, str | None]:
         return self.reader.source, self.reader.given_identity
 

@@ -183,6 +183,11 @@ class IndexedStream(Stream, Closing):
         del self.output_types, self.output_shapes
         self.epochs = epochs
 
+    def __repr__(self) -> str:
+        epochs = self.epochs
+        state = ", closed" if epochs.closed else ""
+        return f"{type(self).__name__}({epochs.order.in_words()} of {epochs.dataref!r}{state})"
+
     @property
     def spec(self) -> specs.Structure:
         """The element spec: a nest of ``yogadl.spec`` leaves."""

@@ -127,7 +127,7 @@ class CacheStorage(Storage):
     def cacheable(
         self,
         dataset_id: str,
-        dataset_version: str,
+        dataset_version: str = "",
         *,
         spec: Any = None,
         metadata: Mapping[str, Any] | None = None,
@@ -137,6 +137,11 @@ class CacheStorage(Storage):
         What is stored but cannot be read, as a killed yogadl 0.1.4 leaves it, is built again; what
         a newer yogadl wrote is an error. The wait for another builder can be interrupted.
         """
+        if callable(dataset_id):
+            raise InvalidArgumentError(
+                "cacheable has to be told under which id and version to store what the function "
+                'makes: @storage.cacheable("mnist", "1.0")'
+            )
         self._name(dataset_id, dataset_version)
 
         def decorate(function: Callable[Params, Any]) -> Callable[Params, LMDBDataRef]:

@@ -29,11 +29,11 @@ class LFSConfigurations:
     """Where an :class:`LFSStorage` keeps its data sets.
 
     Args:
-        storage_dir_path: an existing directory. Renames within it must be atomic and file locks
-            must work: a local file system, not NFS.
+        storage_dir_path: a directory; the storage makes it if its parent is there. Renames within
+            it must be atomic and file locks must work: a local file system, not NFS.
     """
 
-    def __init__(self, storage_dir_path: str | pathlib.Path) -> None:
+    def __init__(self, storage_dir_path: str | os.PathLike[str]) -> None:
         self.storage_dir_path = pathlib.Path(storage_dir_path)
         self.cache_format = "LMDB"
 
@@ -44,17 +44,31 @@ class LFSStorage(CacheStorage):
     Safe for threads and processes; can be pickled if ``tensorflow_config`` is ``None``.
 
     Args:
-        configurations: where.
+        configurations: where: a directory, or an ``LFSConfigurations`` of it.
         tensorflow_config: a ``tf.compat.v1.ConfigProto`` for reading data sets of graph mode.
 
     Raises:
-        InvalidArgumentError: the directory does not exist.
+        InvalidArgumentError: there is no such directory, nor one to make it in.
+        FileSystemError: it cannot be made.
     """
 
-    def __init__(self, configurations: LFSConfigurations, tensorflow_config: Any = None) -> None:
-        check_configurations(
-            "storage_dir_path", configurations.storage_dir_path, configurations.cache_format
-        )
+    def __init__(
+        self,
+        configurations: LFSConfigurations | str | os.PathLike[str],
+        tensorflow_config: Any = None,
+    ) -> None:
+        if isinstance(configurations, str | os.PathLike):
+            configurations = LFSConfigurations(configurations)
+        if not isinstance(configurations, LFSConfigurations):
+            raise InvalidArgumentError(
+                f"LFSStorage takes a directory or LFSConfigurations, not {configurations!r:.100}"
+            )
+        directory = configurations.storage_dir_path
+        with telling("use", directory):
+            is_new = not directory.exists() and directory.parent.is_dir()
+        if is_new:
+            make_folders(directory)
+        check_configurations("storage_dir_path", directory, configurations.cache_format)
         self._configurations = configurations
         self._tensorflow_config = tensorflow_config
 
@@ -148,6 +162,9 @@ class LFSStorage(CacheStorage):
 
     def _name(self, dataset_id: str, dataset_version: str) -> str:
         return str(self._cache_path(dataset_id, dataset_version).absolute())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._shown_directory!r})"
 
     @property
     def _shown_directory(self) -> str:

@@ -95,6 +95,9 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
             return count
         return count // self.batch_size if self.drop_remainder else -(-count // self.batch_size)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.stream!r}, batch_size={self.batch_size})"
+
     def __iter__(self) -> Items:
         """The items of the next epoch; in a worker of a ``DataLoader``, this worker's.
 

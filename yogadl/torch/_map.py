@@ -60,6 +60,9 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
     def __len__(self) -> int:
         return len(self.dataref)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dataref!r})"
+
     def __getitem__(self, index: Any) -> Any:
         """One record for an integer; a batch for a list or a 1-D tensor or array of integers.
 

@@ -102,6 +102,9 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
         """Positions per epoch; an offset does not make them fewer."""
         return len(self._order)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._order.in_words()})"
+
     def __iter__(self) -> Positions:
         return Positions(self)
 

@@ -1,0 +1,110 @@
+"""What new users tried first, and got a bare error of: it works, or the message says what to do."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import yogadl
+from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
+from yogadl.storage import LFSConfigurations, LFSStorage
+
+
+@pytest.fixture
+def storage(tmp_path: pathlib.Path) -> LFSStorage:
+    return LFSStorage(tmp_path)
+
+
+@pytest.fixture
+def dataref(storage: LFSStorage) -> Any:
+    storage.submit({"x": np.zeros((10, 3, 4), np.float32), "y": np.arange(10)}, "a", "1")
+    return storage.fetch("a", "1")
+
+
+@pytest.mark.parametrize("kind", [str, pathlib.Path, LFSConfigurations])
+def test_a_storage_in_a_directory_that_is_new(kind: Any, tmp_path: pathlib.Path) -> None:
+    for _ in range(2):
+        storage = LFSStorage(kind(tmp_path / "new"))
+    storage.submit([1, 2, 3], "a", "1")
+    assert (tmp_path / "new" / "a" / "1" / "cache.mdb").is_file()
+
+
+def test_a_storage_that_is_no_directory(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="is not a directory; create it"):
+        LFSStorage(str(tmp_path / "one" / "two"))
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidArgumentError, match="is not a directory"):
+        LFSStorage(tmp_path / "file")
+    with pytest.raises(InvalidArgumentError, match="takes a directory or LFSConfigurations"):
+        LFSStorage(3)  # type: ignore[arg-type]
+
+
+def test_cacheable_without_arguments(storage: LFSStorage) -> None:
+    def make() -> list[int]:
+        return [1]
+
+    with pytest.raises(InvalidArgumentError, match=re.escape('@storage.cacheable("mnist", "1.0")')):
+        storage.cacheable(make)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="dataset_version must be a non-empty"):
+        storage.cacheable("mnist")
+
+
+def test_a_function_that_returns_nothing(storage: LFSStorage) -> None:
+    with pytest.raises(UnsupportedTypeError, match="lack its return"):
+        storage.cacheable("a", "1")(lambda: None)()
+
+
+def test_a_function_that_was_not_called(storage: LFSStorage) -> None:
+    def squares() -> Iterator[int]:
+        yield from (0, 1, 4)
+
+    with pytest.raises(UnsupportedTypeError, match=r"a generator function; call it.*squares\(\)"):
+        storage.submit(squares, "a", "1")
+    with pytest.raises(UnsupportedTypeError, match=r"a function; call it"):
+        storage.cacheable("a", "1")(lambda: lambda: [1])()
+
+
+@pytest.mark.parametrize("parts", [[0.8, 0.2], (0.8, 0.2), 0.8])
+def test_a_split_without_names(dataref: Any, parts: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r'split\(\{"train": 0.8, "valid": 0.2\}\)'):
+        dataref.split(parts)
+
+
+def test_indices_that_are_no_position(dataref: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=re.escape("dataref[0]['y']")):
+        dataref["y"]
+    for many in ([0, 1], np.array([0, 1])):
+        with pytest.raises(InvalidArgumentError, match=re.escape("dataref.read(positions)")):
+            dataref[many]
+
+
+def test_what_things_look_like(dataref: Any, storage: LFSStorage) -> None:
+    spec = "{'x': float32[3, 4], 'y': int64}"
+    path = str(dataref._path)
+    assert repr(storage) == f"LFSStorage({str(pathlib.Path(path).parents[2])!r})"
+    assert repr(dataref) == f"LMDBDataRef({path!r}, 10 records of {spec})"
+    assert repr(dataref[:3]) == f"DerivedDataRef(of {path!r}, 3 records of {spec})"
+    stream = dataref.stream(shuffle=True, shuffle_seed=23, shard_rank=1, num_shards=3)
+    words = "3 records an epoch, shuffled by seed 23, shard 1 of 3"
+    assert repr(stream) == f"IndexedStream({words} of {dataref!r})"
+    assert repr(stream.batches(2)) == f"Batches(2 of 2: {words})"
+    joined = yogadl.concat([dataref[:1], dataref, dataref, dataref])
+    assert repr(joined) == (
+        f"DerivedDataRef(of {path!r}, {path!r}, {path!r}, and 1 more, 31 records of {spec})"
+    )
+    source = yogadl.from_arrays({"a": np.arange(3)})
+    assert repr(source) == "SourceDataRef(ColumnsSource, 3 records of {'a': int64})"
+    for closed in (stream, source, dataref):
+        closed.close()
+        assert "closed" in repr(closed)
+
+
+def test_completion_offers_what_is_meant_to_be_used() -> None:
+    assert set(yogadl.__all__) | {"storage", "tensorflow", "torch", "errors"} <= set(dir(yogadl))
+    assert not {"ModuleType", "importlib", "closing", "lazy", "extras"} & set(dir(yogadl))
+    assert all(hasattr(yogadl, name) for name in yogadl.__all__)
