@@ -16,11 +16,11 @@ _PARAMETERS = (
     "X-(?:Amz|Goog)-(?:Credential|Signature|Security-Token)",
 )
 _IN_QUERIES = re.compile(rf"\b({'|'.join(_PARAMETERS)})=[^&\s\"'<>)]+", re.IGNORECASE)
-_BEFORE_HOSTS = re.compile(r"([a-z][a-z0-9+.-]*://)(?:[^/\s@?#]*@)+", re.IGNORECASE)
+# Only from where a word begins, or a long one would be read again from each of its letters.
+_SCHEME = r"(?<![a-z0-9+.-])([a-z0-9+.-]+://)"
+_BEFORE_HOSTS = re.compile(rf"{_SCHEME}(?:[^/\s@?#]*@)+", re.IGNORECASE)
 # A password in which "/", "?" or "#" was not escaped, so that it is no port, but stands for one.
-_UNESCAPED = re.compile(
-    r"([a-z][a-z0-9+.-]*://)[^/?#@:\[]*:(?!\d*(?:[/?#]|$))[^/?#@]*[/?#].*@", re.IGNORECASE
-)
+_UNESCAPED = re.compile(rf"{_SCHEME}[^/?#@:\[]*:(?!\d*(?:[/?#]|$))[^/?#@]*[/?#].*@", re.IGNORECASE)
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 
 
