@@ -67,13 +67,15 @@ def test_patience_ends() -> None:
 
 
 def test_a_part_that_takes_longer_than_the_patience_has_some_tries(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_backoff, "LIMITS", Limits(0.0, 4, 1.0, 3.0, 0.001, 0.01))
+    caplog.set_level("INFO", logger="yogadl")
+    monkeypatch.setattr(_backoff, "LIMITS", Limits(-60.0, 4, 1.0, 3.0, 0.001, 0.01))
     request = Failing(NetworkError("x"))
     with pytest.raises(NetworkError):
         retried(request, nothing)
     assert request.tries == 4
+    assert caplog.text.count("for at most 0 s") == 3
 
 
 def test_a_short_patience_is_kept() -> None:

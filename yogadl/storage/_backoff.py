@@ -98,7 +98,8 @@ class Backoff:
         pause = min(pause, rest) if rest > 0 else pause
         level = logging.WARNING if pause >= _TELL_AFTER else logging.INFO
         said = without_secrets(str(error))
-        _log.log(level, "Trying again in %.1f s, for at most %.0f s: %s", pause, rest, said)
+        longest = max(rest, pause)
+        _log.log(level, "Trying again in %.1f s, for at most %.0f s: %s", pause, longest, said)
         if self._stop is None:
             time.sleep(pause)
             return True
