@@ -51,6 +51,9 @@ def test_a_url_with_a_password_is_not_shown() -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         GCSConfigurations("bucket", "data", "https://user:sesame@host:1/x")
     assert "sesame" not in str(caught.value)
+    with pytest.raises(InvalidArgumentError, match="host:2") as caught:
+        S3Configurations("bucket", "data", endpoint_url="user:sesame@host:2")
+    assert "sesame" not in str(caught.value)
 
 
 def test_a_storage_goes_through_pickle_without_its_keys(
@@ -79,6 +82,8 @@ def test_a_storage_goes_through_pickle_without_its_keys(
         {"bucket": ""},
         {"bucket": None},
         {"url": "http://host"},
+        {"endpoint_url": "host:9000"},
+        {"endpoint_url": ""},
         {"lease_seconds": 0.1},
         {"lease_seconds": float("nan")},
         {"lease_seconds": 1e9},

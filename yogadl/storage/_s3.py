@@ -6,6 +6,7 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from yogadl import constants
+from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._configurations import BaseCloudConfigurations
@@ -30,6 +31,9 @@ class S3Configurations(BaseCloudConfigurations):
         endpoint_url: of a store that is not AWS, ``https://…``.
         session_token: of temporary keys.
         region: of the bucket.
+
+    Raises:
+        InvalidArgumentError: one of them cannot be right.
     """
 
     def __init__(
@@ -49,6 +53,14 @@ class S3Configurations(BaseCloudConfigurations):
         region: str | None = None,
         **options: Unpack[CloudOptions],
     ) -> None:
+        if endpoint_url is not None and not endpoint_url.strip().lower().startswith(
+            ("http://", "https://")
+        ):
+            # What boto3 says of it would show a password.
+            raise InvalidArgumentError(
+                "endpoint_url must be that of a store, https://… or http://…, or None, not "
+                f"{endpoint_url.rpartition('@')[2]!r}"
+            )
         super().__init__(
             bucket,
             bucket_directory_path,
