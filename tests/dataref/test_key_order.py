@@ -114,6 +114,18 @@ def test_joined_data_sets_do_not_swap_columns(tmp_path: pathlib.Path) -> None:
     check(yogadl.concat([second, first]), expected[::-1])
 
 
+def test_records_of_joined_data_sets_are_all_as_of_the_first(tmp_path: pathlib.Path) -> None:
+    leaf = TensorSpec("int64")
+    pair = specs.namedtuple_class("Pair", ("x", "y"))(leaf, leaf)
+    first = stored(tmp_path, {"b": pair, "a": leaf}, [{"b": (1, 2), "a": 3}])
+    second = stored(tmp_path, {"a": leaf, "b": (leaf, leaf)}, [{"b": (4, 5), "a": 6}])
+    for whole in (yogadl.concat([first, second]), yogadl.mix([first, second], [1, 1])):
+        (batch,) = whole.stream().batches(2)
+        for record in (whole[0], whole[1], *whole.stream(), whole.read([1]), batch):
+            assert list(record) == ["b", "a"]
+            assert type(record["b"]) is type(pair)
+
+
 def test_a_spec_in_another_order_is_the_same_spec(tmp_path: pathlib.Path) -> None:
     spec = {
         "b": TensorSpec("int64"),

@@ -121,7 +121,7 @@ class ConcatenatedReader(_View):
     """The records of some readers, one reader after the other.
 
     Raises:
-        InvalidArgumentError: their records have nothing in common.
+        SpecMismatchError: their records have nothing in common.
     """
 
     def __init__(self, *bases: RecordReader) -> None:
@@ -181,7 +181,10 @@ class ConcatenatedReader(_View):
 
     def read_record(self, position: int) -> Any:
         number = int(np.searchsorted(self._ends, position, side="right"))
-        return self.bases[number].read_record(position - int(self._starts[number]))
+        base = self.bases[number]
+        record = base.read_record(position - int(self._starts[number]))
+        # Its keys may come in another order, and its tuples have other names.
+        return specs.unflatten(self.spec, specs.flatten(base.spec, record))
 
     def are_cached(self, positions: Array) -> bool:
         return all(base.are_cached(local) for base, _, local in self._parts(positions))
