@@ -67,8 +67,8 @@ MAX_RANK = 63 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 31
 """Dimensions of an array, one less than NumPy's own limit: a batch has one more."""
 
 _MAX_DIMENSION = 2**63 - 1
-# Bytes of the widest dtype are 16.
-_MAX_ITEMS = 2**58
+# A record has no more bytes. What counts is that NumPy has arrays of many such, too.
+_MAX_ITEMS = 2**32
 _MAX_DEPTH = 64
 
 

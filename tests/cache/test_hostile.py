@@ -20,6 +20,7 @@ from test_damage import intact, put, rebuilt, with_checksum
 
 from yogadl.cache.reader import open_cache
 from yogadl.cache.writer import CacheWriter
+from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
     CacheFormatError,
     ChecksumError,
@@ -148,6 +149,7 @@ def test_what_cannot_be_read_is_not_written(tmp_path: pathlib.Path) -> None:
         lambda: TensorSpec("int8", (None,) * (MAX_RANK + 1)),
         lambda: TensorSpec("int8", (None, 2**62, 2**62)),
         lambda: TensorSpec("int8", (0, 2**70)),
+        lambda: TensorSpec("int8", (0, 2**32 + 1)),
         lambda: TensorSpec("string", (0, 2**62, None)),
         lambda: RaggedSpec("int8", None, 10**9),
         lambda: RaggedSpec("int8", (None, None, 2**62, 2**62), 1),
@@ -181,6 +183,22 @@ def test_arrays_of_the_largest_rank(tmp_path: pathlib.Path) -> None:
         with open_cache(path) as reader:
             assert (reader.read_record(1) == array).all()
             assert np.shape(reader.read_columns(np.arange(3))[0]) == (3, *array.shape)
+
+
+def test_many_arrays_without_items_of_the_largest_shape(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "cache.mdb"
+    array = np.zeros((0, 2**32), np.complex128)
+    for shape in (array.shape, (None, 2**32)):
+        with CacheWriter(path, TensorSpec("complex128", shape)) as writer:
+            for _ in range(3):
+                writer.append(array)
+            writer.commit()
+        with LMDBDataRef(path) as dataref:
+            positions = np.arange(10_000) % 3
+            assert np.shape(dataref.read(positions)) == (10_000, *array.shape)
+            assert [record.shape for record in dataref.stream()] == [array.shape] * 3
+            (batch,) = dataref.stream().batches(3, pad=0)
+            assert batch.shape == (3, *array.shape)
 
 
 SPECS = [
