@@ -58,10 +58,18 @@ def copied_rows(column: Column) -> Column:
     """The rows of a column, each with memory of its own."""
     if isinstance(column, np.ndarray):
         return list(map(np.array, column)) if column.ndim > 1 and len(column) > 1 else column
-    return [
-        value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
-        for value in column
-    ]
+    return list(map(_copied, column))
+
+
+def _copied(value: Any) -> Any:
+    """A value of a leaf, of which no array is a part of another."""
+    if isinstance(value, np.ndarray):
+        return value if value.base is None else value.copy()
+    if isinstance(value, dict):
+        return {key: _copied(child) for key, child in value.items()}
+    if specs.is_namedtuple(value):
+        return type(value)(*map(_copied, value))
+    return tuple(map(_copied, value)) if isinstance(value, tuple) else value
 
 
 class _Chunk(NamedTuple):
