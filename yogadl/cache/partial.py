@@ -121,7 +121,12 @@ class PartialFile:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with telling("write", path):
                 descriptor = os.open(path, flags, 0o666)
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                except OSError:
+                    os.close(descriptor)
+                    path.unlink(missing_ok=True)
+                    raise
             if os.fstat(descriptor).st_nlink:
                 return path, descriptor
             # Between open and flock somebody took it for a leftover.
@@ -208,7 +213,8 @@ class PartialFile:
             try:
                 self.path.unlink(missing_ok=True)
             except OSError as error:
-                _log.warning("%s stays behind: %s", shown(self.path), error.strerror)
+                # What it is discarded for says more; and who writes there next removes it.
+                _log.warning("Cannot remove %s: %s", shown(self.path), error.strerror)
             finally:
                 self._close()
 
