@@ -107,6 +107,8 @@ def test_serialize_refuses_what_would_lose_something(tmp_path: pathlib.Path) -> 
     assert path.read_bytes() == b"precious"
     with pytest.raises(InvalidArgumentError, match="missing"):
         serialize(_data_set(), tmp_path / "missing" / "cache.mdb", None)
+    with pytest.raises(InvalidArgumentError, match="File name too long"):
+        serialize(_data_set(), tmp_path / ("x" * 300), None)
     with pytest.raises(InfiniteDatasetError):
         serialize(_data_set().repeat(), tmp_path / "b.mdb", None)
     assert [file.name for file in tmp_path.iterdir()] == ["cache.mdb"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from yogadl import spec as specs
-from yogadl.cache.files import shown
+from yogadl.cache.files import shown, telling
 from yogadl.cache.reader import FileReader, open_cache
 from yogadl.cache.writer import CacheWriter
 from yogadl.closing import Closing
@@ -109,12 +109,15 @@ def new_cache_path(path: pathlib.Path | str) -> pathlib.Path:
     """A path at which a new cache may be made.
 
     Raises:
-        InvalidArgumentError: its folder does not exist, or it does.
+        InvalidArgumentError: its folder does not exist, or it does; or it is too long.
+        FileAccessError: the user may not look there.
     """
     new = pathlib.Path(path)
-    if not new.parent.is_dir():
+    with telling("write", new):
+        has_folder, is_there = new.parent.is_dir(), new.exists()
+    if not has_folder:
         raise InvalidArgumentError(f"the directory {shown(new.parent)} does not exist; create it")
-    if new.exists():
+    if is_there:
         raise InvalidArgumentError(f"{shown(new)} exists already; remove it or choose another path")
     return new
 
