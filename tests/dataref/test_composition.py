@@ -308,7 +308,9 @@ def test_a_mix_keeps_to_its_weights(
         part.close()
 
 
-@pytest.mark.parametrize("weights", [(1,), (1, 0), (1, -1), (1, float("nan")), (1, "1"), (1, True)])
+@pytest.mark.parametrize(
+    "weights", [(1,), (1, 0), (1, -1), (1, float("nan")), (1, "1"), (1, True), (1, np.complex64(1))]
+)
 def test_impossible_weights(ten: LMDBDataRef, six: LMDBDataRef, weights: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="weight"):
         yogadl.mix([ten, six], weights)

@@ -106,7 +106,7 @@ class Mixed(Positions):
 def _quotas(weights: Sequence[Any]) -> list[int]:
     """Whole numbers in proportion to the weights."""
     for weight in weights:
-        number = isinstance(weight, int | float | fractions.Fraction | np.number)
+        number = isinstance(weight, int | float | fractions.Fraction | np.integer | np.floating)
         if not number or isinstance(weight, bool) or not 0 < weight < math.inf:
             raise InvalidArgumentError(f"a weight must be a number above 0, not {weight!r}")
     # By the shortest decimal that means the float: 0.1 is a tenth.
