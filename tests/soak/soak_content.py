@@ -91,9 +91,7 @@ def check(ref: Any, chance: random.Random) -> int:
     """Reads a data set in some way and compares every record; which generation it is."""
     generation = generation_of(ref)
     assert len(ref) == generation.count
-    chance.choice((_in_order, _shuffled, _in_batches, _in_shards, _resumed))(
-        ref, generation, chance
-    )
+    chance.choice(WAYS)(ref, generation, chance)
     return generation.number
 
 
