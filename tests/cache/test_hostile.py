@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import hostile
+import hostile_damage
+import hostile_originals
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -39,9 +41,9 @@ LEGACY = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"
 @given(seed=st.integers(0, 2**64))
 def test_any_damage(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     rng = random.Random(seed)
-    original = rng.choice(hostile.originals())
+    original = rng.choice(hostile_originals.originals())
     path = tmp_path_factory.getbasetemp() / "damaged.mdb"
-    put(path, hostile.damage(rng, original))
+    put(path, hostile_damage.damage(rng, original))
     hostile.check_damaged(path, original)
 
 
@@ -246,7 +248,7 @@ def test_lengths_of_strings_that_wrap_around(
 def test_index_checksums_of_another_length(path: pathlib.Path, length: int) -> None:
     data = bytearray(intact("fixed")[0])
     struct.pack_into("<Q", data, 8344, length)
-    hostile._sum_section(data, 8336)
+    hostile_damage.sum_section(data, 8336)
     put(path, with_checksum(data))
     with pytest.raises(ChecksumError, match="index of the wrong size"):
         open_cache(path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hostile
+import hostile_damage
+import hostile_originals
 from soak_job import Job
 
 
@@ -11,7 +13,7 @@ class DamagedFiles(Job):
 
     def prepare(self) -> None:
         """See ``Job.prepare``."""
-        self._originals = hostile.originals()
+        self._originals = hostile_originals.originals()
 
     def round(self) -> None:
         """See ``Job.round``."""
@@ -19,6 +21,6 @@ class DamagedFiles(Job):
         path = self.folder / "cache.mdb"
         # A new file, since changing one that is mapped would end this process.
         path.unlink(missing_ok=True)
-        path.write_bytes(hostile.damage(self.chance, original))
+        path.write_bytes(hostile_damage.damage(self.chance, original))
         hostile.check_damaged(path, original)
         self.counts["damaged files"] += 1
