@@ -51,7 +51,7 @@ test-pythons:
 		python=$$(.ci/find-python $$version); \
 		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
 		.venv-$$version/bin/python -m pytest -n $(WORKERS) tests/test_*.py tests/adapters tests/cache \
-			tests/dataref tests/format tests/loaders tests/rw_coordinator tests/storage; \
+			tests/dataref tests/format tests/loaders tests/profiles tests/rw_coordinator tests/storage; \
 	done
 
 outages: $(VENV)/.test
