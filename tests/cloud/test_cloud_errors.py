@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import http.client
-import http.server
 import json
 import pathlib
 import pickle
 import socket
-import socketserver
 import ssl
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from answering import answering, requests_to, saying, slow_store
 from faults import CUT, CUT_ANSWER, TRUNCATE, Fault
 
 from yogadl import errors
@@ -40,38 +37,10 @@ import google.auth.exceptions
 import requests
 import urllib3
 
-
-@contextlib.contextmanager
-def answering(status: int, body: str, headers: dict[str, str]) -> Iterator[str]:
-    """A store that gives one answer to whatever it is asked; its address."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            data = body.encode()
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(data))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
-
-        def log_message(self, *_arguments: Any) -> None:
-            return
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+# Of Google's library, whose downloads leave the connection of an error to the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore:unclosed <socket\.socket.*127\.0\.0\.1:ResourceWarning"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -119,22 +88,13 @@ def s3_store(endpoint: str) -> S3Store:
 
 @pytest.mark.parametrize(("status", "code", "kind"), S3_ANSWERS, ids=str)
 def test_s3(status: int, code: str, kind: type[errors.StoreError], tmp_path: pathlib.Path) -> None:
-    (tmp_path / "file").write_bytes(b"x" * 100)
     headers = {"Content-Type": "application/xml", "x-amz-bucket-region": "eu-west-1"}
     with answering(status, xml(code), headers) as endpoint:
         store = s3_store(endpoint)
-        for request in (
-            store.check,
-            lambda: store.head("key"),
-            lambda: store.read("key"),
-            lambda: store.write("key", b"x"),
-            lambda: list(store.list("")),
-            lambda: store.delete("key"),
-            lambda: store.upload(tmp_path / "file", "key", {}),
-        ):
+        for name, request in requests_to(store, tmp_path).items():
             with pytest.raises(errors.StoreError, match=r"bucket.*" + code) as caught:
                 request()
-            assert type(caught.value) is kind
+            assert type(caught.value) is kind, name
             assert type(pickle.loads(pickle.dumps(caught.value))) is kind
         with pytest.raises(kind):
             S3Storage(
@@ -176,13 +136,11 @@ def told(status: int, reason: str) -> str:
 
 @pytest.fixture
 def collected() -> Iterator[None]:
-    """Leaves no garbage to other tests."""
+    """Leaves no such connection to other tests."""
     yield
     gc.collect()
 
 
-# google-auth leaves the connection of a download that is answered 401 to the garbage collection.
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize(("status", "reason", "kind"), GCS_ANSWERS, ids=str)
 def test_gcs(
@@ -192,39 +150,24 @@ def test_gcs(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "file").write_bytes(b"x" * 100)
     answer = {"Content-Type": "application/json"}
     with answering(status, told(status, reason), answer) as endpoint:
         store = gcs_store(monkeypatch, endpoint)
-        for request in (
-            store.check,
-            lambda: store.head("key"),
-            lambda: store.read("key"),
-            lambda: store.write("key", b"x"),
-            lambda: list(store.list("")),
-            lambda: store.delete("key"),
-            lambda: store.upload(tmp_path / "file", "key", {}),
-        ):
+        for name, request in requests_to(store, tmp_path).items():
             with pytest.raises(errors.StoreError, match="bucket") as caught:
                 request()
-            assert type(caught.value) is kind, request
+            assert type(caught.value) is kind, name
             assert type(pickle.loads(pickle.dumps(caught.value))) is kind
 
 
 def test_gcs_without_a_bucket(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"Content-Type": "application/json"}
-    (tmp_path / "file").write_bytes(b"x" * 100)
     with answering(404, told(404, "notFound"), answer) as endpoint:
         store = gcs_store(monkeypatch, endpoint)
-        for request in (
-            store.check,
-            lambda: store.head("key"),
-            lambda: store.write("key", b"x"),
-            lambda: list(store.list("")),
-            lambda: store.upload(tmp_path / "file", "key", {}),
-        ):
+        ask = requests_to(store, tmp_path)
+        for name in ("check", "head", "write", "list", "upload"):
             with pytest.raises(errors.BucketNotFoundError):
-                request()
+                ask[name]()
         with pytest.raises(FileNotFoundError):
             GCSStorage(GCSConfigurations("bucket", "", local_cache_dir=tmp_path))
 
@@ -305,45 +248,6 @@ def test_a_range_that_breaks_off_can_be_tried_again(
     assert caught.value.is_transient
 
 
-@contextlib.contextmanager
-def slow_store(answer: dict[str, str], body: bytes) -> Iterator[str]:
-    """A store that takes what it is sent in 20 pieces, with pauses; its address."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def take(self) -> None:
-            rest = int(self.headers["Content-Length"])
-            step = -(-rest // 20)
-            while rest:
-                threading.Event().wait(0.1)
-                rest -= len(self.rfile.read(min(step, rest)))
-            self.send_response(200)
-            for name, value in {**answer, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_PUT = do_POST = take  # noqa: N815
-
-        def log_message(self, *_arguments: Any) -> None:
-            return
-
-    class Server(http.server.ThreadingHTTPServer):
-        def server_bind(self) -> None:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
-            super().server_bind()
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 @pytest.mark.parametrize("dialect", ["s3", "gcs"])
 def test_a_slow_upload_is_not_cut_while_bytes_move(
     dialect: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
@@ -368,27 +272,6 @@ def test_no_option_is_given_that_an_older_urllib3_does_not_know() -> None:
     assert set(session.get_adapter(url).poolmanager.connection_pool_kw) == known
 
 
-@contextlib.contextmanager
-def saying(said: bytes) -> Iterator[str]:
-    """What says just this to whatever it is asked, and closes the connection; its address."""
-
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            head = b""
-            while b"\r\n\r\n" not in head and (more := self.request.recv(1 << 16)):
-                head += more
-            self.request.sendall(said)
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH = b"Content-Length: 300\r\n"
 
@@ -401,20 +284,12 @@ def test_an_answer_that_is_cut_off_says_nothing(
     dialect: str, said: bytes, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Least of all that a bucket has no objects, though the SDKs make that of it."""
-    (tmp_path / "small").write_bytes(b"x" * 100)
-    (tmp_path / "large").write_bytes(b"x" * (9 << 20))
     with saying(said) as endpoint:
         store = s3_store(endpoint) if dialect == "s3" else gcs_store(monkeypatch, endpoint)
-        for request in (
-            lambda: store.head("key"),
-            lambda: store.read("key"),
-            lambda: store.write("key", b"x"),
-            lambda: list(store.list("")),
-            lambda: store.upload(tmp_path / "small", "key", {}),
-            lambda: store.upload(tmp_path / "large", "key", {}),
-        ):
+        ask = requests_to(store, tmp_path)
+        for name in ("head", "read", "write", "list", "upload", "upload in parts"):
             with pytest.raises(errors.NetworkError):
-                request()
+                ask[name]()
 
 
 def test_no_credentials(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import faults
 import pytest
+from answering import requests_to
 
 from yogadl.errors import CredentialsError, InvalidArgumentError, StoreError
 from yogadl.redaction import without_password, without_secrets
@@ -112,23 +113,12 @@ def test_errors_show_no_passwords(
     else:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
         storage = rig.make_storage(tmp_path)
-    (tmp_path / "file").write_bytes(b"x" * 100)
-    (tmp_path / "large").write_bytes(b"x" * (9 << 20))
     store = storage._store
     told = repr(storage) + store.url
-    for ask in (
-        store.check,
-        lambda: store.head("key"),
-        lambda: store.read("key"),
-        lambda: store.write("key", b"x"),
-        lambda: list(store.list("")),
-        lambda: store.delete("key"),
-        lambda: store.upload(tmp_path / "file", "key", {}),
-        lambda: store.upload(tmp_path / "large", "key", {}),
-        lambda: rig.make_storage(tmp_path),
-    ):
+    ask = {**requests_to(store, tmp_path), "make": lambda: rig.make_storage(tmp_path)}
+    for request in ask.values():
         with rig.failing(fault), pytest.raises(StoreError) as caught:
-            ask()
+            request()
         told += "".join(traceback.format_exception(caught.value))
         assert pickle.dumps(caught.value).find(b"sesame") < 0
     assert "sesame" not in told + caplog.text
@@ -141,10 +131,9 @@ def test_an_upload_that_has_begun_is_not_shown(
 ) -> None:
     """Whoever knows its address can go on with it."""
     caplog.set_level(logging.INFO, logger="yogadl")
-    (tmp_path / "large").write_bytes(b"x" * (9 << 20))
     store = gcs.make_storage(tmp_path)._store
     with gcs.failing(faults.FORBIDDEN, "finish"), pytest.raises(StoreError) as caught:
-        store.upload(tmp_path / "large", "key", {})
+        requests_to(store, tmp_path)["upload in parts"]()
     sent = [request for request in gcs.proxy.log if request.operation == "finish"]
     assert sent
     told = "".join(traceback.format_exception(caught.value)) + caplog.text
