@@ -274,13 +274,11 @@ class Proxy:
                 rest = follows if has_body(request.method, answer) else iter(())
                 if fault is not None and kind is Kind.LATE_ERROR:
                     _drain(rest)
-                    is_kept = not answer.closes
-                    return self._answer_error(client, head, request, fault.status, fault.code)
+                    done = self._answer_error(client, head, request, fault.status, fault.code)
+                else:
+                    done = self._answer(client, head, request, answer, rest, fault)
                 is_kept = not answer.closes
-                return self._answer(client, head, request, answer, rest, fault)
-            except BaseException:
-                is_kept = False
-                raise
+                return done
             finally:
                 self._put_back(server, is_kept)
 

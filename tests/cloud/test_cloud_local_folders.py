@@ -275,7 +275,7 @@ def in_children(works: list[Callable[[], Any]], uid: int | None = None) -> None:
                     os.setresgid(uid, uid, uid)
                     os.setresuid(uid, uid, uid)
                 work()
-            except BaseException:
+            except BaseException:  # also what pytest raises, which must not go on in the child
                 told = traceback.format_exc().encode()
             os.write(write, told[-60_000:])
             os._exit(0)

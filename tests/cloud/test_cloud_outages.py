@@ -206,7 +206,7 @@ def running(operations: dict[str, Callable[[], bool]]) -> Iterator[dict[str, Any
     def do(name: str) -> None:
         try:
             outcomes[name] = operations[name]()
-        except BaseException as error:
+        except Exception as error:
             outcomes[name] = error
 
     threads = [threading.Thread(target=do, args=(name,), name=name) for name in operations]

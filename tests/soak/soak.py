@@ -203,7 +203,7 @@ def run(kind: Callable[..., Job], deadline: float, options: dict[str, Any], told
     failure = ""
     try:
         job.run()
-    except BaseException:
+    except Exception:
         said = log.read_bytes()[-_LOGGED_BYTES:].decode(errors="replace")
         failure = f"{said}\n{traceback.format_exc()}"
     told.send((failure, dict(job.counts)))

@@ -136,7 +136,7 @@ def _run(work: Callable[[], Counter[str] | None], write_end: int) -> None:
         counted = work()
         os.write(write_end, _DONE + json.dumps(counted or {}).encode())
         code = 0
-    except BaseException:
+    except Exception:
         os.write(write_end, _FAILED + traceback.format_exc()[-30_000:].encode())
     finally:
         os._exit(code)

@@ -357,7 +357,7 @@ def test_what_users_raise_passes(storage: LFSStorage) -> None:
 
 def test_lists_while_others_submit_and_delete(storage: LFSStorage) -> None:
     stop = threading.Event()
-    errors: list[BaseException] = []
+    errors: list[Exception] = []
 
     def churn(name: str) -> None:
         try:
@@ -365,7 +365,7 @@ def test_lists_while_others_submit_and_delete(storage: LFSStorage) -> None:
                 storage.submit([1], name, "1")
                 storage.delete(name, "1")
                 shutil.rmtree(storage._cache_path(name, "1").parent.parent)
-        except BaseException as error:
+        except Exception as error:
             errors.append(error)
 
     storage.submit([1], "kept", "1")
