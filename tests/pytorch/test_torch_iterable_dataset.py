@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import multiprocessing
+import os
 import pathlib
 import pickle
 import threading
@@ -315,6 +317,28 @@ def test_a_persistent_worker_may_be_an_iteration_ahead() -> None:
         one = Worker(worker, 2, seed=1)
         found.append([epochs.claim(one, lambda place: place.epoch) for _ in range(2)])
     assert found == [[0, 1], [0, 1]]
+
+
+def test_a_worker_may_be_killed_while_it_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it writes is shorter than what was there, once the last has claimed."""
+    epochs = SharedEpochs(Place(0, 0))
+    claim = functools.partial(epochs.claim, begin=lambda place: place.epoch)
+    assert claim(Worker(0, 2, seed=1)) == 0
+    write = os.pwrite
+
+    def write_and_die(*arguments: Any) -> None:
+        write(*arguments)
+        os._exit(0)
+
+    def die() -> None:
+        monkeypatch.setattr(os, "pwrite", write_and_die)
+        claim(Worker(1, 2, seed=1))
+
+    worker = multiprocessing.get_context("fork").Process(target=die)
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0
+    assert claim(None) == 1
 
 
 def test_a_record_of_a_source_keeps_no_others() -> None:

@@ -130,9 +130,8 @@ class SharedEpochs:
                 owners = json.loads(os.pread(self._file, size, 0)) if size else {}
                 owner = owners.setdefault(str(self._owner(worker)), self._new_owner(owners))
                 yield owner
-                content = json.dumps(owners).encode()
-                os.pwrite(self._file, content, 0)
-                os.ftruncate(self._file, len(content))
+                # In one step, filled up rather than cut off: whoever is killed leaves it whole.
+                os.pwrite(self._file, json.dumps(owners).encode().ljust(size), 0)
             finally:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
