@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="needs PyTorch")
 import augmented
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, Dataset, Subset
 
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError
@@ -156,6 +156,26 @@ def test_a_position_says_the_epoch(dataref: LMDBDataRef) -> None:
     assert (position, position.epoch) == (7, 2)
     with pytest.raises(InvalidArgumentError, match="epoch"):
         Position(7, epoch=-1)
+
+
+class _Around(Dataset):  # type: ignore[type-arg]
+    """A dataset of somebody's own, which asks another for one record at a time."""
+
+    def __init__(self, inner: MapDataset) -> None:
+        self._inner = inner
+
+    def __getitem__(self, index: int) -> Any:
+        return self._inner[index]
+
+
+def test_a_dataset_around_one(dataref: LMDBDataRef) -> None:
+    records = MapDataset(dataref, augmented.of_records())
+    sampler = Sampler(records, **SHUFFLED)
+    one_by_one = DataLoader(_Around(records), 4, sampler=sampler, num_workers=2)
+    batches = DataLoader(_Around(records), batch_sampler=BatchSampler(sampler, 4), num_workers=2)
+    plain = dataref.stream(**SHUFFLED)
+    for epoch, loader in enumerate([one_by_one, batches]):
+        assert augmented.check(epoch, loader) == [int(record["n"]) for record in plain]
 
 
 def test_no_epoch_is_known(dataref: LMDBDataRef) -> None:

@@ -68,7 +68,7 @@ class Batches(Positions):
         for chunk in self._chunks(size):
             run = Run(chunk, size)
             for start in range(0, len(chunk), size):
-                positions = run.numbers[start : start + size]
+                positions = self._with_epoch(run.numbers[start : start + size])
                 yield BatchPositions(positions, self._epoch, run, start)
 
     def __next__(self) -> BatchPositions:  # type: ignore[override] # of batches, not of positions

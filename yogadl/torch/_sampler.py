@@ -172,10 +172,14 @@ class Positions(Iterator[int]):
         self._sampler._next, self._sampler._last = (epoch + 1, 0), self
 
     def _items(self) -> Iterator[Any]:
-        numbers = itertools.chain.from_iterable(map(np.ndarray.tolist, self._chunks(1)))
+        numbers = map(np.ndarray.tolist, self._chunks(1))
+        return itertools.chain.from_iterable(map(self._with_epoch, numbers))
+
+    def _with_epoch(self, numbers: list[int]) -> list[int]:
+        """Positions that say the epoch, if the data set needs it."""
         if not self._sampler._with_epochs:
             return numbers
-        return (Position(number, self._epoch) for number in numbers)
+        return [Position(number, self._epoch) for number in numbers]
 
     def _chunks(self, batch_size: int) -> Iterator[np.ndarray[Any, Any]]:
         """The positions that are left of the epoch, in pieces of many whole batches."""
