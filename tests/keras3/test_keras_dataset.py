@@ -309,6 +309,19 @@ def test_breaking_off_and_beginning_again(dataref: LMDBDataRef) -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("yogadl-keras")]
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_another_place_has_other_batches(dataref: LMDBDataRef, workers: int) -> None:
+    """Also where those of an epoch that was left had been read ahead."""
+    with PyDataset(dataref, 4, **SHUFFLED, workers=workers) as dataset:
+        state = dataset.state_dict(3)
+        dataset.on_epoch_begin()
+        assert len(dataset[0][0]) == 4
+        dataset.load_state_dict(state)
+        dataset.on_epoch_begin()
+        found = [rig.numbers(batch) for batch in dataset]
+    assert found == expected(dataref, 4, 1, **SHUFFLED, start_offset=12)[0]
+
+
 # Evaluation, prediction, weights, padding
 
 

@@ -117,7 +117,6 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         # Keras asks once, when `fit` begins, and counts all epochs by the answer. But the first
         # epoch after an interruption is shorter, so it gets an array, which changes with them.
         self._count = np.zeros((), dtype=np.int64)
-        self._set_no_epoch_on()
         self._begin_at(start_offset=start_offset, state=state)
 
     def _make_workers(self) -> Workers | None:
@@ -130,6 +129,8 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         self._is_begun = False  # between `on_epoch_begin` and `on_epoch_end`
         self._was_read = False  # since the last `on_epoch_end`
         self._next = 0  # the first batch that was not asked for since `on_epoch_begin`
+        if self._workers_ahead is not None:
+            self._workers_ahead.forget()
 
     # Batches
 
@@ -204,13 +205,12 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         """
         is_over = self._was_read and not _callers.is_reset()
         self._set_no_epoch_on()
-        if self._workers_ahead is not None:
-            self._workers_ahead.forget()
         if is_over:
             self._set_place(self.epoch + 1, 0)
 
     def _begin_at(self, **place: Any) -> None:
         stream = self._dataref.stream(**self._order_arguments, **place)
+        self._set_no_epoch_on()
         self._epochs = stream.epochs
         self._set_place(*stream.epochs.counter.peek())
 
