@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import yogadl
 from yogadl.dataref import LMDBDataRef
-from yogadl.errors import InvalidArgumentError
+from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.jax import Batches, FrozenSampler, GrainSource
 from yogadl.seeding import generator
 
@@ -80,6 +80,17 @@ def test_what_a_transform_makes(dataref: LMDBDataRef) -> None:
     large = Batches(dataref.stream(), 4, transform=lambda batch: {"n": batch["n"] + 2**40})
     with pytest.raises(InvalidArgumentError, match=r"batch\['n'\]"):
         next(iter(large))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["a"] * 4, np.array([b"a"] * 4, object), np.zeros(4, "M8[s]"), np.zeros(4, "V4")],
+    ids=str,
+)
+def test_what_a_transform_makes_that_jax_has_not(dataref: LMDBDataRef, wrong: Any) -> None:
+    batches = Batches(dataref.stream(), 4, transform=lambda _: {"made": wrong})
+    with pytest.raises(UnsupportedTypeError, match=r"batch\['made'\].*JAX does not have"):
+        next(iter(batches))
 
 
 @pytest.mark.parametrize("offset", [0, 9, 30])

@@ -15,7 +15,7 @@ from yogadl.dataref._stream import Epochs, IndexedStream
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.format import dtypes
-from yogadl.jax._leaves import Array, as_jax_holds, check_leaves, named_leaves
+from yogadl.jax._leaves import Array, as_jax_holds, check_dtype, check_leaves, named_leaves
 from yogadl.keys import Order, as_index
 from yogadl.seeding import Transform
 
@@ -66,7 +66,8 @@ class Batches:
 
     Raises:
         UnsupportedTypeError: a leaf is nothing that JAX can hold: a string, ``None``, a ragged or
-            sparse array, or an array of varying shape without ``pad``.
+            sparse array, or an array of varying shape without ``pad``; or, while iterating, what
+            the transform made.
         InvalidArgumentError: an argument is out of range, the sharding cannot divide the batches,
             or some shard has more records than another where processes must keep step.
         ClosedError: the stream or its DataRef is closed.
@@ -198,8 +199,11 @@ class Batches:
     def _put_transformed(self, batch: Any) -> Any:
         paths, structure = jax.tree_util.tree_flatten_with_path(batch)
         names = [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
-        values = [value for _, value in paths]
-        arrays = [as_jax_holds(*pair) for pair in zip(names, map(np.asarray, values), strict=True)]
+        arrays = []
+        for name, (_, value) in zip(names, paths, strict=True):
+            array = np.asarray(value)
+            check_dtype(name, array.dtype)
+            arrays.append(as_jax_holds(name, array))
         return jax.tree_util.tree_unflatten(structure, self._on_devices(names, arrays))
 
     def _on_devices(self, names: Sequence[str], arrays: Sequence[Array]) -> Sequence[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,16 +57,26 @@ def check_leaves(spec: specs.Structure, pad: Any) -> None:
             raise UnsupportedTypeError(
                 f"{name} varies in shape, {leaf}, and does not stack; give pad="
             )
-        _check_dtype(name, leaf.dtype)
+        check_dtype(name, dtypes.to_numpy(leaf.dtype))
 
 
-def _check_dtype(name: str, dtype: str) -> None:
+def check_dtype(name: str, dtype: np.dtype[Any]) -> None:
+    """Checks that JAX has a dtype.
+
+    Raises:
+        UnsupportedTypeError: it does not.
+    """
     try:
-        jax.device_put(np.zeros(1, dtypes.to_numpy(dtype)))
+        _put_on_device(dtype)
     except (TypeError, ValueError, jax.errors.JaxRuntimeError) as error:
         raise UnsupportedTypeError(
             f"{name} is of dtype {dtype}, which the installed JAX does not have: {error}"
         ) from error
+
+
+@functools.cache
+def _put_on_device(dtype: np.dtype[Any]) -> None:
+    jax.device_put(np.zeros(1, dtype))
 
 
 def as_jax_holds(name: str, array: Array) -> Array:
