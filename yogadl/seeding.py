@@ -114,6 +114,14 @@ def _generator(words: tuple[int, int]) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(_Known(words)))  # type: ignore[arg-type] # as NumPy documents it
 
 
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of the user returns. It cannot end the epoch, as a StopIteration would."""
+    try:
+        return function(*arguments)
+    except StopIteration as error:
+        raise RuntimeError("the transform raised StopIteration") from error
+
+
 @dataclass(frozen=True)
 class SeededTransform:
     """A transform that gets random generators; see :func:`seeded`.
@@ -141,12 +149,12 @@ class SeededTransform:
 
     def of_record(self, record: Any, epoch: int, position: int) -> Any:
         """What the function makes of the record at a position, in an epoch."""
-        return self.function(record, _generator(_words(self.seed, epoch, int(position))))
+        return called(self.function, record, _generator(_words(self.seed, epoch, int(position))))
 
     def of_batch(self, batch: Any, epoch: int, positions: Sequence[int] | Array) -> Any:
         """What the function makes of the batch of the records at some positions, in an epoch."""
         words = seeds(self.seed, epoch, positions).view(np.uint64).tolist()
-        return self.function(batch, list(map(_generator, words)))
+        return called(self.function, batch, list(map(_generator, words)))
 
 
 def seeded(function: Callable[[Any, Any], Any], seed: int) -> SeededTransform:
@@ -182,14 +190,14 @@ def transformed_record(transform: Transform, record: Any, epoch: int, position: 
     """A record as a transform, seeded or not, makes it."""
     if isinstance(transform, SeededTransform):
         return transform.of_record(record, epoch, position)
-    return transform(record)
+    return called(transform, record)
 
 
 def transformed_batch(transform: Transform, batch: Any, epoch: int, positions: Array) -> Any:
     """A batch as a transform, seeded or not, makes it."""
     if isinstance(transform, SeededTransform):
         return transform.of_batch(batch, epoch, positions)
-    return transform(batch)
+    return called(transform, batch)
 
 
 def after(function: Callable[[Any], Any], transform: Transform | None) -> Transform:

@@ -138,6 +138,16 @@ def test_with_torchs_own_datasets(dataref: LMDBDataRef) -> None:
     assert epoch(loader) == [[5, 6], [1]]
 
 
+def stop(_: Any) -> Any:
+    raise StopIteration
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_transform_cannot_end_an_epoch(dataref: LMDBDataRef, workers: int) -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(DataLoader(MapDataset(dataref, stop), 4, num_workers=workers))
+
+
 @pytest.mark.parametrize("workers", [0, 1, 3])
 @pytest.mark.parametrize("transform", [None, negated])
 def test_loaders(dataref: LMDBDataRef, workers: int, transform: Any) -> None:

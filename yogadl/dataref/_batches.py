@@ -141,7 +141,6 @@ class Batches:
             stop = min(at + len(batches) * size, self._epochs.order.stop(epoch))
             if self._transform is not None:
                 starts = range(at, stop, size)
-                # No `map`, which would end the epoch without a word if it met a StopIteration.
                 nests = (
                     transformed_batch(self._transform, nest, epoch, positions(first, first + size))
                     for nest, first in zip(nests, starts, strict=True)

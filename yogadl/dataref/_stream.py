@@ -86,7 +86,6 @@ class Epochs:
                 columns = list(map(copied_rows, columns))
             records = records_of(reader.spec, columns)
             if transform is not None:
-                # No `map`, which would end the epoch without a word if it met a StopIteration.
                 records = (
                     transformed_record(transform, record, epoch, position)
                     for record, position in zip(records, found.tolist(), strict=True)

@@ -10,7 +10,7 @@ import numpy as np
 from yogadl.dataref import IndexedDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
-from yogadl.seeding import SeededTransform, Transform
+from yogadl.seeding import SeededTransform, Transform, called
 from yogadl.torch import _tensors
 from yogadl.torch._collate import batch_of, collate
 from yogadl.torch._runs import BatchPositions, Position
@@ -109,7 +109,7 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         transform = self.transform
         assert transform is not None
         if not isinstance(transform, SeededTransform):
-            return [transform(record) for record in records]
+            return [called(transform, record) for record in records]
         places = self._places(indices)
         return [
             transform.of_record(record, *place)
