@@ -76,6 +76,12 @@ def test_a_generator_is_philox_keyed_by_the_seeds(seed: int, epoch: int, places:
         assert found.tolist() == np.random.Philox(key=key).random_raw(5).tolist()
 
 
+def test_integers_of_numpy_are_as_good() -> None:
+    transform = yogadl.seeded(lambda _, rng: int(rng.bit_generator.random_raw()), 7)
+    found = transform.of_record(None, np.int64(3), np.uint8(11))  # type: ignore[arg-type]
+    assert found == transform.of_record(None, 3, 11) == GOLDEN_BITS[0]
+
+
 def test_seeds_differ() -> None:
     found = [seeding.seeds(seed, epoch, range(500)) for seed in (0, 1) for epoch in range(20)]
     assert len(np.unique(np.concatenate(found), axis=0)) == 2 * 20 * 500
@@ -199,4 +205,6 @@ def test_wrong_arguments() -> None:
             seeding.seeds(1, 0, places)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="epoch"):
         seeding.generator(1, -1, 0)
+    with pytest.raises(InvalidArgumentError, match="position"):
+        augmented.of_records().of_record({"n": 1}, 0, -1)
     assert seeding.seeds(1, 0, []).shape == (0, 2)

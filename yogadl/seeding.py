@@ -149,7 +149,7 @@ class SeededTransform:
 
     def of_record(self, record: Any, epoch: int, position: int) -> Any:
         """What the function makes of the record at a position, in an epoch."""
-        return called(self.function, record, _generator(_words(self.seed, epoch, int(position))))
+        return called(self.function, record, generator(self.seed, epoch, position))
 
     def of_batch(self, batch: Any, epoch: int, positions: Sequence[int] | Array) -> Any:
         """What the function makes of the batch of the records at some positions, in an epoch."""
