@@ -82,6 +82,11 @@ def test_validation_data() -> None:
     assert tests == [2, 5, 5]
 
 
+def test_validation_data_that_is_trained_on() -> None:
+    dataset = make_tf_dataset(stream(12), batch_size=BATCH)
+    assert fit(dataset, epochs=1, validation_data=dataset) == [2]
+
+
 def test_what_the_error_says_to_do() -> None:
     rest = make_tf_dataset(stream(12), batch_size=BATCH)
     assert fit(rest, epochs=1) == [2]

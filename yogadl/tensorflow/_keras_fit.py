@@ -15,6 +15,8 @@ from typing import Any
 
 from yogadl.errors import InvalidArgumentError
 
+_READERS = ("fit", "evaluate", "predict")
+
 
 def check_keras(dataset: Any, whole: int) -> None:
     """Checks that Keras does not stop an epoch that it is about to read before its end.
@@ -48,10 +50,13 @@ def _stop(dataset: Any) -> int | None:
 
 
 def _epochs_of(frame: FrameType | None, dataset: Any) -> Any:
-    """The ``EpochIterator`` of Keras over a data set, in the calls that lead to a frame."""
+    """The ``EpochIterator`` of Keras over a data set, in the calls that lead to a frame.
+
+    That of the innermost call: what ``fit`` trains on may be validated on, too.
+    """
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if frame.f_code.co_name == "fit" and module.startswith("keras.src."):
+        if frame.f_code.co_name in _READERS and module.startswith("keras.src."):
             found = frame.f_locals.get("epoch_iterator")
             read = getattr(getattr(found, "data_adapter", None), "_dataset", None)
             if _is_made_of(read, dataset):
