@@ -182,6 +182,18 @@ class IndexedStream(Stream, Closing):
         del self.output_types, self.output_shapes
         self.epochs = epochs
 
+    def __getitem__(self, index: Any) -> Any:
+        """Refused: ``DataLoader(stream)`` gets here, for example.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError(
+            f"a stream is read in order and has no item {index!r:.100}: take a record of its "
+            "DataRef; for a DataLoader of PyTorch, make a dataset of the stream, "
+            "yogadl.torch.IterableDataset(stream, batch_size)"
+        )
+
     def __repr__(self) -> str:
         epochs = self.epochs
         state = ", closed" if epochs.closed else ""

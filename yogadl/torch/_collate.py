@@ -205,7 +205,17 @@ def _collate_containers(records: Any, *, collate_fn_map: Any = None) -> Any:
     ):
         return _copy_as_collated(records._read)
     plain = {kind: made for kind, made in collate_fn_map.items() if made is not _collate_containers}
-    return _torchs.collate(records, collate_fn_map={**plain, **_EARLIER})
+    try:
+        return _torchs.collate(records, collate_fn_map={**plain, **_EARLIER})
+    except RuntimeError as error:
+        if not isinstance(records, Batch):
+            raise
+        # Of torch's own class, for who catches that.
+        raise RuntimeError(
+            f"{error}. Of a MapDataset whose records differ in shape, give the DataLoader "
+            "collate_fn=yogadl.torch.collate, which makes lists of them; or let "
+            "yogadl.torch.IterableDataset(stream, batch_size, pad=0) fill them up"
+        ) from error
 
 
 def _is_torchs_own(functions: dict[Any, Any]) -> bool:

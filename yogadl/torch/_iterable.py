@@ -14,7 +14,7 @@ from yogadl.errors import InvalidArgumentError, StateMismatchError
 from yogadl.extras import require
 from yogadl.keys import as_index
 from yogadl.seeding import Transform, after
-from yogadl.torch import _tensors
+from yogadl.torch import _callers, _tensors
 from yogadl.torch._share import Share
 from yogadl.torch._shared_epochs import Place, SharedEpochs, Worker
 from yogadl.torch._workers import end_in_order
@@ -103,7 +103,13 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
 
         Raises:
             ClosedError: the stream or its DataRef is closed.
+            InvalidArgumentError: a ``DataLoader`` would make batches of the batches.
         """
+        if self.batch_size is not None and _callers.is_batching_loader():
+            raise InvalidArgumentError(
+                f"the dataset gives batches of {self.batch_size:,}, of which the DataLoader would "
+                "make batches again: use DataLoader(dataset, batch_size=None)"
+            )
         end_in_order()
         worker = _this_worker()
         self.stream.epochs.reader()

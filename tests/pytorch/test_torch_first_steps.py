@@ -1,0 +1,77 @@
+"""What new users of PyTorch tried first: the message says what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs PyTorch")
+pytest.importorskip("torch.utils.data", reason="needs PyTorch")
+
+from torch.utils.data import DataLoader, IterableDataset
+
+import yogadl.torch
+from yogadl.errors import InvalidArgumentError
+from yogadl.spec import TensorSpec
+from yogadl.storage import LFSStorage
+
+
+@pytest.fixture(scope="module")
+def dataref(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    storage = LFSStorage(tmp_path_factory.mktemp("first"))
+    records = [{"x": np.arange(length), "n": length} for length in range(1, 9)]
+    spec = {"x": TensorSpec("int64", (None,)), "n": TensorSpec("int64", ())}
+    storage.submit(records, "a", "1", spec=spec)
+    return storage.fetch("a", "1")
+
+
+def test_a_loader_of_a_stream(dataref: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"yogadl.torch.IterableDataset\(stream, batch"):
+        next(iter(DataLoader(dataref.stream())))
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_of_batches(dataref: Any, batch_size: int, workers: int) -> None:
+    dataset = yogadl.torch.IterableDataset(dataref.stream(), batch_size=4, pad=0)
+    loader = DataLoader(dataset, batch_size=batch_size, num_workers=workers)
+    with pytest.raises(InvalidArgumentError, match=r"DataLoader\(dataset, batch_size=None\)"):
+        next(iter(loader))
+
+
+def test_batches_of_records_are_what_a_loader_is_for(dataref: Any) -> None:
+    records = yogadl.torch.IterableDataset(dataref.stream(), transform=lambda record: record["n"])
+    assert [batch.tolist() for batch in DataLoader(records, batch_size=4)] == [
+        [1, 2, 3, 4],
+        [5, 6, 7, 8],
+    ]
+
+
+def test_batches_of_somebody_elses(dataref: Any) -> None:
+    """What a dataset around ours does with its batches is its business."""
+
+    class Sums(IterableDataset[Any]):
+        def __iter__(self) -> Any:
+            for batch in yogadl.torch.IterableDataset(dataref.stream(), batch_size=4, pad=0):
+                yield int(batch["n"].sum())
+
+    assert [batch.tolist() for batch in DataLoader(Sums(), batch_size=2)] == [[10, 26]]
+
+
+def test_records_of_varying_shape(dataref: Any) -> None:
+    dataset = yogadl.torch.MapDataset(dataref)
+    with pytest.raises(RuntimeError, match=r"equal size.*collate_fn=yogadl.torch.collate"):
+        next(iter(DataLoader(dataset, batch_size=4)))
+    (batch, _) = DataLoader(dataset, batch_size=4, collate_fn=yogadl.torch.collate)
+    assert [len(x) for x in batch["x"]] == [1, 2, 3, 4]
+
+
+def test_what_datasets_and_samplers_look_like(dataref: Any) -> None:
+    assert repr(yogadl.torch.MapDataset(dataref)) == f"MapDataset({dataref!r})"
+    sampler = yogadl.torch.Sampler(dataref, shuffle=True, shuffle_seed=3)
+    assert repr(sampler) == "Sampler(8 records an epoch, shuffled by seed 3)"
+    stream = dataref.stream()
+    expected = f"IterableDataset({stream!r}, batch_size=4)"
+    assert repr(yogadl.torch.IterableDataset(stream, 4, pad=0)) == expected
