@@ -288,7 +288,7 @@ def test_several_steps_an_execution(dataref: LMDBDataRef) -> None:
 
 def test_batches_that_keras_shuffles_are_refused(dataref: LMDBDataRef) -> None:
     recorder = rig.Recorder()
-    with pytest.raises(Exception, match="shuffle=False"):
+    with pytest.raises(InvalidArgumentError, match="shuffle=False"):
         rig.small_model().fit(PyDataset(dataref, 1), shuffle=True, callbacks=[recorder], verbose=0)
     # None was trained on but in order.
     steps = [step for epoch in recorder.epochs for step in epoch]

@@ -31,18 +31,18 @@ _SHAPES = _code(PyDatasetAdapter.get_tf_dataset)
 
 def is_reset() -> bool:
     """Whether Keras begins a run, and nothing of what it read before counts as an epoch."""
-    return _is_called_by(_RESET)
+    return _caller(_RESET) is not None
 
 
-def is_learning_shapes() -> bool:
-    """Whether TensorFlow's trainer reads the first batches to infer the shapes of all."""
-    return _is_called_by(_SHAPES)
+def shape_learner() -> Any:
+    """The adapter with which TensorFlow's trainer reads the first batches to infer the shapes of
+    all; ``None`` if somebody else calls. Whether it will shuffle batches is its ``shuffle``."""
+    frame = _caller(_SHAPES)
+    return None if frame is None else frame.f_locals["self"]
 
 
-def _is_called_by(code: CodeType) -> bool:
+def _caller(code: CodeType) -> FrameType | None:
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        if frame.f_code is code:
-            return True
+    while frame is not None and frame.f_code is not code:
         frame = frame.f_back
-    return False
+    return frame

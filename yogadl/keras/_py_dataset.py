@@ -21,6 +21,11 @@ _Base: Any = require("keras", "keras").utils.PyDataset
 
 Array = np.ndarray[Any, Any]
 
+_SHUFFLED = (
+    "Keras shuffles batches unless it is told not to, which would spoil their order; call "
+    "fit(..., shuffle=False), without steps_per_epoch"
+)
+
 
 class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
     """The batches of a data set for ``fit``, ``evaluate`` and ``predict``, under any back end::
@@ -157,16 +162,18 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         if number >= count:
             raise RecordIndexError(f"there is no batch {number}: this epoch has {count}")
         self._was_read = True
-        if number == 1 and self._reader.is_padding and _callers.is_learning_shapes():
+        learner = _callers.shape_learner() if number <= 1 else None
+        if learner is not None and learner.shuffle and count > 1:
+            # Once it reads the epoch, TensorFlow hides what it is told among words of its own.
+            raise InvalidArgumentError(_SHUFFLED)
+        if learner is not None and number == 1 and self._reader.is_padding:
             # TensorFlow's trainer takes for fixed what is equal in the first two batches.
             return self._reader.read_unlike(self.epoch, self._positions(1), self._positions(0))
         if not self._is_begun:
             return self._reader.read(self.epoch, self._positions(number))
         if number > self._next:
             raise InvalidArgumentError(
-                f"batch {number} was asked for before batch {self._next}: Keras shuffles batches "
-                "unless it is told not to, which would spoil their order; call fit(..., "
-                "shuffle=False), without steps_per_epoch"
+                f"batch {number} was asked for before batch {self._next}: {_SHUFFLED}"
             )
         if number == self._next:
             # Only the thread that reads the epoch moves it; another may read past batches again.
