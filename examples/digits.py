@@ -15,7 +15,7 @@ def digits(storage_dir: str) -> Any:
 
     Whichever process comes first builds the cache; the others wait and read it.
     """
-    storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations(storage_dir))
+    storage = yogadl.storage.LFSStorage(storage_dir)
 
     @storage.cacheable("digits", "1.0")
     def make_records() -> Any:

@@ -31,10 +31,7 @@ LEARNING_RATE = 0.2
 
 # INCLUDE-START cache
 def digits(directory: pathlib.Path) -> Any:
-    (directory / "storage").mkdir(exist_ok=True)
-    storage = yogadl.storage.LFSStorage(
-        yogadl.storage.LFSConfigurations(str(directory / "storage"))
-    )
+    storage = yogadl.storage.LFSStorage(directory / "storage")
 
     @storage.cacheable("digits", "1.0")
     def make_records() -> Any:

@@ -80,7 +80,7 @@ def train(storage_dir: str) -> None:
     name, load = choose_source()
 
     # INCLUDE-START cache
-    storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations(storage_dir))
+    storage = yogadl.storage.LFSStorage(storage_dir)
 
     def digits(split: str) -> yogadl.DataRef:
         @storage.cacheable(f"{name}/{split}", "1.0")

@@ -18,7 +18,7 @@ import yogadl.tensorflow
 
 def walk_through(storage_dir: str) -> None:
     # INCLUDE-START storage
-    storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations(storage_dir))
+    storage = yogadl.storage.LFSStorage(storage_dir)
 
     @storage.cacheable("range", "1.0")
     def make_dataset() -> tf.data.Dataset:

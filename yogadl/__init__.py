@@ -4,7 +4,7 @@
     import yogadl.storage
     import yogadl.tensorflow
 
-    storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations("/data/yogadl"))
+    storage = yogadl.storage.LFSStorage("/data/yogadl")
 
     @storage.cacheable("mnist", "1.0")
     def make_records():
