@@ -227,7 +227,7 @@ class IndexedDataRef(DataRef, Closing):
 
 
 def _advice_on_index(index: Any) -> str:
-    taken = f"a DataRef takes the position of a record or a slice of them, not {index!r:.100}"
+    taken = f"a DataRef takes an integer, a record's position, or a slice, not {index!r:.100}"
     if isinstance(index, str):
         return (
             f"{taken}; of one record, dataref[0][{index!r}], of many, "
