@@ -94,7 +94,7 @@ def test_a_path_that_is_no_utf_8(tmp_path: pathlib.Path, caplog: pytest.LogCaptu
         lambda: storage.fetch("none", "1"),
         lambda: storage.delete("none", "1"),
         lambda: LMDBDataRef(directory / "none"),
-        lambda: LFSStorage(LFSConfigurations(directory / "none")),
+        lambda: LFSStorage(LFSConfigurations(directory / "none" / "none")),
         lambda: ref[0],
     ):
         with pytest.raises(YogadlError) as raised:
