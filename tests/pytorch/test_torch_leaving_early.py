@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch")
+pytest.importorskip("torch", reason="needs PyTorch")
 pytest.importorskip("torch.utils.data", reason="needs PyTorch")
 
-from torch.utils.data import DataLoader, Dataset  # noqa: E402
+from torch.utils.data import DataLoader, Dataset
 
-import yogadl.torch  # noqa: E402
-from yogadl.dataref import LMDBDataRef  # noqa: E402
-from yogadl.storage import LFSConfigurations, LFSStorage  # noqa: E402
+import yogadl.torch
+from yogadl.dataref import LMDBDataRef
+from yogadl.storage import LFSConfigurations, LFSStorage
 
 # Copying that much takes milliseconds, in which the worker is told to end.
 RECORD_BYTES = 30_000_000
