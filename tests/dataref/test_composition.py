@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from stored import write
 
 import yogadl
-from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import IndexedDataRef, LMDBDataRef
 from yogadl.dataref._positions import split_positions
 from yogadl.errors import (
@@ -29,14 +29,6 @@ from yogadl.errors import (
 from yogadl.spec import TensorSpec
 
 TEN = {"x": TensorSpec("float32", (2,)), "n": TensorSpec("int64"), "s": TensorSpec("string")}
-
-
-def write(path: pathlib.Path, spec: Any, records: Any) -> LMDBDataRef:
-    with CacheWriter(path, spec) as writer:
-        for record in records:
-            writer.append(record)
-        writer.commit()
-    return LMDBDataRef(path)
 
 
 def numbers(path: pathlib.Path, count: int, first: int = 0) -> LMDBDataRef:

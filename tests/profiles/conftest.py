@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from profile_rig import write
+from stored import write
 
 from yogadl.dataref import LMDBDataRef
 from yogadl.spec import TensorSpec

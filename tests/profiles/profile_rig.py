@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from yogadl.cache.writer import CacheWriter
-from yogadl.dataref import LMDBDataRef
 from yogadl.profile import Report
 
 LEGACY = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "range.mdb"

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from profile_rig import LEGACY, Clock, pages_of, parts_add_up, slow, write
+from profile_rig import LEGACY, Clock, pages_of, parts_add_up, slow
+from stored import write
 
 from yogadl import Stream
 from yogadl.dataref import LMDBDataRef

@@ -11,8 +11,9 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+from stored import write  # noqa: E402
+
 import yogadl  # noqa: E402
-from yogadl.cache.writer import CacheWriter  # noqa: E402
 from yogadl.dataref import IndexedDataRef, LMDBDataRef  # noqa: E402
 from yogadl.errors import InvalidArgumentError  # noqa: E402
 from yogadl.keys import Order  # noqa: E402
@@ -21,14 +22,6 @@ from yogadl.tensorflow import make_tf_dataset  # noqa: E402
 
 COUNT = 23
 VARYING = TensorSpec("int64", (None,))
-
-
-def write(path: pathlib.Path, spec: Any, records: Any) -> LMDBDataRef:
-    with CacheWriter(path, spec) as writer:
-        for record in records:
-            writer.append(record)
-        writer.commit()
-    return LMDBDataRef(path)
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ import pytest
 import tensorflow as tf
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from stored import write
 from strategies import data_sets
 from test_round_trip import elements, plain
 
 import yogadl
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
-from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError, InvalidArgumentError, UnsupportedTypeError
 from yogadl.format import dtypes
@@ -29,14 +29,6 @@ GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"
 COUNT = 23
 
 Make = Callable[[int], Any]
-
-
-def write(path: pathlib.Path, spec: Any, records: Any) -> LMDBDataRef:
-    with CacheWriter(path, spec) as writer:
-        for record in records:
-            writer.append(record)
-        writer.commit()
-    return LMDBDataRef(path)
 
 
 def sequence(number: int, dtype: str = "int32", inner: tuple[int, ...] = ()) -> Any:
