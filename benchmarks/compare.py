@@ -4,10 +4,11 @@
                                  [--workloads NAME …] [--phases NAME …] [--directory DIRECTORY]
 
 Both are checkouts in which ``make .venv/.bench`` was run, and nothing else: the more packages an
-environment has, the longer the first ``submit`` looks for adapters in them. Each workload is written and read, warm
-and cold, by the first, by the second and by the first again, each with its own code, round after
-round. For every rate, the table has the median of AFTER / BEFORE, and by how much BEFORE differed
-from itself at most. A rate is *lower* if it fell by more than that; then the exit status is 1.
+environment has, the longer the first ``submit`` looks for adapters in them. Each workload is
+written and read, warm and cold, by the first, by the second and by the first again, each with its
+own code, round after round. For every rate, the table has the median of AFTER / BEFORE, and by how
+much BEFORE differed from itself at most. A rate is *lower* if it fell by more than that; then the
+exit status is 1.
 """
 
 from __future__ import annotations

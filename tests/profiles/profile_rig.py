@@ -61,11 +61,3 @@ def parts_add_up(report: Report) -> None:
         report.disk_busy + report.decoding_busy
     )
     assert min(report.disk, report.decoding, report.other, report.hidden) >= 0
-
-
-def write(path: pathlib.Path, spec: Any, records: Any) -> LMDBDataRef:
-    with CacheWriter(path, spec) as writer:
-        for record in records:
-            writer.append(record)
-        writer.commit()
-    return LMDBDataRef(path)
