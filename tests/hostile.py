@@ -28,7 +28,9 @@ from hostile_originals import is_format_1, originals
 from strategies import same
 
 from yogadl import spec as specs
-from yogadl.cache.reader import CacheFile, FileReader, open_cache
+from yogadl.cache.file_reader import FileReader
+from yogadl.cache.opening import open_cache
+from yogadl.cache.reader import CacheFile
 from yogadl.errors import YogadlError
 
 MOST_SECONDS = 30

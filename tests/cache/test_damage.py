@@ -22,7 +22,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import same
 
-from yogadl.cache.reader import CacheFile, open_cache
+from yogadl.cache.opening import open_cache
+from yogadl.cache.reader import CacheFile
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import (
     CacheFormatError,

@@ -10,7 +10,8 @@ import sys
 import numpy as np
 from strategies import same
 
-from yogadl.cache.reader import CacheFile, open_cache
+from yogadl.cache.opening import open_cache
+from yogadl.cache.reader import CacheFile
 from yogadl.spec import TensorSpec
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_damage import intact, put, rebuilt, with_checksum
 
-from yogadl.cache.reader import open_cache
+from yogadl.cache.opening import open_cache
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
@@ -62,7 +62,7 @@ def test_much_damage_in_little_memory() -> None:
 
 SPARSE = """
 import pathlib, resource, sys
-from yogadl.cache.reader import open_cache
+from yogadl.cache.opening import open_cache
 from yogadl.errors import CacheFormatError
 
 statm = pathlib.Path("/proc/self/statm").read_text().split()[0]

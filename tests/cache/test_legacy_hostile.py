@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yogadl.cache.legacy_reader import LegacyCacheFile
-from yogadl.cache.reader import open_cache
+from yogadl.cache.opening import open_cache
 from yogadl.errors import (
     CacheFormatError,
     ChecksumError,

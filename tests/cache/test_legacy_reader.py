@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from yogadl.cache.legacy_reader import LegacyCacheFile
-from yogadl.cache.reader import open_cache
+from yogadl.cache.opening import open_cache
 from yogadl.errors import ClosedError
 from yogadl.spec import NoneSpec, Structure, TensorSpec
 

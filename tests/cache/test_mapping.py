@@ -15,7 +15,7 @@ import pytest
 import yogadl
 from yogadl.cache import mapping
 from yogadl.cache.mapping import Descriptor, MappedFile
-from yogadl.cache.reader import open_cache
+from yogadl.cache.opening import open_cache
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
 from yogadl.spec import TensorSpec

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from yogadl.cache import partial
+from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile, check_room, remove_leftovers
-from yogadl.cache.reader import open_cache
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import FileSystemError, InvalidArgumentError, StorageFullError
 from yogadl.spec import TensorSpec

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import data_sets, records, same, static_specs
 
-from yogadl.cache.reader import CacheFile, open_cache
+from yogadl.cache.opening import open_cache
+from yogadl.cache.reader import CacheFile
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format.index import BLOCK, ENTRY, Index, block_checksums, gap

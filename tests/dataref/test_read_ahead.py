@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yogadl.cache.file_reader import FileReader
 from yogadl.cache.mapping import Access, MappedFile
-from yogadl.cache.reader import FileReader
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef, _batches, _read_ahead, _stream
 from yogadl.errors import InvalidArgumentError

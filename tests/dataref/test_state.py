@@ -16,7 +16,7 @@ from interleaving import in_between
 
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
-from yogadl.dataref._stream import Epochs
+from yogadl.dataref._epochs import Epochs
 from yogadl.errors import ClosedError, InvalidArgumentError, StateMismatchError
 from yogadl.spec import TensorSpec
 

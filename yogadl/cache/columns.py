@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -184,3 +184,40 @@ def stack(spec: specs.TensorSpec, values: Sequence[Any]) -> Column:
     if not values:
         return np.empty((0, *spec.static_shape), dtypes.to_numpy(spec.dtype))
     return np.stack(values)
+
+
+def records_of(spec: specs.Structure, columns: Sequence[Column]) -> Iterator[Any]:
+    """The records whose leaves are the rows of ``columns``."""
+    if isinstance(spec, specs.LEAVES):
+        return iter(columns[0])
+    if isinstance(spec, dict) and _holds_leaves_only(spec.values()):
+        keys = tuple(spec)
+        named = dict(zip(specs.sorted_keys(spec), columns, strict=True))
+        rows = zip(*[named[key] for key in keys], strict=True)
+        return (dict(zip(keys, row, strict=True)) for row in rows)
+    rows = zip(*columns, strict=True)
+    if type(spec) is tuple and _holds_leaves_only(spec):
+        return rows
+    return (specs.unflatten(spec, row) for row in rows)
+
+
+def _holds_leaves_only(children: Iterable[Any]) -> bool:
+    return all(isinstance(child, specs.LEAVES) for child in children)
+
+
+def copied_rows(column: Column) -> Column:
+    """The rows of a column, each with memory of its own."""
+    if isinstance(column, np.ndarray):
+        return list(map(np.array, column)) if column.ndim > 1 and len(column) > 1 else column
+    return list(map(_copied, column))
+
+
+def _copied(value: Any) -> Any:
+    """A value of a leaf, of which no array is a part of another."""
+    if isinstance(value, np.ndarray):
+        return value if value.base is None else value.copy()
+    if isinstance(value, dict):
+        return {key: _copied(child) for key, child in value.items()}
+    if specs.is_namedtuple(value):
+        return type(value)(*map(_copied, value))
+    return tuple(map(_copied, value)) if isinstance(value, tuple) else value

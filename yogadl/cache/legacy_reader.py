@@ -17,9 +17,9 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, stack
+from yogadl.cache.file_reader import PIECE_BYTES, CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.gather import gather
-from yogadl.cache.reader import PIECE_BYTES, CacheInfo, FileReader
 from yogadl.errors import (
     REPAIR,
     CacheFormatError,

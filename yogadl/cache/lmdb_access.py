@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from yogadl import spec as specs
+from yogadl.cache.file_reader import FileReader
 from yogadl.cache.files import shown, telling
-from yogadl.cache.reader import FileReader, open_cache
+from yogadl.cache.opening import open_cache
 from yogadl.cache.writer import CacheWriter
 from yogadl.closing import Closing
 from yogadl.errors import InvalidArgumentError, RecordIndexError

@@ -1,17 +1,12 @@
-"""Opening a cache file and reading its records by position."""
+"""Reading the records of a cache file by position."""
 
 from __future__ import annotations
 
-import abc
 import copy
 import datetime
-import errno
 import json
-import os
 import pathlib
-import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,18 +14,14 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, ColumnReader
-from yogadl.cache.files import shown, telling
+from yogadl.cache.file_reader import PIECE_BYTES, CacheInfo, FileReader
+from yogadl.cache.files import shown
 from yogadl.cache.identity import identity_of, record_tokens
-from yogadl.cache.mapping import Access, Descriptor, MappedFile
-from yogadl.cache.memory import keep_freed_memory
-from yogadl.cache.record_reader import RecordReader
+from yogadl.cache.mapping import MappedFile
 from yogadl.errors import (
     REPAIR,
-    CacheNotFoundError,
     ChecksumError,
     ClosedError,
-    FileSystemError,
-    ForeignFileError,
     InvalidArgumentError,
     YogadlError,
 )
@@ -42,62 +33,6 @@ from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_SIZE
 
 Array = np.ndarray[Any, Any]
-
-PIECE_BYTES = 16 << 20
-"""A file is read from beginning to end in pieces of this size."""
-
-
-@dataclass(frozen=True)
-class CacheInfo:
-    """What a cache file says of itself.
-
-    Attributes:
-        record_count: number of records.
-        format_version: 1, or 0 for a file written by yogadl 0.1.4.
-        library_version: the release that wrote the file.
-        created: creation time in UTC, ``None`` where it is not recorded.
-        metadata: what the user gave with it.
-        file_size: bytes.
-        identity: differs between any two files that were ever written under one path.
-    """
-
-    record_count: int
-    format_version: int
-    library_version: str
-    created: datetime.datetime | None
-    metadata: dict[str, Any]
-    file_size: int
-    identity: str
-
-
-class FileReader(RecordReader):
-    """Random access to the records of an open cache file."""
-
-    path: pathlib.Path
-    info: CacheInfo
-
-    def __len__(self) -> int:
-        return self.info.record_count
-
-    @property
-    def identity(self) -> str:
-        return self.info.identity
-
-    @abc.abstractmethod
-    def pieces(self) -> Iterator[Array]:
-        """The bytes of the file, uint8, from beginning to end, in pieces of some megabytes.
-
-        Raises:
-            ClosedError: the file is closed.
-        """
-
-    @abc.abstractmethod
-    def verify(self) -> None:
-        """Reads the whole file and checks everything that can be checked.
-
-        Raises:
-            CacheFormatError: something is not as it was written.
-        """
 
 
 class CacheFile(FileReader):
@@ -326,45 +261,3 @@ class CacheFile(FileReader):
     def close(self) -> None:
         self._file = None
         self._index = None
-
-
-def open_cache(
-    path: pathlib.Path, check_records: bool = False, access: Access = Access.RANDOM
-) -> FileReader:
-    """Opens a cache file, of this release or of 0.1.4.
-
-    Args:
-        path: of the file.
-        check_records: compare every record with its checksum before it is read. A file of 0.1.4
-            has none.
-        access: what to tell the system of reads that are not announced. A file of 0.1.4 is left to
-            the system's own ways.
-
-    Raises:
-        CacheNotFoundError: there is no such file.
-        CacheFormatError: it cannot be read; see its subclasses.
-        FileSystemError: it cannot be opened; see its subclasses.
-    """
-    try:
-        # A pipe by that name must not keep us waiting for a writer.
-        with telling("open", path):
-            descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
-    except FileSystemError as error:
-        # A file where a folder would be has nothing below it, either.
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-            raise
-        raise CacheNotFoundError(f"there is no cache at {shown(path)}; build it first") from error
-    if not stat.S_ISREG(os.fstat(descriptor.number).st_mode):
-        raise ForeignFileError(f"{shown(path)} is no regular file, so it is no cache")
-    with telling("map", path):
-        file = MappedFile(descriptor, path)
-    file.expect(Access.RANDOM)
-    page = file.array[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
-    if headers.is_header(page):
-        file.expect(access)
-        keep_freed_memory()
-        return CacheFile(path, file, check_records)
-    from yogadl.cache.legacy_reader import LegacyCacheFile
-
-    file.expect(Access.NORMAL)
-    return LegacyCacheFile(path, file.array)

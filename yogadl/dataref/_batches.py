@@ -6,22 +6,20 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from yogadl import spec as specs
-from yogadl.cache.columns import Column
+from yogadl.cache.columns import Column, records_of
+from yogadl.dataref._epochs import Epochs
 from yogadl.dataref._padding import Padding
 from yogadl.errors import InvalidArgumentError, SpecMismatchError
 from yogadl.format import dtypes
 from yogadl.keys import as_index
 from yogadl.seeding import Transform, transformed_batch
-
-if TYPE_CHECKING:
-    from yogadl.dataref._stream import Epochs
 
 Array = np.ndarray[Any, Any]
 _Batched: TypeAlias = list[list[Column]]
@@ -33,43 +31,6 @@ _CHUNK_RECORDS = 8192
 _READ_AHEAD = 2
 # A consumer that takes this share of the time of reading is worth reading ahead for.
 _BUSY = 0.25
-
-
-def records_of(spec: specs.Structure, columns: Sequence[Column]) -> Iterator[Any]:
-    """The records whose leaves are the rows of ``columns``."""
-    if isinstance(spec, specs.LEAVES):
-        return iter(columns[0])
-    if isinstance(spec, dict) and _holds_leaves_only(spec.values()):
-        keys = tuple(spec)
-        named = dict(zip(specs.sorted_keys(spec), columns, strict=True))
-        rows = zip(*[named[key] for key in keys], strict=True)
-        return (dict(zip(keys, row, strict=True)) for row in rows)
-    rows = zip(*columns, strict=True)
-    if type(spec) is tuple and _holds_leaves_only(spec):
-        return rows
-    return (specs.unflatten(spec, row) for row in rows)
-
-
-def _holds_leaves_only(children: Iterable[Any]) -> bool:
-    return all(isinstance(child, specs.LEAVES) for child in children)
-
-
-def copied_rows(column: Column) -> Column:
-    """The rows of a column, each with memory of its own."""
-    if isinstance(column, np.ndarray):
-        return list(map(np.array, column)) if column.ndim > 1 and len(column) > 1 else column
-    return list(map(_copied, column))
-
-
-def _copied(value: Any) -> Any:
-    """A value of a leaf, of which no array is a part of another."""
-    if isinstance(value, np.ndarray):
-        return value if value.base is None else value.copy()
-    if isinstance(value, dict):
-        return {key: _copied(child) for key, child in value.items()}
-    if specs.is_namedtuple(value):
-        return type(value)(*map(_copied, value))
-    return tuple(map(_copied, value)) if isinstance(value, tuple) else value
 
 
 class _Chunk(NamedTuple):

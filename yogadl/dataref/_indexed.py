@@ -14,10 +14,11 @@ from yogadl.cache.record_reader import RecordReader
 from yogadl.closing import Closing
 from yogadl.core import DataRef
 from yogadl.dataref._announcer import BatchAnnouncer
+from yogadl.dataref._epochs import Epochs
 from yogadl.dataref._positions import Listed, Positions, Run, split_positions
 from yogadl.dataref._read_ahead import DEFAULT_WINDOW
 from yogadl.dataref._state import resume
-from yogadl.dataref._stream import Epochs, IndexedStream
+from yogadl.dataref._stream import IndexedStream
 from yogadl.dataref._views import SelectedReader
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.format.spec_text import spec_text

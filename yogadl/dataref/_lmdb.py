@@ -5,9 +5,10 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.mapping import Access
-from yogadl.cache.reader import CacheInfo, FileReader, open_cache
+from yogadl.cache.opening import open_cache
 from yogadl.dataref._indexed import IndexedDataRef
 from yogadl.errors import CacheReplacedError, ClosedError, InvalidArgumentError
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.dataref import state_of
+from yogadl.dataref._epochs import Epochs
 from yogadl.dataref._state import resume
-from yogadl.dataref._stream import Epochs, IndexedStream
+from yogadl.dataref._stream import IndexedStream
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.format import dtypes

@@ -9,8 +9,8 @@ import numpy as np
 
 from yogadl import seeding
 from yogadl import spec as specs
+from yogadl.cache.columns import records_of
 from yogadl.dataref import IndexedDataRef
-from yogadl.dataref._batches import records_of
 from yogadl.dataref._stream import IndexedStream
 from yogadl.errors import InvalidArgumentError, RecordIndexError, UnsupportedTypeError
 from yogadl.extras import require

@@ -19,7 +19,7 @@ from yogadl import seeding
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
 from yogadl.dataref import IndexedStream, Padding, ReadAhead, selected_from
-from yogadl.dataref._stream import PositionsOf
+from yogadl.dataref._epochs import PositionsOf
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
 from yogadl.format import dtypes

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
-from yogadl.dataref._batches import records_of
+from yogadl.cache.columns import records_of
 from yogadl.errors import UnsupportedTypeError
 from yogadl.extras import require
 from yogadl.format import dtypes

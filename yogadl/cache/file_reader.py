@@ -1,0 +1,72 @@
+"""What readers of files have in common, whatever the format."""
+
+from __future__ import annotations
+
+import abc
+import datetime
+import pathlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from yogadl.cache.record_reader import RecordReader
+
+Array = np.ndarray[Any, Any]
+
+PIECE_BYTES = 16 << 20
+"""A file is read from beginning to end in pieces of this size."""
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What a cache file says of itself.
+
+    Attributes:
+        record_count: number of records.
+        format_version: 1, or 0 for a file written by yogadl 0.1.4.
+        library_version: the release that wrote the file.
+        created: creation time in UTC, ``None`` where it is not recorded.
+        metadata: what the user gave with it.
+        file_size: bytes.
+        identity: differs between any two files that were ever written under one path.
+    """
+
+    record_count: int
+    format_version: int
+    library_version: str
+    created: datetime.datetime | None
+    metadata: dict[str, Any]
+    file_size: int
+    identity: str
+
+
+class FileReader(RecordReader):
+    """Random access to the records of an open cache file."""
+
+    path: pathlib.Path
+    info: CacheInfo
+
+    def __len__(self) -> int:
+        return self.info.record_count
+
+    @property
+    def identity(self) -> str:
+        return self.info.identity
+
+    @abc.abstractmethod
+    def pieces(self) -> Iterator[Array]:
+        """The bytes of the file, uint8, from beginning to end, in pieces of some megabytes.
+
+        Raises:
+            ClosedError: the file is closed.
+        """
+
+    @abc.abstractmethod
+    def verify(self) -> None:
+        """Reads the whole file and checks everything that can be checked.
+
+        Raises:
+            CacheFormatError: something is not as it was written.
+        """

@@ -1,0 +1,58 @@
+"""Opening a cache file, of whatever format."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import stat
+
+from yogadl.cache.file_reader import FileReader
+from yogadl.cache.files import shown, telling
+from yogadl.cache.mapping import Access, Descriptor, MappedFile
+from yogadl.cache.memory import keep_freed_memory
+from yogadl.cache.reader import CacheFile
+from yogadl.errors import CacheNotFoundError, FileSystemError, ForeignFileError
+from yogadl.format import header as headers
+
+
+def open_cache(
+    path: pathlib.Path, check_records: bool = False, access: Access = Access.RANDOM
+) -> FileReader:
+    """Opens a cache file, of this release or of 0.1.4.
+
+    Args:
+        path: of the file.
+        check_records: compare every record with its checksum before it is read. A file of 0.1.4
+            has none.
+        access: what to tell the system of reads that are not announced. A file of 0.1.4 is left to
+            the system's own ways.
+
+    Raises:
+        CacheNotFoundError: there is no such file.
+        CacheFormatError: it cannot be read; see its subclasses.
+        FileSystemError: it cannot be opened; see its subclasses.
+    """
+    try:
+        # A pipe by that name must not keep us waiting for a writer.
+        with telling("open", path):
+            descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    except FileSystemError as error:
+        # A file where a folder would be has nothing below it, either.
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
+        raise CacheNotFoundError(f"there is no cache at {shown(path)}; build it first") from error
+    if not stat.S_ISREG(os.fstat(descriptor.number).st_mode):
+        raise ForeignFileError(f"{shown(path)} is no regular file, so it is no cache")
+    with telling("map", path):
+        file = MappedFile(descriptor, path)
+    file.expect(Access.RANDOM)
+    page = file.array[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
+    if headers.is_header(page):
+        file.expect(access)
+        keep_freed_memory()
+        return CacheFile(path, file, check_records)
+    from yogadl.cache.legacy_reader import LegacyCacheFile
+
+    file.expect(Access.NORMAL)
+    return LegacyCacheFile(path, file.array)
