@@ -2,10 +2,15 @@
 
 from yogadl.storage._base import CacheStorage, StoredVersion
 from yogadl.storage._cloud import BaseCloudStorage
-from yogadl.storage._configurations import BaseCloudConfigurations
-from yogadl.storage._gcs import GCSConfigurations, GCSStorage
-from yogadl.storage._lfs import LFSConfigurations, LFSStorage
-from yogadl.storage._s3 import S3Configurations, S3Storage
+from yogadl.storage._configurations import (
+    BaseCloudConfigurations,
+    GCSConfigurations,
+    LFSConfigurations,
+    S3Configurations,
+)
+from yogadl.storage._gcs import GCSStorage
+from yogadl.storage._lfs import LFSStorage
+from yogadl.storage._s3 import S3Storage
 
 __all__ = [
     "BaseCloudConfigurations",

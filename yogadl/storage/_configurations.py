@@ -1,17 +1,34 @@
-"""What all cloud storages are configured with."""
+"""What storages are configured with."""
 
 from __future__ import annotations
 
+import os
 import pathlib
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from yogadl.errors import InvalidArgumentError
 from yogadl.redaction import without_password
 from yogadl.storage._lease_object import LONGEST_SECONDS, SHORTEST_SECONDS
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 DEFAULT_LEASE_SECONDS = 60.0
 
 _SECRETS = ("access_key", "secret_key", "session_token", "coordinator_secret")
+
+
+class LFSConfigurations:
+    """Where an :class:`LFSStorage` keeps its data sets.
+
+    Args:
+        storage_dir_path: a directory; the storage makes it if its parent is there. Renames within
+            it must be atomic and file locks must work: a local file system, not NFS.
+    """
+
+    def __init__(self, storage_dir_path: str | os.PathLike[str]) -> None:
+        self.storage_dir_path = pathlib.Path(storage_dir_path)
+        self.cache_format = "LMDB"
 
 
 class CloudOptions(TypedDict, total=False):
@@ -113,6 +130,103 @@ class BaseCloudConfigurations:
             if value is not None and name not in ("cache_format", "_lost_secrets")
         )
         return f"{type(self).__name__}({shown})"
+
+
+class S3Configurations(BaseCloudConfigurations):
+    """Where an :class:`S3Storage` keeps its data sets.
+
+    What is not given of keys, endpoint and region, boto3 finds where it always does: in the
+    environment, in its files of profiles, or from the machine's role.
+
+    Args:
+        bucket: see ``BaseCloudConfigurations``, as for all that is not described here.
+        access_key: id of an access key.
+        secret_key: the secret of it.
+        endpoint_url: of a store that is not AWS, ``https://…``.
+        session_token: of temporary keys.
+        region: of the bucket.
+
+    Raises:
+        InvalidArgumentError: one of them cannot be right.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        bucket_directory_path: str,
+        url: str | None = None,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        endpoint_url: str | None = None,
+        local_cache_dir: str | pathlib.Path = "/tmp/",  # noqa: S108 - as in 0.1.4
+        skip_verify: bool = False,
+        coordinator_cert_file: str | None = None,
+        coordinator_cert_name: str | None = None,
+        *,
+        session_token: str | None = None,
+        region: str | None = None,
+        **options: Unpack[CloudOptions],
+    ) -> None:
+        if endpoint_url is not None and not endpoint_url.strip().lower().startswith(
+            ("http://", "https://")
+        ):
+            # What boto3 says of it would show a password.
+            raise InvalidArgumentError(
+                "endpoint_url must be that of a store, https://… or http://…, or None, not "
+                f"{endpoint_url.rpartition('@')[2]!r}"
+            )
+        super().__init__(
+            bucket,
+            bucket_directory_path,
+            url,
+            local_cache_dir,
+            skip_verify,
+            coordinator_cert_file,
+            coordinator_cert_name,
+            **options,
+        )
+        self.access_key = access_key
+        self.secret_key = secret_key
+        self.session_token = session_token
+        self.endpoint_url = endpoint_url
+        self.region = region
+
+
+class GCSConfigurations(BaseCloudConfigurations):
+    """Where a :class:`GCSStorage` keeps its data sets.
+
+    Credentials are found as Google's libraries always do: in the environment, in the files of
+    ``gcloud auth application-default login``, or from the machine's service account.
+
+    Args:
+        bucket: see ``BaseCloudConfigurations``, as for all that is not described here.
+        project: of the bucket, where the credentials do not say.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        bucket_directory_path: str,
+        url: str | None = None,
+        local_cache_dir: str | pathlib.Path = "/tmp/",  # noqa: S108 - as in 0.1.4
+        skip_verify: bool = False,
+        coordinator_cert_file: str | None = None,
+        coordinator_cert_name: str | None = None,
+        *,
+        project: str | None = None,
+        **options: Unpack[CloudOptions],
+    ) -> None:
+        super().__init__(
+            bucket,
+            bucket_directory_path,
+            url,
+            local_cache_dir,
+            skip_verify,
+            coordinator_cert_file,
+            coordinator_cert_name,
+            **options,
+        )
+        self.project = project
 
 
 def _shown(value: Any) -> Any:

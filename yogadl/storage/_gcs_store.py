@@ -34,7 +34,7 @@ from yogadl.storage._object_store import (
 )
 
 if TYPE_CHECKING:
-    from yogadl.storage._gcs import GCSConfigurations
+    from yogadl.storage._configurations import GCSConfigurations
 
 # Held in memory, and sent again when the connection breaks. As large as the SDK's own pieces: the
 # store looks at an upload anew with each.

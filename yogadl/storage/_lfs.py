@@ -19,23 +19,11 @@ from yogadl.core import Submittable
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import CacheNotFoundError, FileSystemError, InvalidArgumentError
 from yogadl.storage._base import CacheStorage, StoredVersion, check_configurations
+from yogadl.storage._configurations import LFSConfigurations
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE, relative_path
 
 _log = logging.getLogger(__name__)
-
-
-class LFSConfigurations:
-    """Where an :class:`LFSStorage` keeps its data sets.
-
-    Args:
-        storage_dir_path: a directory; the storage makes it if its parent is there. Renames within
-            it must be atomic and file locks must work: a local file system, not NFS.
-    """
-
-    def __init__(self, storage_dir_path: str | os.PathLike[str]) -> None:
-        self.storage_dir_path = pathlib.Path(storage_dir_path)
-        self.cache_format = "LMDB"
 
 
 class LFSStorage(CacheStorage):

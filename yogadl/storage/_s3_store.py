@@ -32,7 +32,7 @@ from yogadl.storage._s3_errors import FAILED_PRECONDITIONS, MISSING, code_of, fi
 from yogadl.storage._s3_upload import PARALLEL_PARTS, S3Upload
 
 if TYPE_CHECKING:
-    from yogadl.storage._s3 import S3Configurations
+    from yogadl.storage._configurations import S3Configurations
 
 Result = TypeVar("Result")
 
