@@ -5,9 +5,9 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-import report
 import workloads
 from measures import MEASURES, OURS, Cell, Measure, Results, Row, kind
+from wording import label, number
 
 LOG_ABOVE = 30
 COLUMNS = 3
@@ -82,7 +82,7 @@ def _panel(place: Any, values: dict[Row, dict[str, float]], workload: str) -> No
     rows = list(values)
     numbers = [values[row].get(workload, 0.0) for row in rows]
     colours = [OURS_COLOUR if row[0] == OURS else PEERS_COLOUR for row in rows]
-    present = [number for number in numbers if number > 0]
+    present = [value for value in numbers if value > 0]
     place.barh(range(len(rows)), numbers, color=colours, height=0.72)
     if present and max(present) > LOG_ABOVE * min(present):
         place.set_xscale("log")
@@ -92,10 +92,10 @@ def _panel(place: Any, values: dict[Row, dict[str, float]], workload: str) -> No
         place.set_xlim(0, max(present, default=1) * 1.3)
         place.locator_params(axis="x", nbins=4)
     left = place.get_xlim()[0]
-    for at, (row, number) in enumerate(zip(rows, numbers, strict=True)):
-        text = f" {report.number(number)}" if workload in values[row] else " –"
-        place.text(max(number, left), at, text, va="center", fontsize=7)
-    place.set_yticks(range(len(rows)), [report.label(row) for row in rows], fontsize=8)
+    for at, (row, value) in enumerate(zip(rows, numbers, strict=True)):
+        text = f" {number(value)}" if workload in values[row] else " –"
+        place.text(max(value, left), at, text, va="center", fontsize=7)
+    place.set_yticks(range(len(rows)), [label(row) for row in rows], fontsize=8)
     place.set_ylim(len(rows) - 0.4, -0.6)
     place.set_title(workloads.workload(workload).title, fontsize=9)
     place.tick_params(axis="x", labelsize=7)

@@ -16,18 +16,8 @@ import plots
 import targets
 import workloads
 from measures import MEASURES, OURS, Cell, Measure, Results, Row, reference
+from wording import label, number
 
-_LABELS = {
-    OURS: "this yogadl",
-    "yogadl_014": "yogadl 0.1.4",
-    "ffcv_loader": "FFCV",
-    "tf_record": "tf.data TFRecord",
-    "tf_save": "tf.data save",
-    "grain_loader": "Grain",
-    "litdata_loader": "LitData",
-    "mosaic": "Mosaic Streaming",
-    "torch_lmdb": "PyTorch, LMDB",
-}
 _SHUFFLE = (
     "The mean distance of a record of an epoch from its place in the data set, as a share of the "
     "data set: 0.333 in a uniform shuffle, less where only a window or a block is shuffled."
@@ -69,19 +59,6 @@ def markdown(results: Results, pictures: dict[str, str] | None = None) -> str:
         parts += ["## Scaling", _scaling(results["scaling"])]
     parts += ["## Targets", target_table(targets.targets(results))]
     return "\n\n".join(parts) + "\n"
-
-
-def label(row: Row) -> str:
-    loader, way = row
-    name = _LABELS.get(loader, loader)
-    return f"{name} · {way}" if way else name
-
-
-def number(value: float) -> str:
-    """A value in about three digits."""
-    if value == 0 or value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if value >= 0.001 else f"{value:.1e}"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

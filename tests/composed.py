@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from strategies import is_named, records, same
 
 import yogadl
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.adapters import open_source
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import IndexedDataRef, LMDBDataRef
-from yogadl.format import dtypes
 
 
 @dataclass

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.errors import MissingExtraError, UnsupportedTypeError
-from yogadl.format import dtypes
 
 Array = np.ndarray[Any, Any]
 

@@ -18,7 +18,7 @@ from interleaving import in_between
 
 import yogadl
 from yogadl.errors import InvalidArgumentError
-from yogadl.keys import EpochCounter, Order, Permutations
+from yogadl.orders import EpochCounter, Order, Permutations
 
 lengths = st.integers(0, 60)
 shards = st.integers(1, 9)

@@ -20,9 +20,9 @@ from strategies import (
     tensor_specs,
 )
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
-from yogadl.format import dtypes
 from yogadl.format.codec import RecordCodec
 
 

@@ -20,7 +20,6 @@ import importlib
 from types import ModuleType
 
 from yogadl._version import __version__
-from yogadl.cache.lmdb_access import LmdbAccess, serialize_generator_to_lmdb
 from yogadl.core import DataRef, Storage, Stream, Submittable
 from yogadl.dataref import (
     concat,
@@ -35,13 +34,14 @@ from yogadl.dataref import (
     mix,
     zip,  # noqa: A004 # named as in tf.data
 )
-from yogadl.keys import (
+from yogadl.legacy.keys import (
     GeneratorFromKeys,
     non_sequential_shard,
     sequential_shard,
     shard_keys,
     shuffle_keys,
 )
+from yogadl.legacy.lmdb_access import LmdbAccess, serialize_generator_to_lmdb
 from yogadl.seeding import seeded
 
 # 0.1.4 had all of its own once one was imported, and scripts rely on it.

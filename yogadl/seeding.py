@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
+from yogadl.arguments import as_index
 from yogadl.errors import InvalidArgumentError
-from yogadl.keys import as_index
 
 Array = np.ndarray[Any, Any]
 

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
-from yogadl.format import dtypes
 
 Shape: TypeAlias = "tuple[int | None, ...] | None"
 """Dimensions, ``None`` where one is unknown; ``None`` instead of a tuple for unknown rank."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.errors import UnsupportedTypeError
 from yogadl.extras import require
-from yogadl.format import dtypes
 
 tf = require("tensorflow", "tensorflow")
 

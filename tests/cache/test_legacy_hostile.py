@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yogadl.cache.legacy_reader import LegacyCacheFile
 from yogadl.cache.opening import open_cache
 from yogadl.errors import (
     CacheFormatError,
@@ -22,6 +21,7 @@ from yogadl.errors import (
     UnsafePickleError,
     YogadlError,
 )
+from yogadl.legacy.reader import LegacyCacheFile
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"
 COUNTS = {

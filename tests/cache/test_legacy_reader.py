@@ -12,9 +12,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from yogadl.cache.legacy_reader import LegacyCacheFile
 from yogadl.cache.opening import open_cache
 from yogadl.errors import ClosedError
+from yogadl.legacy.reader import LegacyCacheFile
 from yogadl.spec import NoneSpec, Structure, TensorSpec
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"

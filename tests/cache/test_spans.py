@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NUMBERS, same
 
+from yogadl import dtypes
 from yogadl.cache.spans import Spans, pad_arrays
 from yogadl.errors import ChecksumError
-from yogadl.format import dtypes
 from yogadl.spec import TensorSpec
 
 Array = np.ndarray[Any, Any]

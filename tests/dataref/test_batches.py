@@ -21,12 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NUMBERS, data_sets, element_specs, same, structures
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef, _batches
 from yogadl.errors import ChecksumError, ClosedError, InvalidArgumentError
-from yogadl.format import dtypes
 from yogadl.spec import OptionalSpec, Ragged, RaggedSpec, Sparse, SparseSpec, TensorSpec
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"

@@ -18,7 +18,7 @@ from strategies import data_sets, element_specs, same
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError, RecordIndexError
-from yogadl.keys import Order
+from yogadl.orders import Order
 from yogadl.spec import TensorSpec, namedtuple_class
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "range.mdb"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yogadl.format import legacy
+from yogadl.legacy import unpickling as legacy
 
 VALUES = [
     None,

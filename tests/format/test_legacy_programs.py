@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yogadl.errors import ChecksumError, UnsafePickleError, YogadlError
-from yogadl.format import legacy
-from yogadl.format.legacy_values import LegacyShape, LegacyType
+from yogadl.legacy import unpickling as legacy
+from yogadl.legacy.values import LegacyShape, LegacyType
 from yogadl.spec import NoneSpec, TensorSpec
 
 

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from yogadl import errors
+from yogadl import dtypes, errors
 from yogadl import spec as specs
 from yogadl.dataref import IndexedDataRef
-from yogadl.format import dtypes
 from yogadl.storage import LFSConfigurations, LFSStorage
 
 jax = pytest.importorskip("jax")

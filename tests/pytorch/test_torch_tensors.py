@@ -15,9 +15,9 @@ pytest.importorskip("torch.utils.data", reason="needs PyTorch")
 from torch.utils.data import default_collate  # noqa: E402
 from torch_helpers import write  # noqa: E402
 
+from yogadl import dtypes  # noqa: E402
 from yogadl import spec as specs  # noqa: E402
 from yogadl.errors import MissingExtraError, UnsupportedTypeError  # noqa: E402
-from yogadl.format import dtypes  # noqa: E402
 from yogadl.spec import (  # noqa: E402
     NoneSpec,
     OptionalSpec,

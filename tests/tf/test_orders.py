@@ -16,7 +16,7 @@ from stored import write  # noqa: E402
 import yogadl  # noqa: E402
 from yogadl.dataref import IndexedDataRef, LMDBDataRef  # noqa: E402
 from yogadl.errors import InvalidArgumentError  # noqa: E402
-from yogadl.keys import Order  # noqa: E402
+from yogadl.orders import Order  # noqa: E402
 from yogadl.spec import TensorSpec  # noqa: E402
 from yogadl.tensorflow import make_tf_dataset  # noqa: E402
 

@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 
 import yogadl.tensorflow
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.adapters import _tf_data, open_source
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InfiniteDatasetError, UnsupportedTypeError
-from yogadl.format import dtypes
 from yogadl.format.layout import INLINE_LIMIT, RecordLayout
 from yogadl.storage import LFSConfigurations, LFSStorage
 

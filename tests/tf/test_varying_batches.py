@@ -17,11 +17,11 @@ from strategies import data_sets
 from test_round_trip import elements, plain
 
 import yogadl
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError, InvalidArgumentError, UnsupportedTypeError
-from yogadl.format import dtypes
 from yogadl.spec import OptionalSpec, TensorSpec
 from yogadl.tensorflow import _pipeline, make_tf_dataset
 

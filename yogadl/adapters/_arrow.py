@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.adapters._base import Array, MapSource
 from yogadl.adapters._iterable import as_spec
@@ -14,7 +15,6 @@ from yogadl.adapters._rows import leaf_column, put
 from yogadl.cache.columns import Column
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
-from yogadl.format import dtypes
 
 pa = require("pyarrow", "arrow")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.adapters._base import MapSource, Source, append_leaves, is_fixed
 from yogadl.adapters._convert import to_leaf, type_name
@@ -15,7 +16,6 @@ from yogadl.adapters._iterable import as_spec
 from yogadl.adapters._rows import explaining
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
-from yogadl.format import dtypes
 
 
 class Batch:

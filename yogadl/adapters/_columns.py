@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.adapters._base import Array, MapSource
 from yogadl.adapters._convert import is_array, to_leaf, type_name
@@ -14,7 +15,6 @@ from yogadl.adapters._iterable import as_spec
 from yogadl.adapters._rows import leaf_column
 from yogadl.cache.columns import Column
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
-from yogadl.format import dtypes
 from yogadl.format.components import check_shape
 
 

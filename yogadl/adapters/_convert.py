@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.errors import UnsupportedTypeError
-from yogadl.format import dtypes
 
 _PLAIN = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, type(None))
 _MEMORY = (bytearray, memoryview)

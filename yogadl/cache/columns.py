@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.gather import gather
 from yogadl.cache.spans import Spans
 from yogadl.errors import ChecksumError, SpecMismatchError
-from yogadl.format import dtypes
 from yogadl.format.codec import RecordCodec
 from yogadl.format.components import join_column
 from yogadl.format.layout import (

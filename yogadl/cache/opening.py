@@ -52,7 +52,7 @@ def open_cache(
         file.expect(access)
         keep_freed_memory()
         return CacheFile(path, file, check_records)
-    from yogadl.cache.legacy_reader import LegacyCacheFile
+    from yogadl.legacy.reader import LegacyCacheFile
 
     file.expect(Access.NORMAL)
     return LegacyCacheFile(path, file.array)

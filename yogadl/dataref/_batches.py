@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
+from yogadl.arguments import as_index
 from yogadl.cache.columns import Column, records_of
 from yogadl.dataref._epochs import Epochs
 from yogadl.dataref._padding import Padding
 from yogadl.errors import InvalidArgumentError, SpecMismatchError
-from yogadl.format import dtypes
-from yogadl.keys import as_index
 from yogadl.seeding import Transform, transformed_batch
 
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,7 @@ from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._cursor import Cursor
 from yogadl.dataref._read_ahead import DEFAULT_WINDOW, ReadAhead
 from yogadl.errors import ClosedError, InvalidArgumentError
-from yogadl.keys import EpochCounter, Order, Permutations
+from yogadl.orders import EpochCounter, Order, Permutations
 from yogadl.seeding import Transform, transformed_record
 
 PositionsOf = Callable[[int, int], np.ndarray[Any, Any]]

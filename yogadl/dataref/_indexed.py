@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 
 from yogadl import spec as specs
+from yogadl.arguments import as_index
 from yogadl.cache.record_reader import RecordReader
 from yogadl.closing import Closing
 from yogadl.core import DataRef
@@ -22,8 +23,8 @@ from yogadl.dataref._stream import IndexedStream
 from yogadl.dataref._views import SelectedReader
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.format.spec_text import spec_text
-from yogadl.keys import Order, as_index
 from yogadl.lazy import lazy
+from yogadl.orders import Order
 
 Reader = TypeVar("Reader", bound=RecordReader)
 

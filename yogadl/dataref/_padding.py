@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.spans import Spans, pad_arrays
 from yogadl.errors import InvalidArgumentError, SpecMismatchError
-from yogadl.format import dtypes
 
 Array = np.ndarray[Any, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from yogadl.arguments import check_seed
 from yogadl.errors import InvalidArgumentError
-from yogadl.keys import check_seed
 
 Array = np.ndarray[Any, Any]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from yogadl.cache.record_reader import RecordReader
 from yogadl.format.pages import PAGE_SIZE
-from yogadl.keys import Order
+from yogadl.orders import Order
 
 Array = np.ndarray[Any, Any]
 

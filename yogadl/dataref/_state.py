@@ -11,9 +11,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from yogadl.arguments import as_index, check_seed, check_shard
 from yogadl.cache.record_reader import RecordReader
 from yogadl.errors import InvalidArgumentError, StateMismatchError
-from yogadl.keys import Order, as_index, check_seed, check_shard
+from yogadl.orders import Order
 
 FORMAT = 1
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.identity import identity_of, marked, mixed
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._positions import Positions, Run
 from yogadl.errors import ClosedError, InvalidArgumentError
-from yogadl.format import dtypes, spec_json
+from yogadl.format import spec_json
 
 Array = np.ndarray[Any, Any]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.errors import SpecMismatchError, UnsupportedTypeError
-from yogadl.format import dtypes
 from yogadl.format.layout import components_of, leaf_components
 from yogadl.format.nested_arrays import check_ragged, check_raggeds, check_sparse, check_sparses
 

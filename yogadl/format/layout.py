@@ -30,9 +30,9 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.errors import InvalidArgumentError
-from yogadl.format import dtypes
 
 INLINE_LIMIT = 2000
 """Longest content, in bytes, that is kept inside an LMDB leaf page."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.errors import InvalidArgumentError
-from yogadl.format import dtypes
 
 
 def to_json(spec: specs.Structure) -> Any:

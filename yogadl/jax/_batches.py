@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
+from yogadl.arguments import as_index
 from yogadl.dataref import state_of
 from yogadl.dataref._epochs import Epochs
 from yogadl.dataref._state import resume
 from yogadl.dataref._stream import IndexedStream
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
-from yogadl.format import dtypes
 from yogadl.jax._leaves import Array, as_jax_holds, check_dtype, check_leaves, named_leaves
-from yogadl.keys import Order, as_index
+from yogadl.orders import Order
 from yogadl.seeding import Transform
 
 jax = require("jax", "jax")

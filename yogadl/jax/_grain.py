@@ -9,12 +9,13 @@ import numpy as np
 
 from yogadl import seeding
 from yogadl import spec as specs
+from yogadl.arguments import as_index
 from yogadl.cache.columns import records_of
 from yogadl.dataref import IndexedDataRef
 from yogadl.dataref._stream import IndexedStream
 from yogadl.errors import InvalidArgumentError, RecordIndexError, UnsupportedTypeError
 from yogadl.extras import require
-from yogadl.keys import Permutations, as_index
+from yogadl.orders import Permutations
 
 
 class GrainSource:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.dataref._padding import Padding
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
-from yogadl.format import dtypes
 
 jax = require("jax", "jax")
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from yogadl.arguments import as_index
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.keras._py_dataset import PyDataset
-from yogadl.keys import as_index
 
 keras = require("keras", "keras")
 _Base: Any = keras.callbacks.BackupAndRestore

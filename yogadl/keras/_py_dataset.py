@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl.arguments import as_index
 from yogadl.closing import Closing
 from yogadl.dataref import IndexedDataRef, state_of
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
@@ -14,7 +15,6 @@ from yogadl.extras import require
 from yogadl.keras import _callers
 from yogadl.keras._batch_reader import BatchReader
 from yogadl.keras._workers import Workers
-from yogadl.keys import as_index
 from yogadl.seeding import Transform
 
 _Base: Any = require("keras", "keras").utils.PyDataset

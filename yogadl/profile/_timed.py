@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from yogadl.cache.columns import Column
-from yogadl.cache.legacy_reader import LegacyCacheFile
 from yogadl.cache.reader import CacheFile
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._epochs import Epochs
 from yogadl.errors import UnsupportedTypeError
-from yogadl.keys import Order
+from yogadl.legacy.reader import LegacyCacheFile
+from yogadl.orders import Order
 from yogadl.profile._meter import Clock
 
 Array = np.ndarray[Any, Any]

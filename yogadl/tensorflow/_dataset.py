@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from yogadl.arguments import as_index
 from yogadl.core import Stream
 from yogadl.dataref import IndexedStream
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
-from yogadl.keys import as_index
 from yogadl.seeding import check_seed
 from yogadl.tensorflow._pipeline import PER_ITERATION, Epochs, Pipeline
 

@@ -20,7 +20,7 @@ from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref import state_of
 from yogadl.errors import StateMismatchError
 from yogadl.extras import require
-from yogadl.keys import Order
+from yogadl.orders import Order
 from yogadl.tensorflow._calls import Calls
 
 tf = require("tensorflow", "tensorflow")

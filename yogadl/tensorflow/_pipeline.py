@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from yogadl import seeding
+from yogadl import dtypes, seeding
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
 from yogadl.dataref import IndexedStream, Padding, ReadAhead, selected_from
 from yogadl.dataref._epochs import PositionsOf
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
-from yogadl.format import dtypes
 from yogadl.tensorflow import _words
 from yogadl.tensorflow._calls import Calls
 from yogadl.tensorflow._gather import MappedComponent, MappedTables

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.columns import stack
 from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.spans import Spans
 from yogadl.extras import require
-from yogadl.format import dtypes
 from yogadl.format.components import split_leaf
 from yogadl.format.layout import components_of, leaf_components
 from yogadl.tensorflow import _words

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from yogadl.adapters._tf_data import TfDatasetSource, graph_mode_elements
-from yogadl.cache.lmdb_access import new_cache_path
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import UnsupportedTypeError
 from yogadl.extras import require
+from yogadl.legacy.lmdb_access import new_cache_path
 
 tf = require("tensorflow", "tensorflow")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl.extras import require
-from yogadl.format import dtypes
 from yogadl.tf_specs import BATCHABLE
 
 tf = require("tensorflow", "tensorflow")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from yogadl.arguments import as_index
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
-from yogadl.keys import as_index
 from yogadl.torch._runs import BatchPositions, Run
 from yogadl.torch._sampler import Positions, Sampler
 

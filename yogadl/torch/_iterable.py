@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from yogadl.arguments import as_index
 from yogadl.dataref import IndexedStream, state_of
 from yogadl.dataref._state import resume
 from yogadl.errors import InvalidArgumentError, StateMismatchError
 from yogadl.extras import require
-from yogadl.keys import as_index
 from yogadl.seeding import Transform, after
 from yogadl.torch import _callers, _tensors
 from yogadl.torch._share import Share

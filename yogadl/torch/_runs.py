@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from yogadl.arguments import as_index
 from yogadl.dataref import IndexedDataRef
-from yogadl.keys import as_index
 from yogadl.torch import _tensors
 
 Array = np.ndarray[Any, Any]

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from yogadl.arguments import as_index
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref import IndexedDataRef, state_of
 from yogadl.dataref._state import resume
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
-from yogadl.keys import Order, Permutations, as_index
+from yogadl.orders import Order, Permutations
 from yogadl.seeding import SeededTransform
 from yogadl.torch._map import MapDataset
 from yogadl.torch._runs import Position

@@ -10,7 +10,7 @@ import numpy as np
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref import ReadAhead
 from yogadl.dataref._epochs import Epochs, PositionsOf
-from yogadl.keys import Order
+from yogadl.orders import Order
 
 
 class Share(Epochs):

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.columns import records_of
 from yogadl.errors import UnsupportedTypeError
 from yogadl.extras import require
-from yogadl.format import dtypes
 
 torch = require("torch", "torch")
 

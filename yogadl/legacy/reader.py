@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, stack
 from yogadl.cache.file_reader import PIECE_BYTES, CacheInfo, FileReader
@@ -28,9 +29,9 @@ from yogadl.errors import (
     ForeignFileError,
     YogadlError,
 )
-from yogadl.format import dtypes, legacy
 from yogadl.format.header import LARGEST_SPEC
 from yogadl.format.tree import Entries, Tree
+from yogadl.legacy import unpickling
 
 Array = np.ndarray[Any, Any]
 
@@ -96,7 +97,9 @@ class LegacyCacheFile(FileReader):
         if max(len(shapes), len(types)) > LARGEST_SPEC:
             raise self._damaged("its shapes and dtypes are far too large")
         try:
-            return specs.normalize(legacy.load_spec(legacy.load(shapes), legacy.load(types)))
+            return specs.normalize(
+                unpickling.load_spec(unpickling.load(shapes), unpickling.load(types))
+            )
         except YogadlError as error:
             # What 0.1.4 wrote can be read, so it is damaged, whatever the error is.
             kind = type(error) if isinstance(error, CacheFormatError) else ChecksumError
@@ -177,7 +180,7 @@ class LegacyCacheFile(FileReader):
         buffer = self._open_buffer
         start, size = int(self._offsets[position]), int(self._sizes[position])
         try:
-            return _fit(self.spec, legacy.load(buffer[start : start + size]))
+            return _fit(self.spec, unpickling.load(buffer[start : start + size]))
         except YogadlError as error:
             raise type(error)(f"{self._name}: record {position}: {error}; {REPAIR}") from error
 
@@ -255,7 +258,7 @@ class _Mold:
     def of(cls, spec: specs.Structure, data: bytes) -> _Mold | None:
         """The mold of a record's pickle, if all its leaves are numbers of static shape."""
         leaves = list(specs.leaves(spec))
-        traced = legacy.trace(data)
+        traced = unpickling.trace(data)
         if traced is None or any(
             not isinstance(leaf, specs.TensorSpec) or leaf.static_shape is None for leaf in leaves
         ):

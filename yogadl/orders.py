@@ -1,6 +1,6 @@
-"""Sharding, shuffling, offsets and epochs: index arithmetic, NumPy only.
+"""The orders of records: shards, shuffles, offsets and epochs. Index arithmetic, NumPy only.
 
-The orders defined here are frozen: training runs are resumed by them.
+They are frozen: training runs are resumed by them.
 """
 
 from __future__ import annotations
@@ -9,122 +9,19 @@ import functools
 import operator
 import secrets
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
+from yogadl.arguments import SEEDS, check_seed, check_shard
 from yogadl.errors import InvalidArgumentError
 
 Array = np.ndarray[Any, Any]
-Key = TypeVar("Key")
 
-_SEEDS = 2**32
 # More epochs than any stream has, as an iterator over them tells how many are left of that many.
 _EPOCHS = 2**62
-
-
-def as_index(name: str, value: Any, minimum: int = 0) -> int:
-    """A caller's integer (Python's or NumPy's) as an ``int``.
-
-    Raises:
-        InvalidArgumentError: it is no integer, or below ``minimum``.
-    """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise InvalidArgumentError(f"{name} must be an integer, not {value!r}")
-    if value < minimum:
-        raise InvalidArgumentError(f"{name} must be at least {minimum}, not {value}")
-    return int(value)
-
-
-def check_shard(shard_index: Any, num_shards: Any, name: str = "shard_index") -> tuple[int, int]:
-    """Both as ints.
-
-    Raises:
-        InvalidArgumentError: not ``0 <= shard_index < num_shards``.
-    """
-    shards = as_index("num_shards", num_shards, 1)
-    shard = as_index(name, shard_index)
-    if shard >= shards:
-        raise InvalidArgumentError(
-            f"{name} must be less than num_shards, and {shard} is not less than {shards}"
-        )
-    return shard, shards
-
-
-def check_seed(seed: Any, name: str = "shuffle_seed") -> int:
-    """A seed as an int.
-
-    Raises:
-        InvalidArgumentError: it is not in ``[0, 2**32)``.
-    """
-    value = as_index(name, seed)
-    if value >= _SEEDS:
-        raise InvalidArgumentError(f"{name} must be below 2**32, and {value} is not")
-    return value
-
-
-def sequential_shard(keys: Sequence[Key], shard_index: int, num_shards: int) -> Sequence[Key]:
-    """A contiguous run of ``keys``; the first ``len(keys) % num_shards`` runs are one longer.
-
-    Raises:
-        InvalidArgumentError: not ``0 <= shard_index < num_shards``.
-    """
-    shard, shards = check_shard(shard_index, num_shards)
-    size, longer = divmod(len(keys), shards)
-    start = size * shard + min(longer, shard)
-    return keys[start : start + size + (shard < longer)]
-
-
-def non_sequential_shard(keys: Sequence[Key], shard_index: int, num_shards: int) -> Sequence[Key]:
-    """Every ``num_shards``-th of ``keys``, from ``shard_index`` on.
-
-    Raises:
-        InvalidArgumentError: not ``0 <= shard_index < num_shards``.
-    """
-    shard, shards = check_shard(shard_index, num_shards)
-    return keys[shard::shards]
-
-
-def shard_keys(
-    keys: Sequence[Key],
-    shard_index: int,
-    num_shards: int,
-    sequential: bool = False,
-    drop_shard_remainder: bool = False,
-) -> Sequence[Key]:
-    """The part of ``keys`` that belongs to one shard.
-
-    Args:
-        keys: a list, tuple or NumPy array; the result is of the same type.
-        shard_index: which shard, ``0 <= shard_index < num_shards``.
-        num_shards: how many there are.
-        sequential: contiguous runs instead of every ``num_shards``-th key.
-        drop_shard_remainder: leave out the last ``len(keys) % num_shards`` keys, so that all shards
-            are equally long.
-
-    Raises:
-        InvalidArgumentError: not ``0 <= shard_index < num_shards``.
-    """
-    shard, shards = check_shard(shard_index, num_shards)
-    if drop_shard_remainder:
-        keys = keys[: len(keys) - len(keys) % shards]
-    pick = sequential_shard if sequential else non_sequential_shard
-    return pick(keys, shard, shards)
-
-
-def shuffle_keys(keys: Any, seed: int | None = None) -> Any:
-    """Shuffles ``keys`` (a list or an array) in place and returns it.
-
-    The order is that of ``numpy.random.RandomState(seed).shuffle``; without a seed it differs from
-    call to call.
-
-    Raises:
-        InvalidArgumentError: a seed outside ``[0, 2**32)``.
-    """
-    np.random.RandomState(None if seed is None else check_seed(seed)).shuffle(keys)
-    return keys
 
 
 @dataclass(frozen=True)
@@ -190,7 +87,7 @@ class Order:
                 "shuffle_then_shard=True needs a shuffle_seed (any integer in [0, 2**32)), or the "
                 "shards would deal out different orders"
             )
-        seed = secrets.randbelow(_SEEDS) if shuffle_seed is None else check_seed(shuffle_seed)
+        seed = secrets.randbelow(SEEDS) if shuffle_seed is None else check_seed(shuffle_seed)
         return cls(
             record_count=record_count,
             shard_rank=rank,
@@ -279,7 +176,7 @@ class Order:
         """
         if not self.shuffle:
             return None
-        seed = (self.seed + epoch) % _SEEDS if self.reshuffle else self.seed
+        seed = (self.seed + epoch) % SEEDS if self.reshuffle else self.seed
         count = self.record_count if self.shuffle_then_shard else len(self)
         positions = np.arange(count, dtype=np.int64)
         np.random.RandomState(seed).shuffle(positions)
@@ -384,57 +281,3 @@ class Permutations:
 
     def __setstate__(self, order: Order) -> None:
         self.__init__(order)  # type: ignore[misc] # the state is what the constructor takes
-
-
-class GeneratorFromKeys:
-    """Generators over keys in shuffled order, one per epoch, as yogadl 0.1.4 had them.
-
-    Args:
-        keys: any sequence; not changed.
-        initial_offset: records to skip, in the first epoch only; as many as ``len(keys)`` skip an
-            epoch.
-        read_val_from_key_fn: makes a record of a key.
-        shuffle_at_start: shuffle at all.
-        shuffle_after_epoch: shuffle again in every epoch, which needs a seed.
-        shuffle_seed: in ``[0, 2**32)``. Without one, an order is drawn once and kept.
-
-    Raises:
-        InvalidArgumentError: arguments that contradict each other or are out of range.
-    """
-
-    def __init__(
-        self,
-        keys: Sequence[Any],
-        initial_offset: int,
-        read_val_from_key_fn: Callable[[Any], Any],
-        shuffle_at_start: bool,
-        shuffle_after_epoch: bool,
-        shuffle_seed: int | None,
-    ) -> None:
-        if shuffle_after_epoch and not shuffle_at_start:
-            raise InvalidArgumentError("shuffle_after_epoch=True needs shuffle_at_start=True")
-        if shuffle_after_epoch and shuffle_seed is None:
-            raise InvalidArgumentError("shuffle_after_epoch=True needs a shuffle_seed")
-        self._keys = keys
-        self._read = read_val_from_key_fn
-        self._order = Order.of_stream(
-            record_count=len(keys),
-            shuffle=shuffle_at_start,
-            skip_shuffle_at_epoch_end=not shuffle_after_epoch,
-            shuffle_seed=shuffle_seed,
-            shard_rank=0,
-            num_shards=1,
-            drop_shard_remainder=False,
-        )
-        offset = as_index("initial_offset", initial_offset)
-        self._epochs = EpochCounter(*(divmod(offset, len(keys)) if len(keys) else (0, 0)))
-
-    def instantiate_generator(self) -> Generator[Any, None, None]:
-        """The records of the next epoch, which begins when the first of them is asked for."""
-        if not len(self._order):
-            return
-        epoch, start = self._epochs.claim()
-        permutation = self._order.permutation(epoch)
-        for index in range(start, len(self._order)):
-            position = index if permutation is None else int(permutation[index])
-            yield self._read(self._keys[position])

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.errors import ChecksumError, InvalidArgumentError, UnsafePickleError
-from yogadl.format import dtypes
 
 Array = np.ndarray[Any, Any]
 
@@ -78,7 +78,7 @@ class DTypeStub:
 
     def _quantized(self, names: Any, fields: Any) -> np.dtype[Any]:
         """A quantized dtype: older releases of TensorFlow have one-field structures for them, as
-        newer and :mod:`yogadl.format.dtypes` do not. The bytes are the same."""
+        newer and :mod:`yogadl.dtypes` do not. The bytes are the same."""
         ((name,), (key,)) = (names, fields)
         kind, offset = fields[key][:2]
         if key == name and offset == 0 and isinstance(name, str) and isinstance(kind, DTypeStub):

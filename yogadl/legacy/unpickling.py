@@ -22,7 +22,7 @@ from yogadl.errors import (
     UnsafePickleError,
     YogadlError,
 )
-from yogadl.format.legacy_values import (
+from yogadl.legacy.values import (
     MAX_DIMENSION,
     ArrayStub,
     DTypeStub,

@@ -1,0 +1,52 @@
+"""Checks of arguments that many take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from yogadl.errors import InvalidArgumentError
+
+SEEDS = 2**32
+"""How many seeds there are; the first is 0."""
+
+
+def as_index(name: str, value: Any, minimum: int = 0) -> int:
+    """A caller's integer (Python's or NumPy's) as an ``int``.
+
+    Raises:
+        InvalidArgumentError: it is no integer, or below ``minimum``.
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise InvalidArgumentError(f"{name} must be an integer, not {value!r}")
+    if value < minimum:
+        raise InvalidArgumentError(f"{name} must be at least {minimum}, not {value}")
+    return int(value)
+
+
+def check_shard(shard_index: Any, num_shards: Any, name: str = "shard_index") -> tuple[int, int]:
+    """Both as ints.
+
+    Raises:
+        InvalidArgumentError: not ``0 <= shard_index < num_shards``.
+    """
+    shards = as_index("num_shards", num_shards, 1)
+    shard = as_index(name, shard_index)
+    if shard >= shards:
+        raise InvalidArgumentError(
+            f"{name} must be less than num_shards, and {shard} is not less than {shards}"
+        )
+    return shard, shards
+
+
+def check_seed(seed: Any, name: str = "shuffle_seed") -> int:
+    """A seed as an int.
+
+    Raises:
+        InvalidArgumentError: it is not in ``[0, 2**32)``.
+    """
+    value = as_index(name, seed)
+    if value >= SEEDS:
+        raise InvalidArgumentError(f"{name} must be below 2**32, and {value} is not")
+    return value
