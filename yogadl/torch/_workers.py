@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import atexit
 import functools
+import pathlib
 import threading
-import time
 
 from yogadl.extras import require
 
@@ -13,8 +13,9 @@ torch = require("torch", "torch")
 
 # The name that multiprocessing gives the thread which sends what is put into a queue.
 _SENDER = "QueueFeederThread"
-# Far longer than sending takes. A sender whose pipe nobody reads any more never ends.
-_SENDER_SECONDS = 1.0
+# Sending that takes none of the processor's time for that long waits for a reader, which may have
+# left for good.
+_IDLE_SECONDS = 1.0
 
 
 def end_in_order() -> None:
@@ -35,7 +36,18 @@ def _await_senders_at_exit() -> None:
 
 
 def _await_senders() -> None:
-    end = time.monotonic() + _SENDER_SECONDS
     for thread in threading.enumerate():
-        if thread.name == _SENDER:
-            thread.join(max(0.0, end - time.monotonic()))
+        spent = None
+        while thread.name == _SENDER and thread.is_alive() and spent != (now := _ticks(thread)):
+            spent = now
+            thread.join(_IDLE_SECONDS)
+
+
+def _ticks(thread: threading.Thread) -> tuple[str, ...]:
+    """The time that the processor has spent on a thread; where that is not told, nothing."""
+    try:
+        status = pathlib.Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    except OSError:
+        return ()
+    # By proc(5), behind the name of the program, which ends with the last parenthesis.
+    return tuple(status.rpartition(")")[2].split()[11:13])
