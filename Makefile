@@ -13,10 +13,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 WORKERS ?= 2
+# Tests of one file share what takes long to set up, and the last ones should not take long.
+SPREAD = -n $(WORKERS) --dist worksteal
 # The oldest and the newest are in CI. Each has an environment of its own, .venv-3.10 and so on.
 PYTHONS ?= 3.10 3.11 3.12 3.13
-# They mostly wait.
-OUTAGES_WORKERS ?= 4
 
 # TensorFlow tells much that no newcomer needs; its warnings and errors stay.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
@@ -28,34 +28,36 @@ quickstart: $(VENV)/.examples
 	$(BIN)/python examples/mnist.py
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest $(SPREAD)
 
 test-torch:
 	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
-	.venv-torch/bin/python -m pytest -n $(WORKERS) tests/pytorch tests/loaders \
+	.venv-torch/bin/python -m pytest $(SPREAD) tests/pytorch tests/loaders \
 		tests/adapters tests/docs tests/examples/test_distributed_examples.py tests/test_imports.py
 
 # JAX has threads and warns of forks, which the workers of PyTorch and TensorPack are. So tests that
 # use JAX and tests that fork run in different processes.
 test-others:
 	$(MAKE) VENV=.venv-others .venv-others/.test-others
-	KERAS_BACKEND=jax .venv-others/bin/python -m pytest -n $(WORKERS) tests/jax_grain tests/keras3 \
+	KERAS_BACKEND=jax .venv-others/bin/python -m pytest $(SPREAD) tests/jax_grain tests/keras3 \
 		tests/loaders/test_loader_jax.py tests/loaders/test_loader_keras.py \
 		tests/loaders/test_loader_grain.py
-	KERAS_BACKEND=torch .venv-others/bin/python -m pytest -n $(WORKERS) tests/adapters \
+	KERAS_BACKEND=torch .venv-others/bin/python -m pytest $(SPREAD) tests/adapters \
 		tests/dataflow tests/loaders/test_loader_tensorpack.py \
-		tests/keras3/test_keras_dataset.py tests/keras3/test_keras_example.py
+		tests/keras3/test_keras_dataset.py
 
 test-pythons:
 	set -e; for version in $(PYTHONS); do \
 		python=$$(.ci/find-python $$version); \
 		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
-		.venv-$$version/bin/python -m pytest -n $(WORKERS) tests/test_*.py tests/adapters tests/cache \
+		.venv-$$version/bin/python -m pytest $(SPREAD) tests/test_*.py tests/adapters tests/cache \
 			tests/dataref tests/format tests/loaders tests/profiles tests/rw_coordinator tests/storage; \
 	done
 
+# They mostly wait.
+outages: WORKERS = 4
 outages: $(VENV)/.test
-	YOGADL_OUTAGES=full $(BIN)/python -m pytest -n $(OUTAGES_WORKERS) --durations=10 \
+	YOGADL_OUTAGES=full $(BIN)/python -m pytest $(SPREAD) --durations=10 \
 		tests/cloud/test_cloud_outages.py tests/cloud/test_cloud_faults.py
 
 MINUTES ?= 10

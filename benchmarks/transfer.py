@@ -113,7 +113,7 @@ def transfer(provider: Any, way: str, directory: pathlib.Path) -> dict[str, floa
                 provider.sdk_download(local / "file")
             elif way == "yogadl_upload":
                 # As ``submit`` does when it has built the file.
-                storage._publish(new, "large", "1", None)
+                storage._publish(new, storage._version("large", "1"))
             else:
                 storage.fetch("large", "1")
             elapsed = time.perf_counter() - started

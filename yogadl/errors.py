@@ -39,7 +39,8 @@ and ``except FileNotFoundError`` work without knowing this module::
         ├── UnsafePickleError                   a 0.1.4 cache holds more than plain data
         └── ChecksumError                       its bytes are not those that were written
 
-All of them can be pickled, so they cross process boundaries.
+All of them can be pickled, so they cross process boundaries. ``StaleCacheWarning`` is no error,
+but a ``UserWarning``.
 """
 
 from __future__ import annotations
@@ -217,3 +218,7 @@ class CoordinatorUnreachableError(LockError, ConnectionError):
 
 class LockLostError(LockError):
     """A lock that was held is held no longer."""
+
+
+class StaleCacheWarning(UserWarning):
+    """What is stored was made otherwise than it would be now."""

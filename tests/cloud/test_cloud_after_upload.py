@@ -66,7 +66,7 @@ def test_the_note_cannot_be_written(
     way: Callable[[Any], None], rig: Any, local: pathlib.Path
 ) -> None:
     storage = rig.make_storage(local)
-    storage._local("a", "1").claim()
+    storage._version("a", "1").claim()
     with contextlib.ExitStack() as stack:
         after_upload(storage, lambda: stack.enter_context(nothing_can_be_written()))
         way(storage)

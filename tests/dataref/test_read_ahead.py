@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.mapping import Access, MappedFile
 from yogadl.cache.writer import CacheWriter
-from yogadl.dataref import LMDBDataRef, _batches, _read_ahead, _stream
+from yogadl.dataref import LMDBDataRef, _batches, _epochs, _read_ahead
 from yogadl.errors import InvalidArgumentError
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.spec import TensorSpec
@@ -105,7 +105,7 @@ def small_steps() -> Iterator[None]:
     """Some records at a time, as with records of a megabyte; two pages are no small record."""
     with (
         mock.patch.object(_read_ahead, "_DENSE_BYTES", PAGE_SIZE),
-        mock.patch.object(_stream, "_CHUNK_RECORDS", STEP),
+        mock.patch.object(_epochs, "_CHUNK_RECORDS", STEP),
         mock.patch.object(_batches, "_CHUNK_BYTES", 1),
     ):
         yield

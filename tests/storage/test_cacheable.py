@@ -23,7 +23,12 @@ import numpy as np
 import pytest
 
 from yogadl import DataRef
-from yogadl.errors import InvalidArgumentError, UnsupportedFormatError, YogadlError
+from yogadl.errors import (
+    InvalidArgumentError,
+    StaleCacheWarning,
+    UnsupportedFormatError,
+    YogadlError,
+)
 from yogadl.format import header as headers
 from yogadl.format.pages import PAGE_HEADER
 from yogadl.storage import LFSConfigurations, LFSStorage
@@ -80,7 +85,8 @@ def test_arguments_are_passed_and_are_no_part_of_the_key(storage: LFSStorage) ->
     ref = make(1, 2, x=3)
     assert records(ref) == [1, 2, 3]
     assert ref.metadata == {"k": 1}
-    assert records(make(7)) == [1, 2, 3]
+    with pytest.warns(StaleCacheWarning, match=r"make\(1, 2, x=3\), .*make\(7\) is called"):
+        assert records(make(7)) == [1, 2, 3]
     assert calls == [((1, 2), {"x": 3})]
 
 
@@ -95,7 +101,8 @@ def test_methods(storage: LFSStorage) -> None:
             return [self.number, more]
 
     assert records(Loader(3).load(4)) == [3, 4]
-    assert records(Loader(5).load(6)) == [3, 4]
+    with pytest.warns(StaleCacheWarning, match=r"load\(.*, 4\), .*load\(.*, 6\) is called"):
+        assert records(Loader(5).load(6)) == [3, 4]
     assert Loader.load.__doc__ == "Loads."
 
 

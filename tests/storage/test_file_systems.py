@@ -364,7 +364,7 @@ def test_lists_while_others_submit_and_delete(storage: LFSStorage) -> None:
             while not stop.is_set():
                 storage.submit([1], name, "1")
                 storage.delete(name, "1")
-                shutil.rmtree(storage._cache_path(name, "1").parent.parent)
+                shutil.rmtree(storage._version(name, "1").path.parent.parent)
         except Exception as error:
             errors.append(error)
 

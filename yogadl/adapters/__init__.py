@@ -15,7 +15,7 @@ from yogadl.adapters._base import MapSource, Source
 from yogadl.adapters._columns import ColumnsSource
 from yogadl.adapters._convert import to_record, type_name
 from yogadl.adapters._items import ItemsSource
-from yogadl.adapters._iterable import IterableSource
+from yogadl.adapters._iterable import IterableSource, as_spec
 from yogadl.adapters._registry import Opener, find_opener, register
 from yogadl.errors import UnsupportedTypeError
 
@@ -26,6 +26,7 @@ __all__ = [
     "MapSource",
     "Opener",
     "Source",
+    "as_spec",
     "open_source",
     "register",
     "to_record",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from yogadl.cache.record_reader import RecordReader
+from yogadl.format.provenance import Provenance
 
 Array = np.ndarray[Any, Any]
 
@@ -29,6 +30,7 @@ class CacheInfo:
         library_version: the release that wrote the file.
         created: creation time in UTC, ``None`` where it is not recorded.
         metadata: what the user gave with it.
+        provenance: by whom, where and from what it was made.
         file_size: bytes.
         identity: differs between any two files that were ever written under one path.
     """
@@ -40,6 +42,7 @@ class CacheInfo:
     metadata: dict[str, Any]
     file_size: int
     identity: str
+    provenance: Provenance
 
 
 class FileReader(RecordReader):

@@ -1,23 +1,112 @@
-"""Progress of long work: a bar on a terminal, a log line now and then elsewhere."""
+"""Progress of long work: a bar on a terminal or in a notebook, a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 import tqdm
 
-_LOG_EVERY_SECONDS = 30.0
+_LINE_SECONDS = 30.0
+"""Between two lines, and before the first: what is done sooner needs none."""
 
 _log = logging.getLogger(__name__)
 
 
+def tell(message: str) -> None:
+    """Says how long work is getting on: to the log, or to those who have not set up one."""
+    if _log.isEnabledFor(logging.INFO):
+        _log.info("%s", message)
+    elif sys.stderr is not None:
+        print(f"yogadl: {message}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def waiting_for(what: str) -> Iterator[None]:
+    """Says now and then that this thread is waiting, for whom and for how long.
+
+    Args:
+        what: whom for, "for another builder", say.
+    """
+    done = threading.Event()
+    started = time.monotonic()
+
+    def talk() -> None:
+        while not done.wait(_LINE_SECONDS):
+            tell(f"Waiting {what} since {time.monotonic() - started:,.0f} s")
+
+    thread = threading.Thread(target=talk, name="yogadl-waiting", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _is_notebook() -> bool:
+    """Whether a Jupyter kernel shows what this process writes."""
+    get_shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
+    return getattr(get_shell(), "kernel", None) is not None
+
+
+def _new_bar(title: str, total: int | None, **options: Any) -> Any:
+    """A bar where somebody can look at it, else ``None``."""
+    if _is_notebook():
+        if importlib.util.find_spec("ipywidgets") is not None:
+            from tqdm.notebook import tqdm as widget
+
+            return widget(desc=title, total=total, **options)
+    elif sys.stderr is None or not sys.stderr.isatty():
+        return None
+    return tqdm.tqdm(desc=title, total=total, **options)
+
+
+class _Display:
+    """A bar, or lines. For one thread at a time.
+
+    Args:
+        title: what is being done.
+        total: how much there is to do, ``None`` if that is not known.
+        summary: says in a line how far it got, given the seconds that took.
+        options: of the bar.
+    """
+
+    def __init__(
+        self, title: str, total: int | None, summary: Callable[[float], str], **options: Any
+    ) -> None:
+        self._title = title
+        self._summary = summary
+        self._started = self._last = time.monotonic()
+        self.bar = _new_bar(title, total, **options)
+
+    def advance(self, count: int) -> None:
+        if self.bar is not None:
+            self.bar.update(count)
+        elif time.monotonic() - self._last > _LINE_SECONDS:
+            self._last = time.monotonic()
+            tell(self._line())
+
+    def _line(self) -> str:
+        return f"{self._title}: {self._summary(max(time.monotonic() - self._started, 1e-9))}"
+
+    def close(self, done: bool) -> None:
+        """Ends the bar, and says in the log if the work is done."""
+        if self.bar is not None:
+            self.bar.close()
+        if done:
+            _log.info("%s", self._line().replace(": ", ": done: ", 1))
+
+
 class Progress:
-    """Counts records and bytes, and tells somebody. A context manager; not thread-safe.
+    """Counts records and bytes, and tells somebody. Not thread-safe.
 
     Args:
         title: what is being done.
@@ -25,29 +114,21 @@ class Progress:
     """
 
     def __init__(self, title: str, total: int | None = None) -> None:
-        self._title = title
         self._total = total
         self.records = 0
         self.size = 0
-        self._started = self._last = time.monotonic()
         self._closed = False
-        self._bar: Any = None
-        if sys.stderr is not None and sys.stderr.isatty():
-            self._bar = tqdm.tqdm(desc=title, total=total, unit=" records", unit_scale=True)
+        self._display = _Display(title, total, self._summary, unit=" records", unit_scale=True)
 
     def update(self, records: int, size: int) -> None:
         """Adds ``records``; ``size`` is all bytes written so far."""
         self.records += records
         self.size = size
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"{size / 1e6:,.1f} MB", refresh=False)
-            self._bar.update(records)
-        elif time.monotonic() - self._last > _LOG_EVERY_SECONDS:
-            self._last = time.monotonic()
-            _log.info("%s: %s", self._title, self._summary())
+        if self._display.bar is not None:
+            self._display.bar.set_postfix_str(f"{size / 1e6:,.1f} MB", refresh=False)
+        self._display.advance(records)
 
-    def _summary(self) -> str:
-        seconds = max(time.monotonic() - self._started, 1e-9)
+    def _summary(self, seconds: float) -> str:
         of = "" if self._total is None else f" of {self._total:,}"
         return (
             f"{self.records:,}{of} records, {self.size / 1e6:,.1f} MB, "
@@ -56,10 +137,7 @@ class Progress:
 
     def close(self, done: bool) -> None:
         """Ends the bar; says so in the log if the work is ``done``. May be called twice."""
-        if self._bar is not None:
-            self._bar.close()
-        if done and not self._closed:
-            _log.info("%s: done: %s", self._title, self._summary())
+        self._display.close(done and not self._closed)
         self._closed = True
 
 
@@ -72,33 +150,25 @@ class ByteProgress:
     """
 
     def __init__(self, title: str, total: int) -> None:
-        self._title = title
         self._total = total
         self._moved = 0
         self._mutex = threading.Lock()
-        self._started = self._last = time.monotonic()
-        self._bar: Any = None
-        if sys.stderr is not None and sys.stderr.isatty():
-            self._bar = tqdm.tqdm(
-                desc=title, total=total, unit="B", unit_scale=True, unit_divisor=1024
-            )
+        self._is_done = False
+        self._display = _Display(
+            title, total, self._summary, unit="B", unit_scale=True, unit_divisor=1024
+        )
 
     def update(self, count: int) -> None:
         """Adds ``count`` bytes."""
         with self._mutex:
             self._moved += count
-            if self._bar is not None:
-                self._bar.update(count)
-            elif time.monotonic() - self._last > _LOG_EVERY_SECONDS:
-                self._last = time.monotonic()
-                _log.info("%s: %s", self._title, self._summary())
+            self._display.advance(count)
 
     def done(self) -> None:
-        """Says in the log that all of it was moved."""
-        _log.info("%s: done: %s", self._title, self._summary())
+        """Tells that all of it was moved, which is said in the log at the end."""
+        self._is_done = True
 
-    def _summary(self) -> str:
-        seconds = max(time.monotonic() - self._started, 1e-9)
+    def _summary(self, seconds: float) -> str:
         of = "" if self._moved == self._total else f" of {self._total / 1e6:,.1f}"
         moved = self._moved / 1e6
         return f"{moved:,.1f}{of} MB, {moved / seconds:,.1f} MB/s"
@@ -112,5 +182,4 @@ class ByteProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        self._display.close(self._is_done)

@@ -31,6 +31,7 @@ from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_SIZE
+from yogadl.format.provenance import METADATA_KEY, Provenance
 
 Array = np.ndarray[Any, Any]
 
@@ -50,6 +51,7 @@ class CacheFile(FileReader):
         self.header = header = headers.unpack(page, len(buffer), self._name)
         self.spec = self._load_spec(buffer)
         metadata = self._load_json(buffer, header.metadata, "metadata")
+        provenance = Provenance.from_json(metadata.pop(METADATA_KEY, None))
         self.info = CacheInfo(
             record_count=header.record_count,
             format_version=headers.FORMAT_VERSION,
@@ -58,6 +60,7 @@ class CacheFile(FileReader):
             metadata=metadata,
             file_size=header.file_size,
             identity=header.digest.hex(),
+            provenance=provenance,
         )
         self.codec = self._make_codec()
         self._columns = ColumnReader(self.codec)

@@ -52,23 +52,30 @@ from yogadl.format.pages import (
     overflow_pages,
     write_branches,
 )
+from yogadl.format.provenance import METADATA_KEY, UNKNOWN, Provenance
 from yogadl.format.record_keys import KEY_DIGITS, key_order, record_key, record_keys
 
 Array = np.ndarray[Any, Any]
 
 _BLOCK_BYTES = 4 << 20
 _LOW_HALF = 0xFFFFFFFF
+# Records do not wait for longer, so that progress tells of them.
+_FLUSH_SECONDS = 0.5
 
 
-def check_metadata(metadata: Mapping[str, Any] | None) -> bytes:
-    """A user's metadata as JSON.
+def _metadata_json(metadata: Mapping[str, Any] | None, provenance: Provenance) -> bytes:
+    """A user's metadata, and what yogadl keeps beside it, as JSON.
 
     Raises:
         InvalidArgumentError: it is not a mapping of strings to JSON values.
     """
+    if isinstance(metadata, Mapping) and METADATA_KEY in metadata:
+        raise InvalidArgumentError(f"the key {METADATA_KEY!r} of metadata is yogadl's own")
     try:
         _check_keys(metadata)
-        found = json.dumps(dict(metadata or {}), allow_nan=False, sort_keys=True).encode()
+        known = provenance.to_json()
+        whole = {**(metadata or {}), **({METADATA_KEY: known} if known else {})}
+        found = json.dumps(whole, allow_nan=False, sort_keys=True).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(
             f"metadata must be a dict that JSON can hold, and {metadata!r:.200} is not: {error}"
@@ -114,6 +121,7 @@ class CacheWriter:
         spec: the element spec.
         metadata: anything JSON can hold, for the user.
         total: number of records if known, for the progress bar and an early check of free space.
+        provenance: how the records came to be.
     """
 
     def __init__(
@@ -123,10 +131,11 @@ class CacheWriter:
         metadata: Mapping[str, Any] | None = None,
         total: int | None = None,
         *,
+        provenance: Provenance = UNKNOWN,
         key_digits: int = KEY_DIGITS,
         segment: int = indexes.SEGMENT,
     ) -> None:
-        self._metadata = check_metadata(metadata)
+        self._metadata = _metadata_json(metadata, provenance)
         self._spec_json = _spec_json(spec)
         self._codec = RecordCodec(spec)
         self._spec = spec
@@ -150,6 +159,7 @@ class CacheWriter:
         self._waiting: list[Array] = []
         self._waiting_count = 0
         self._waiting_limit = max(1, min(1024, _BLOCK_BYTES // (value_size or _BLOCK_BYTES)))
+        self._flush_at = time.monotonic() + _FLUSH_SECONDS
         self._begin()
 
     def _begin(self) -> None:
@@ -184,13 +194,14 @@ class CacheWriter:
         for column, component in zip(self._waiting, components, strict=True):
             column[self._waiting_count] = component
         self._waiting_count += 1
-        if self._waiting_count == self._waiting_limit:
+        if self._waiting_count == self._waiting_limit or time.monotonic() > self._flush_at:
             self._flush_waiting()
 
     def _flush_waiting(self) -> None:
         if self._waiting_count:
             count, self._waiting_count = self._waiting_count, 0
             self._append_columns([column[:count] for column in self._waiting], count)
+            self._flush_at = time.monotonic() + _FLUSH_SECONDS
 
     def _append_variable(self, content: bytes) -> None:
         value = bytes(lead_of(len(content))) + content

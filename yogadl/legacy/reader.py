@@ -30,6 +30,7 @@ from yogadl.errors import (
     YogadlError,
 )
 from yogadl.format.header import LARGEST_SPEC
+from yogadl.format.provenance import UNKNOWN
 from yogadl.format.tree import Entries, Tree
 from yogadl.legacy import unpickling
 
@@ -77,6 +78,7 @@ class LegacyCacheFile(FileReader):
             metadata={},
             file_size=len(buffer),
             identity=self._identify(tree, buffer),
+            provenance=UNKNOWN,
         )
         self._buffer: memoryview | None = view
         # Made when first needed, from any record: threads may make two, which are as good.

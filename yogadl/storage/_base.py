@@ -11,10 +11,13 @@ import pathlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from yogadl.adapters import as_spec, open_source
 from yogadl.cache.files import shown, telling
-from yogadl.core import Params, Storage
+from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.writer import CacheWriter
+from yogadl.core import Params, Storage, Submittable
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
     CacheFormatError,
@@ -23,6 +26,8 @@ from yogadl.errors import (
     UnsupportedFormatError,
     YogadlError,
 )
+from yogadl.format.provenance import Provenance
+from yogadl.storage import _provenance
 
 _log = logging.getLogger(__name__)
 _building = threading.local()
@@ -65,21 +70,143 @@ class StoredVersion:
     created: datetime.datetime
 
 
-class CacheStorage(Storage):
+@dataclass(frozen=True)
+class Version:
+    """A version of a data set, in one storage.
+
+    Attributes:
+        dataset_id: as users give it, checked.
+        dataset_version: likewise.
+        name: that no other version has, in any storage.
+    """
+
+    dataset_id: str
+    dataset_version: str
+    name: str
+
+    def claim(self) -> pathlib.Path:
+        """The path of the file of this version on this machine, whose folder it makes.
+
+        Raises:
+            FileSystemError, LocalDirectoryError: it cannot be made.
+        """
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """Its names in short, for logs."""
+        return f"{self.dataset_id}:{self.dataset_version}"
+
+    def __str__(self) -> str:
+        return f"data set {self.dataset_id!r} of version {self.dataset_version!r}"
+
+
+V = TypeVar("V", bound=Version)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is to be stored.
+
+    Attributes:
+        make: returns the data; called when it is known that it is to be stored.
+        spec: as users give it.
+        metadata: likewise.
+        provenance: of the data.
+    """
+
+    make: Callable[[], Any]
+    spec: Any
+    metadata: Mapping[str, Any] | None
+    provenance: Provenance
+
+
+class CacheStorage(Storage, Generic[V]):
     """A storage of cache files.
 
     A storage of one's own need not derive from this class; ``yogadl.Storage`` is all that is asked.
     """
 
+    _tensorflow_config: Any = None
+
     # What a kind of storage supplies
 
     @abc.abstractmethod
+    def _version(self, dataset_id: str, dataset_version: str) -> V:
+        """A version, which need not be stored.
+
+        Raises:
+            InvalidArgumentError: an id or version that is empty or leaves the storage.
+        """
+
+    @abc.abstractmethod
+    def _fetch(self, version: V, check_records: bool) -> LMDBDataRef:
+        """See :meth:`fetch`."""
+
+    @abc.abstractmethod
+    def _list(self, dataset_id: str | None) -> Iterator[StoredVersion]:
+        """See :meth:`list_versions`, in any order."""
+
+    @abc.abstractmethod
+    def _delete(self, version: V) -> None:
+        """See :meth:`delete`."""
+
+    @abc.abstractmethod
+    def _publish(self, file: PartialFile, version: V) -> None:
+        """Stores a whole file that was made beside ``version.claim()``, replacing what is there."""
+
+    @abc.abstractmethod
+    def _build(self, submission: Submission, version: V) -> LMDBDataRef:
+        """Stores what is submitted as the only one who does, or waits for who is that."""
+
+    @property
+    @abc.abstractmethod
+    def _where(self) -> str:
+        """Where everything is stored, for messages."""
+
+    # What is the same for all of them
+
+    def submit(
+        self,
+        data: Submittable,
+        dataset_id: str,
+        dataset_version: str,
+        *,
+        spec: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See ``Storage.submit``. Takes no lock: of several, the last to finish wins.
+
+        Readers of a version that is replaced keep the old one.
+
+        Raises:
+            StoreError: the bucket cannot be written to; what was stored is as it was.
+        """
+        version = self._version(dataset_id, dataset_version)
+        submission = Submission(lambda: data, spec, metadata, _provenance.of_here())
+        with self._staged(submission, version) as file:
+            self._publish(file, version)
+
     def fetch(
         self, dataset_id: str, dataset_version: str, *, check_records: bool = False
     ) -> LMDBDataRef:
-        """See ``Storage.fetch``; for ``check_records``, see ``LMDBDataRef``."""
+        """See ``Storage.fetch``.
 
-    @abc.abstractmethod
+        From a bucket: one request tells whether the copy on this machine is current; if not, it is
+        downloaded, by one process of this machine while the others wait. The copy of who has it
+        open stays.
+
+        Args:
+            dataset_id: of the version.
+            dataset_version: of the version.
+            check_records: see ``LMDBDataRef``.
+
+        Raises:
+            StoreError: the bucket cannot be read.
+            StorageFullError: the copy does not fit on this machine.
+        """
+        return self._fetch(self._version(dataset_id, dataset_version), check_records)
+
     def list_versions(self, dataset_id: str | None = None) -> list[StoredVersion]:
         """What is stored, sorted by id and version.
 
@@ -88,41 +215,23 @@ class CacheStorage(Storage):
 
         Raises:
             InvalidArgumentError: the id is empty or leaves the storage.
+            StoreError: the bucket cannot be listed.
         """
+        return sorted(
+            self._list(dataset_id), key=lambda stored: (stored.dataset_id, stored.dataset_version)
+        )
 
-    @abc.abstractmethod
     def delete(self, dataset_id: str, dataset_version: str) -> None:
-        """Deletes a version. Who has it open can go on reading it.
+        """Deletes a version, of a bucket the copy on this machine, too.
+
+        Who has it open can go on reading it.
 
         Raises:
             CacheNotFoundError: it is not stored.
             InvalidArgumentError: an id or version that is empty or leaves the storage.
+            StoreError: the bucket cannot be changed.
         """
-
-    @abc.abstractmethod
-    def _name(self, dataset_id: str, dataset_version: str) -> str:
-        """A name for this version that no other has, in any storage; checks id and version.
-
-        Raises:
-            InvalidArgumentError: an id or version that is empty or leaves the storage.
-        """
-
-    @abc.abstractmethod
-    def _build(
-        self,
-        make: Callable[[], Any],
-        dataset_id: str,
-        dataset_version: str,
-        spec: Any,
-        metadata: Mapping[str, Any] | None,
-    ) -> LMDBDataRef:
-        """Stores what ``make()`` returns as the only one who does, or waits for who is that."""
-
-    @abc.abstractmethod
-    def _publish_copy(self, ref: LMDBDataRef, dataset_id: str, dataset_version: str) -> None:
-        """Stores a copy of a cache file, replacing what is there."""
-
-    # What is the same for all of them
+        self._delete(self._version(dataset_id, dataset_version))
 
     def cacheable(
         self,
@@ -142,17 +251,21 @@ class CacheStorage(Storage):
                 "cacheable has to be told under which id and version to store what the function "
                 'makes: @storage.cacheable("mnist", "1.0")'
             )
-        self._name(dataset_id, dataset_version)
+        version = self._version(dataset_id, dataset_version)
+        wanted = None if spec is None else as_spec(spec)
 
         def decorate(function: Callable[Params, Any]) -> Callable[Params, LMDBDataRef]:
             @functools.wraps(function)
             def create_dataref(*args: Params.args, **kwargs: Params.kwargs) -> LMDBDataRef:
-                found = self._fetch_usable(dataset_id, dataset_version)
-                if found is not None:
-                    return found
-                with self._building_alone(dataset_id, dataset_version):
+                provenance = _provenance.of_call(function, args, kwargs)
+                found = self._fetch_usable(version)
+                if found is None:
                     make = functools.partial(function, *args, **kwargs)
-                    return self._build(make, dataset_id, dataset_version, spec, metadata)
+                    with _building_alone(version):
+                        submission = Submission(make, wanted, metadata, provenance)
+                        found = self._build(submission, version)
+                _provenance.check_stored(found, str(version), wanted, provenance)
+                return found
 
             return create_dataref
 
@@ -162,7 +275,7 @@ class CacheStorage(Storage):
         self,
         dataset_id: str,
         dataset_version: str,
-        to: CacheStorage,
+        to: CacheStorage[Any],
         *,
         new_id: str | None = None,
         new_version: str | None = None,
@@ -188,34 +301,66 @@ class CacheStorage(Storage):
             )
         new_id = dataset_id if new_id is None else new_id
         new_version = dataset_version if new_version is None else new_version
-        to._name(new_id, new_version)
+        target = to._version(new_id, new_version)
         with self.fetch(dataset_id, dataset_version, check_records=True) as ref:
             ref.verify()
-            to._publish_copy(ref, new_id, new_version)
+            path = target.claim()
+            remove_leftovers(path)
+            with PartialFile(path) as file:
+                for piece in ref.reader.pieces():
+                    file.append(piece)
+                to._publish(file, target)
 
-    def _fetch_usable(self, dataset_id: str, dataset_version: str) -> LMDBDataRef | None:
+    @contextlib.contextmanager
+    def _staged(self, submission: Submission, version: V) -> Iterator[PartialFile]:
+        """A whole cache file of what is submitted, beside its path; gone at the end."""
+        made_by = submission.provenance.function
+        if made_by:
+            _log.info("Building %s by %s, since it is not stored.", version.label, made_by)
+        source = open_source(submission.make(), submission.spec, self._tensorflow_config)
+        path = version.claim()
+        remove_leftovers(path)
+        with CacheWriter(
+            path,
+            source.spec,
+            submission.metadata,
+            source.count,
+            provenance=submission.provenance,
+        ) as writer:
+            source.feed(writer)
+            yield writer.finish()
+
+    def _fetch_usable(self, version: V) -> LMDBDataRef | None:
         try:
-            return self.fetch(dataset_id, dataset_version)
+            return self._fetch(version, check_records=False)
         except CacheNotFoundError:
             return None
         except UnsupportedFormatError:
             raise
         except CacheFormatError as error:
-            _log.warning("Building %s:%s again: %s", dataset_id, dataset_version, error)
+            _log.warning("Building %s again: %s", version.label, error)
             return None
 
-    @contextlib.contextmanager
-    def _building_alone(self, dataset_id: str, dataset_version: str) -> Iterator[None]:
-        """Tells a function that calls itself, which would wait for itself for ever."""
-        name = self._name(dataset_id, dataset_version)
-        names: set[str] = _building.__dict__.setdefault("names", set())
-        if name in names:
-            raise YogadlError(
-                f"the function that makes {dataset_id!r} version {dataset_version!r} calls itself "
-                "through cacheable; it would wait for itself for ever"
-            )
-        names.add(name)
-        try:
-            yield
-        finally:
-            names.discard(name)
+    def _missing(self, version: V) -> CacheNotFoundError:
+        return CacheNotFoundError(
+            f"no {version} in {self._where}; submit it first, or use cacheable"
+        )
+
+    def _nothing_to_delete(self, version: V) -> CacheNotFoundError:
+        return CacheNotFoundError(f"there is no {version} to delete in {self._where}")
+
+
+@contextlib.contextmanager
+def _building_alone(version: Version) -> Iterator[None]:
+    """Tells a function that calls itself, which would wait for itself for ever."""
+    names: set[str] = _building.__dict__.setdefault("names", set())
+    if version.name in names:
+        raise YogadlError(
+            f"the function that makes {version} calls itself through cacheable; it would wait for "
+            "itself for ever"
+        )
+    names.add(version.name)
+    try:
+        yield
+    finally:
+        names.discard(version.name)

@@ -9,22 +9,26 @@ import logging
 import os
 import pathlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from yogadl.adapters import open_source
-from yogadl.cache.partial import PartialFile, remove_leftovers
-from yogadl.cache.writer import CacheWriter
-from yogadl.core import Submittable
+from yogadl.cache.partial import PartialFile
+from yogadl.cache.progress import waiting_for
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
     AccessDeniedError,
-    CacheNotFoundError,
     LockLostError,
     StoreError,
     UnsafeStoreError,
 )
-from yogadl.storage._base import CacheStorage, StoredVersion, check_configurations
+from yogadl.storage._base import (
+    CacheStorage,
+    StoredVersion,
+    Submission,
+    Version,
+    check_configurations,
+)
 from yogadl.storage._configurations import BaseCloudConfigurations
 from yogadl.storage._lease import Lease
 from yogadl.storage._lease_board import LeaseBoard
@@ -57,7 +61,27 @@ _ATTEMPTS = 5
 _log = logging.getLogger(__name__)
 
 
-class BaseCloudStorage(CacheStorage):
+@dataclass(frozen=True)
+class ObjectVersion(Version):
+    """A version that is an object in a bucket.
+
+    Attributes:
+        key: of the object.
+        local: its copy on this machine.
+    """
+
+    key: str
+    local: LocalCopy
+
+    def claim(self) -> pathlib.Path:
+        return self.local.claim()
+
+    def beside(self, name: str) -> str:
+        """The key of another object of this version."""
+        return str(pathlib.PurePosixPath(self.key).with_name(name))
+
+
+class BaseCloudStorage(CacheStorage[ObjectVersion]):
     """Data sets in ``<bucket_directory_path>/<dataset_id>/<dataset_version>/cache.mdb``.
 
     What is fetched or submitted is kept in ``<local_cache_dir>/yogadl_local_cache``, too, and not
@@ -104,64 +128,24 @@ class BaseCloudStorage(CacheStorage):
 
     # Storage
 
-    def submit(
-        self,
-        data: Submittable,
-        dataset_id: str,
-        dataset_version: str,
-        *,
-        spec: Any = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        """See ``Storage.submit``. Takes no lock: of several, the last to finish wins.
-
-        Raises:
-            StoreError: the bucket cannot be written to; what was stored is as it was.
-        """
-        with self._staged(data, dataset_id, dataset_version, spec, metadata) as file:
-            self._publish(file, dataset_id, dataset_version, None)
-
-    def fetch(
-        self, dataset_id: str, dataset_version: str, *, check_records: bool = False
-    ) -> LMDBDataRef:
-        """See ``Storage.fetch``; for ``check_records``, see ``LMDBDataRef``.
-
-        One request tells whether the copy on this machine is current; if not, it is downloaded,
-        by one process of this machine while the others wait. The copy of who has it open stays.
-
-        Raises:
-            StoreError: the bucket cannot be read.
-            StorageFullError: the copy does not fit on this machine.
-        """
-        key = self._key(dataset_id, dataset_version)
-        local = self._local(dataset_id, dataset_version)
+    def _fetch(self, version: ObjectVersion, check_records: bool) -> LMDBDataRef:
         for attempt in range(1, _ATTEMPTS + 1):
-            info = self._store.head(key)
+            info = self._store.head(version.key)
             if info is None:
-                raise CacheNotFoundError(
-                    f"no data set {dataset_id!r} of version {dataset_version!r} in "
-                    f"{self._store.url}/{self._configurations.bucket_directory_path}; submit it "
-                    "first, or use cacheable"
-                )
+                raise self._missing(version)
             try:
-                return local.open(self._store, info, check_records)
+                return version.local.open(self._store, info, check_records)
             except ObjectGoneError:
-                _log.info("%s was replaced while it was read (%d).", key, attempt)
+                _log.info("%s was replaced while it was read (%d).", version.key, attempt)
         raise StoreError(
-            f"{self._store.url}/{key} was replaced {_ATTEMPTS} times while it was downloaded; "
-            "fetch it when those who submit it have finished"
+            f"{version.name} was replaced {_ATTEMPTS} times while it was downloaded; fetch it when "
+            "those who submit it have finished"
         )
 
-    def list_versions(self, dataset_id: str | None = None) -> list[StoredVersion]:
-        """See ``CacheStorage.list_versions``.
-
-        Raises:
-            StoreError: the bucket cannot be listed.
-        """
+    def _list(self, dataset_id: str | None) -> Iterator[StoredVersion]:
         root = self._configurations.bucket_directory_path
         folder = root if dataset_id is None else root / relative_path(dataset_id, "any").parent
         prefix = "" if str(folder) == "." else f"{folder}/"
-        found = []
         for info in self._store.list(prefix):
             path = pathlib.PurePosixPath(info.key)
             if path.name != CACHE_FILE or not path.is_relative_to(root):
@@ -169,99 +153,73 @@ class BaseCloudStorage(CacheStorage):
             *folders, _ = path.relative_to(root).parts
             name = "/".join(folders[:-1])
             if name and dataset_id in (None, name):
-                version = folders[-1]
-                found.append(StoredVersion(name, version, info.size, info.created))
-        return sorted(found, key=lambda stored: (stored.dataset_id, stored.dataset_version))
+                yield StoredVersion(name, folders[-1], info.size, info.created)
 
-    def delete(self, dataset_id: str, dataset_version: str) -> None:
-        """See ``CacheStorage.delete``. The copy on this machine goes, too.
-
-        Raises:
-            StoreError: the bucket cannot be changed.
-        """
-        key = self._key(dataset_id, dataset_version)
-        info = self._store.head(key)
+    def _delete(self, version: ObjectVersion) -> None:
+        info = self._store.head(version.key)
         if info is None:
-            raise CacheNotFoundError(
-                f"there is no data set {dataset_id!r} of version {dataset_version!r} to delete in "
-                f"{self._store.url}"
-            )
-        self._store.delete(key, info.tag)
-        self._local(dataset_id, dataset_version).remove()
+            raise self._nothing_to_delete(version)
+        self._store.delete(version.key, info.tag)
+        version.local.remove()
 
     # Building
 
-    def _build(
-        self,
-        make: Callable[[], Any],
-        dataset_id: str,
-        dataset_version: str,
-        spec: Any,
-        metadata: Mapping[str, Any] | None,
-    ) -> LMDBDataRef:
+    def _build(self, submission: Submission, version: ObjectVersion) -> LMDBDataRef:
         while True:
-            found = self._build_once(make, dataset_id, dataset_version, spec, metadata)
+            found = self._build_once(submission, version)
             if found is None:
-                found = self._fetch_usable(dataset_id, dataset_version)
+                found = self._fetch_usable(version)
             if found is not None:
                 return found
-            _log.info("%s:%s was deleted since it was built.", dataset_id, dataset_version)
+            _log.info("%s was deleted since it was built.", version.name)
 
-    def _build_once(
-        self,
-        make: Callable[[], Any],
-        dataset_id: str,
-        dataset_version: str,
-        spec: Any,
-        metadata: Mapping[str, Any] | None,
-    ) -> LMDBDataRef | None:
+    def _build_once(self, submission: Submission, version: ObjectVersion) -> LMDBDataRef | None:
         """Returns once somebody has published; what was published, if there is a copy of it."""
-        key = self._key(dataset_id, dataset_version)
         replaces = ABSENT
-        broken = self._store.head(key)
+        broken = self._store.head(version.key)
         if broken is not None:
-            found = self._fetch_usable(dataset_id, dataset_version)
+            found = self._fetch_usable(version)
             if found is not None:
                 return found
             # It cannot be read, so only something else is what we wait for.
             replaces = broken.tag
 
         def is_published() -> bool:
-            info = self._store.head(key, self._patience)
+            info = self._store.head(version.key, self._patience)
             return info is not None and info.tag != replaces
 
-        with self._telling_readers(dataset_id, dataset_version):
-            lock = self._lock(dataset_id, dataset_version)
+        with self._telling_readers(version):
+            lock = self._lock(version)
         try:
-            with self._telling_readers(dataset_id, dataset_version):
-                is_mine = lock.acquire(is_published)
+            with self._telling_readers(version):
+                with waiting_for(f"for another builder of {version.name}"):
+                    is_mine = lock.acquire(is_published)
                 if not is_mine:
                     return None
                 # What cannot be tried out is told before anything is built.
-                is_conditional = self._publishes_conditionally(key)
-            with self._staged(make(), dataset_id, dataset_version, spec, metadata) as file:
+                is_conditional = self._publishes_conditionally(version.key)
+            with self._staged(submission, version) as file:
                 return self._publish_locked(
-                    file, dataset_id, dataset_version, replaces, lock, is_published, is_conditional
+                    file, version, replaces, lock, is_published, is_conditional
                 )
         finally:
             lock.release()
 
     @contextlib.contextmanager
-    def _telling_readers(self, dataset_id: str, dataset_version: str) -> Iterator[None]:
+    def _telling_readers(self, version: ObjectVersion) -> Iterator[None]:
         """Says it clearly to those who may read the bucket, but not write to it."""
         try:
             yield
         except AccessDeniedError as error:
             raise AccessDeniedError(
-                f"no data set {dataset_id!r} of version {dataset_version!r} is stored that can be "
-                f"read, and these credentials may not build one: {error}"
+                f"no {version} is stored that can be read, and these credentials may not build "
+                f"one: {error}"
             ) from error
 
     def _publish_locked(
         self,
         file: PartialFile,
-        dataset_id: str,
-        dataset_version: str,
+        version: ObjectVersion,
         replaces: str,
         lock: PublishLock,
         is_published: Callable[[], bool],
@@ -273,7 +231,6 @@ class BaseCloudStorage(CacheStorage):
         look at it and the arrival of the request. Where the store knows no conditions, that gap
         remains, with a lock server; there are no leases then.
         """
-        key = self._key(dataset_id, dataset_version)
 
         def check() -> None:
             if not is_conditional and is_published():
@@ -284,47 +241,46 @@ class BaseCloudStorage(CacheStorage):
         while True:
             try:
                 if_tag = replaces if is_conditional else None
-                return self._publish(file, dataset_id, dataset_version, if_tag, check)
+                return self._upload(file, version, if_tag, check)
             except LockLostError as error:
-                _log.warning("Not publishing %s:%s yet: %s", dataset_id, dataset_version, error)
+                _log.warning("Not publishing %s yet: %s", version.name, error)
                 lock.release()
                 if not lock.acquire(is_published):
                     return None
             except PreconditionFailedError:
-                found = self._store.head(key)
+                found = self._store.head(version.key)
                 if found is not None and found.tag != replaces:
-                    _log.warning("Somebody else published %s:%s.", dataset_id, dataset_version)
+                    _log.warning("Somebody else published %s.", version.name)
                     return None
                 if found is None and replaces != ABSENT:
-                    _log.warning("%s was deleted while it was built again.", key)
+                    _log.warning("%s was deleted while it was built again.", version.name)
                     replaces = ABSENT
                     continue
                 # Some stores refuse for a moment while others write; some, always.
                 refusals += 1
                 if refusals == _ATTEMPTS:
                     raise cannot_be_trusted(
-                        self._store, f"it refused to write {key}, which is as it was asked to be"
+                        self._store,
+                        f"it refused to write {version.key}, which is as it was asked to be",
                     ) from None
 
-    def _lock(self, dataset_id: str, dataset_version: str) -> PublishLock:
-        key = pathlib.PurePosixPath(self._key(dataset_id, dataset_version))
+    def _lock(self, version: ObjectVersion) -> PublishLock:
         configurations = self._configurations
         if configurations.url is not None:
             from yogadl.storage._coordinated import CoordinatedLock
 
-            return CoordinatedLock(configurations, self._storage_type, str(key))
+            return CoordinatedLock(configurations, self._storage_type, version.key)
         if configurations.conditional_writes is False:
             raise UnsafeStoreError(
                 f"leases in {self._store.url} are ruled out by conditional_writes=False; give the "
                 "address of a lock server as url="
             )
-        folder = self._local(dataset_id, dataset_version).claim().parent
         return Lease(
             self._store,
-            str(key.with_name(LEASE_OBJECT)),
+            version.beside(LEASE_OBJECT),
             configurations.lease_seconds,
-            board=LeaseBoard(folder / WAITING_FILE),
-            prove=functools.partial(self._prove_conditions, str(key)),
+            board=LeaseBoard(version.claim().with_name(WAITING_FILE)),
+            prove=functools.partial(self._prove_conditions, version.key),
         )
 
     @property
@@ -362,42 +318,17 @@ class BaseCloudStorage(CacheStorage):
 
     # Publishing
 
-    @contextlib.contextmanager
-    def _staged(
-        self,
-        data: Submittable,
-        dataset_id: str,
-        dataset_version: str,
-        spec: Any,
-        metadata: Mapping[str, Any] | None,
-    ) -> Iterator[PartialFile]:
-        """A whole cache file of some records beside the local copy; gone at the end."""
-        local = self._local(dataset_id, dataset_version)
-        source = open_source(data, spec, self._tensorflow_config)
-        path = local.claim()
-        remove_leftovers(path)
-        with CacheWriter(path, source.spec, metadata, source.count) as writer:
-            source.feed(writer)
-            yield writer.finish()
+    def _publish(self, file: PartialFile, version: ObjectVersion) -> None:
+        self._upload(file, version, None)
 
-    def _publish_copy(self, ref: LMDBDataRef, dataset_id: str, dataset_version: str) -> None:
-        path = self._local(dataset_id, dataset_version).claim()
-        remove_leftovers(path)
-        with PartialFile(path) as file:
-            for piece in ref.reader.pieces():
-                file.append(piece)
-            self._publish(file, dataset_id, dataset_version, None)
-
-    def _publish(
+    def _upload(
         self,
         file: PartialFile,
-        dataset_id: str,
-        dataset_version: str,
+        version: ObjectVersion,
         if_tag: str | None,
         check_lock: Callable[[], None] = lambda: None,
     ) -> LMDBDataRef | None:
         """Uploads a whole file, makes it the local copy, and opens that if it is the last state."""
-        key = self._key(dataset_id, dataset_version)
         with LMDBDataRef(file.path) as ref:
             metadata = {
                 DIGEST_KEY: file_digest(file.path),
@@ -405,50 +336,50 @@ class BaseCloudStorage(CacheStorage):
                 _FORMAT_KEY: str(ref.info.format_version),
             }
         try:
-            self._store.upload(file.path, key, metadata, if_tag, check_lock)
+            self._store.upload(file.path, version.key, metadata, if_tag, check_lock)
         except PreconditionFailedError:
             # After a lost answer, it was sent again and met its own work.
-            info = self._store.head(key)
+            info = self._store.head(version.key)
             if info is None or info.metadata.get(DIGEST_KEY) != metadata[DIGEST_KEY]:
                 raise
-        _log.info("Stored %s:%s in %s/%s.", dataset_id, dataset_version, self._store.url, key)
-        return self._keep_copy(file, dataset_id, dataset_version, metadata[DIGEST_KEY])
+        _log.info("Stored %s in %s.", version.label, version.name)
+        return self._keep_copy(file, version, metadata[DIGEST_KEY])
 
     def _keep_copy(
-        self, file: PartialFile, dataset_id: str, dataset_version: str, digest: str
+        self, file: PartialFile, version: ObjectVersion, digest: str
     ) -> LMDBDataRef | None:
         """Makes what was just published the local copy, and opens it.
 
         ``None`` if somebody else has published since, or if no copy could be kept.
         """
-        key = self._key(dataset_id, dataset_version)
         try:
-            info = self._store.head(key)
+            info = self._store.head(version.key)
         except StoreError as error:
             # It is published, and who submitted it has nothing to do again.
-            _log.warning("%s is stored, and its copy compared at the next fetch: %s", key, error)
+            _log.warning(
+                "%s is stored, and its copy compared at the next fetch: %s", version.name, error
+            )
             info = None
         if info is not None and info.metadata.get(DIGEST_KEY) != digest:
             return None
         # If it has been deleted since, this is still what was asked for.
-        return self._local(dataset_id, dataset_version).install(info, file)
+        return version.local.install(info, file)
 
     # Names
 
-    def _key(self, dataset_id: str, dataset_version: str) -> str:
-        folder = relative_path(dataset_id, dataset_version, _RESERVED)
-        return str(self._configurations.bucket_directory_path / folder / CACHE_FILE)
-
-    def _name(self, dataset_id: str, dataset_version: str) -> str:
-        return f"{self._store.url}/{self._key(dataset_id, dataset_version)}"
-
-    def _local(self, dataset_id: str, dataset_version: str) -> LocalCopy:
+    def _version(self, dataset_id: str, dataset_version: str) -> ObjectVersion:
         given = self._configurations
-        version = relative_path(dataset_id, dataset_version, _RESERVED)
+        folder = relative_path(dataset_id, dataset_version, _RESERVED)
+        key = str(given.bucket_directory_path / folder / CACHE_FILE)
+        source = f"{self._store.origin}/{key}"
         origin = f"{self._store.origin}/{given.bucket_directory_path}"
-        source = f"{self._store.origin}/{self._key(dataset_id, dataset_version)}"
-        folders = LocalFolders(given.local_cache_dir, origin, version, source)
-        return LocalCopy(folders, source)
+        folders = LocalFolders(given.local_cache_dir, origin, folder, source)
+        name = f"{self._store.url}/{key}"
+        return ObjectVersion(dataset_id, dataset_version, name, key, LocalCopy(folders, source))
+
+    @property
+    def _where(self) -> str:
+        return f"{self._store.url}/{self._configurations.bucket_directory_path}"
 
     def __getstate__(self) -> dict[str, Any]:
         return {

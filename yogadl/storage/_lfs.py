@@ -8,17 +8,21 @@ import logging
 import os
 import pathlib
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from yogadl.adapters import open_source
 from yogadl.cache.files import make_folders, shown, telling
-from yogadl.cache.partial import PartialFile, remove_leftovers
-from yogadl.cache.writer import CacheWriter
-from yogadl.core import Submittable
+from yogadl.cache.partial import PartialFile
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import CacheNotFoundError, FileSystemError, InvalidArgumentError
-from yogadl.storage._base import CacheStorage, StoredVersion, check_configurations
+from yogadl.storage._base import (
+    CacheStorage,
+    StoredVersion,
+    Submission,
+    Version,
+    check_configurations,
+)
 from yogadl.storage._configurations import LFSConfigurations
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE, relative_path
@@ -26,7 +30,22 @@ from yogadl.storage._paths import CACHE_FILE, LOCK_FILE, relative_path
 _log = logging.getLogger(__name__)
 
 
-class LFSStorage(CacheStorage):
+@dataclass(frozen=True)
+class FileVersion(Version):
+    """A version that is a file.
+
+    Attributes:
+        path: of the file.
+    """
+
+    path: pathlib.Path
+
+    def claim(self) -> pathlib.Path:
+        make_folders(self.path.parent)
+        return self.path
+
+
+class LFSStorage(CacheStorage[FileVersion]):
     """Data sets in ``<storage_dir_path>/<dataset_id>/<dataset_version>/cache.mdb``.
 
     Safe for threads and processes; can be pickled if ``tensorflow_config`` is ``None``.
@@ -60,107 +79,58 @@ class LFSStorage(CacheStorage):
         self._configurations = configurations
         self._tensorflow_config = tensorflow_config
 
-    def submit(
-        self,
-        data: Submittable,
-        dataset_id: str,
-        dataset_version: str,
-        *,
-        spec: Any = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        """See ``Storage.submit``. Readers of a version that is replaced keep the old one."""
-        path = self._cache_path(dataset_id, dataset_version)
-        source = open_source(data, spec, self._tensorflow_config)
-        make_folders(path.parent)
-        remove_leftovers(path)
-        with CacheWriter(path, source.spec, metadata, source.count) as writer:
-            source.feed(writer)
-            count = writer.commit()
-        _log.info(
-            "Stored %s:%s, %d records, in %s.", dataset_id, dataset_version, count, shown(path)
-        )
-
-    def fetch(
-        self, dataset_id: str, dataset_version: str, *, check_records: bool = False
-    ) -> LMDBDataRef:
-        """See ``Storage.fetch``; for ``check_records``, see ``LMDBDataRef``."""
-        path = self._cache_path(dataset_id, dataset_version)
+    def _fetch(self, version: FileVersion, check_records: bool) -> LMDBDataRef:
         try:
-            return LMDBDataRef(path, check_records=check_records)
+            return LMDBDataRef(version.path, check_records=check_records)
         except CacheNotFoundError as error:
-            raise CacheNotFoundError(
-                f"no data set {dataset_id!r} of version {dataset_version!r} in "
-                f"{self._shown_directory}; submit it first, or use cacheable"
-            ) from error
+            raise self._missing(version) from error
 
-    def list_versions(self, dataset_id: str | None = None) -> list[StoredVersion]:
-        """See ``CacheStorage.list_versions``."""
+    def _list(self, dataset_id: str | None) -> Iterator[StoredVersion]:
         root = self._configurations.storage_dir_path
         folder = root
         if dataset_id is not None:
-            folder = self._cache_path(dataset_id, "any").parent.parent
-        found = []
+            folder = self._version(dataset_id, "any").path.parent.parent
         for path, status in _cache_files(folder):
             *parts, version = path.parent.relative_to(root).parts or ("",)
             name = "/".join(parts)
             if dataset_id in (None, name) and _is_version(name, version):
                 created = datetime.datetime.fromtimestamp(status.st_mtime, datetime.timezone.utc)
-                found.append(StoredVersion(name, version, status.st_size, created))
-        return sorted(found, key=lambda stored: (stored.dataset_id, stored.dataset_version))
+                yield StoredVersion(name, version, status.st_size, created)
 
-    def delete(self, dataset_id: str, dataset_version: str) -> None:
-        """See ``CacheStorage.delete``."""
-        path = self._cache_path(dataset_id, dataset_version)
+    def _delete(self, version: FileVersion) -> None:
         try:
-            with telling("delete", path):
-                path.unlink()
+            with telling("delete", version.path):
+                version.path.unlink()
         except FileSystemError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
-            raise CacheNotFoundError(
-                f"there is no data set {dataset_id!r} of version {dataset_version!r} to delete in "
-                f"{self._shown_directory}"
-            ) from error
+            raise self._nothing_to_delete(version) from error
 
-    def _build(
-        self,
-        make: Callable[[], Any],
-        dataset_id: str,
-        dataset_version: str,
-        spec: Any,
-        metadata: Mapping[str, Any] | None,
-    ) -> LMDBDataRef:
-        lock = self._cache_path(dataset_id, dataset_version).with_name(LOCK_FILE)
-        with local_lock(lock, f"builder of {dataset_id}:{dataset_version}"):
-            found = self._fetch_usable(dataset_id, dataset_version)
-            if found is not None:
-                return found
-            self.submit(make(), dataset_id, dataset_version, spec=spec, metadata=metadata)
-            return self.fetch(dataset_id, dataset_version)
+    def _publish(self, file: PartialFile, version: FileVersion) -> None:
+        file.commit()
+        _log.info("Stored %s in %s.", version.label, shown(version.path))
 
-    def _publish_copy(self, ref: LMDBDataRef, dataset_id: str, dataset_version: str) -> None:
-        path = self._cache_path(dataset_id, dataset_version)
-        make_folders(path.parent)
-        remove_leftovers(path)
-        with PartialFile(path) as file:
-            for piece in ref.reader.pieces():
-                file.append(piece)
-            file.commit()
+    def _build(self, submission: Submission, version: FileVersion) -> LMDBDataRef:
+        lock = version.claim().with_name(LOCK_FILE)
+        with local_lock(lock, f"builder of {version.label}"):
+            found = self._fetch_usable(version)
+            if found is None:
+                with self._staged(submission, version) as file:
+                    self._publish(file, version)
+                found = self._fetch(version, check_records=False)
+            return found
 
-    def _name(self, dataset_id: str, dataset_version: str) -> str:
-        return str(self._cache_path(dataset_id, dataset_version).absolute())
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._shown_directory!r})"
+    def _version(self, dataset_id: str, dataset_version: str) -> FileVersion:
+        folder = relative_path(dataset_id, dataset_version)
+        path = self._configurations.storage_dir_path / folder / CACHE_FILE
+        return FileVersion(dataset_id, dataset_version, str(path.absolute()), path)
 
     @property
-    def _shown_directory(self) -> str:
+    def _where(self) -> str:
         return shown(self._configurations.storage_dir_path)
 
-    def _cache_path(self, dataset_id: str, dataset_version: str) -> pathlib.Path:
-        folder = relative_path(dataset_id, dataset_version)
-        return self._configurations.storage_dir_path / folder / CACHE_FILE
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._where!r})"
 
 
 def _cache_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, os.stat_result]]:

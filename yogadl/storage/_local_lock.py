@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import filelock
 
+from yogadl.cache import progress
 from yogadl.cache.files import make_folders, telling
 
 _POLL_SECONDS = 0.05
@@ -37,7 +38,8 @@ def local_lock(path: pathlib.Path, waiting_for: str) -> Iterator[None]:
             lock.acquire(blocking=False)
         except filelock.Timeout:
             _log.info("Waiting for another %s.", waiting_for)
-            lock.acquire(poll_interval=_POLL_SECONDS)
+            with progress.waiting_for(f"for another {waiting_for}"):
+                lock.acquire(poll_interval=_POLL_SECONDS)
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from yogadl.core import DataRef, Storage
-from yogadl.errors import SpecMismatchError, UnsupportedTypeError
+from yogadl.errors import SpecMismatchError, StaleCacheWarning, UnsupportedTypeError
 from yogadl.spec import TensorSpec
 
 _THREADS = 6
@@ -172,7 +173,10 @@ class StorageConformance:
 
         assert (make.__name__, make.__doc__) == ("make", "Makes records.")
         assert _records(make(1, 2, x=3)) == [1, 2, 3]
-        assert _records(make(9)) == [1, 2, 3]
+        with warnings.catch_warnings():
+            # Yogadl's own storages say that these are other arguments.
+            warnings.simplefilter("ignore", StaleCacheWarning)
+            assert _records(make(9)) == [1, 2, 3]
         assert _records(storage.fetch("a", "1")) == [1, 2, 3]
         assert calls == [((1, 2), {"x": 3})]
 

@@ -1,0 +1,112 @@
+"""What users see of long work: on a terminal (see test_lfs), in a notebook, and in a log file."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+# A program's lines come every twentieth of a second, instead of every half minute.
+HEAD = """
+import logging, sys, threading, time
+import yogadl.cache.progress, yogadl.cache.writer
+yogadl.cache.progress._LINE_SECONDS = 0.05
+yogadl.cache.writer._FLUSH_SECONDS = 0.05
+from yogadl.storage import LFSStorage
+storage = LFSStorage(sys.argv[1])
+
+def slow():
+    for number in range(40):
+        time.sleep(0.01)
+        yield number
+"""
+
+
+def said_by(program: str, folder: pathlib.Path) -> str:
+    arguments = [sys.executable, "-c", HEAD + textwrap.dedent(program), str(folder / "store")]
+    return subprocess.run(arguments, capture_output=True, text=True, check=True).stderr
+
+
+def test_a_slow_generator_is_seen_to_get_on(tmp_path: pathlib.Path) -> None:
+    """Though all its records would fit into one write."""
+    lines = said_by("storage.submit(slow(), 'a', '1')", tmp_path).splitlines()
+    assert all(line.startswith("yogadl: Writing ") for line in lines)
+    counts = [int(line.split("mdb: ")[1].split(" ")[0]) for line in lines]
+    assert len(counts) >= 2
+    assert counts == sorted(set(counts))
+    assert 0 < counts[0] < counts[-1] <= 40
+
+
+def test_who_has_set_up_a_log_reads_it_there(tmp_path: pathlib.Path) -> None:
+    program = """
+        logging.basicConfig(level=logging.INFO)
+
+        @storage.cacheable("a", "1")
+        def make():
+            return slow()
+        make()
+    """
+    lines = said_by(program, tmp_path).splitlines()
+    assert not [line for line in lines if line.startswith("yogadl:")]
+    assert "Building a:1 by __main__.make, since it is not stored." in lines[0]
+    assert "Stored a:1" in lines[-1]
+    assert len([line for line in lines if "records/s" in line]) >= 2
+
+
+def test_a_wait_is_told(tmp_path: pathlib.Path) -> None:
+    program = """
+        began = threading.Event()
+
+        @storage.cacheable("a", "1")
+        def make():
+            began.set()
+            time.sleep(0.5)
+            return [1]
+        builder = threading.Thread(target=make)
+        builder.start()
+        began.wait()
+        make()
+        builder.join()
+    """
+    lines = said_by(program, tmp_path).splitlines()
+    assert len(lines) >= 2
+    for line in lines:
+        assert line.startswith("yogadl: Waiting for another builder of a:1 since ")
+
+
+def test_quick_work_is_silent(tmp_path: pathlib.Path) -> None:
+    program = "yogadl.cache.progress._LINE_SECONDS = 30\nstorage.submit(slow(), 'a', '1')"
+    assert said_by(program, tmp_path) == ""
+
+
+@pytest.fixture
+def kernel() -> Any:
+    """A client of a Jupyter kernel of its own."""
+    pytest.importorskip("ipykernel", reason="needs Jupyter's kernel")
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(startup_timeout=60)
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_a_notebook_gets_a_bar(kernel: Any, tmp_path: pathlib.Path) -> None:
+    program = HEAD.replace("sys.argv[1]", repr(str(tmp_path / "store")))
+    shown: list[str] = []
+
+    def keep(message: Any) -> None:
+        if message["msg_type"] == "stream":
+            shown.append(message["content"]["text"])
+
+    reply = kernel.execute_interactive(
+        program + "storage.submit(slow(), 'a', '1')", timeout=60, output_hook=keep
+    )
+    assert reply["content"]["status"] == "ok"
+    text = "".join(shown)
+    assert "Writing" in text
+    assert "40.0 records" in text

@@ -1,0 +1,155 @@
+"""From what a function made a data set, and whether that is what it would make one from now."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import getpass
+import inspect
+import itertools
+import os
+import re
+import reprlib
+import socket
+import textwrap
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import xxhash
+
+from yogadl import spec as specs
+from yogadl.dataref import LMDBDataRef
+from yogadl.errors import SpecMismatchError, StaleCacheWarning
+from yogadl.format.provenance import Provenance
+from yogadl.format.spec_text import spec_text
+
+# Long enough to tell calls apart, short enough to be kept and shown.
+_LONGEST_ARGUMENTS = 1000
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+_told: set[tuple[str, str]] = set()
+
+
+def of_here() -> Provenance:
+    """Of what is stored by this process."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        # A container may know its user by number only.
+        user = str(os.getuid())
+    return Provenance(host=socket.gethostname(), user=user)
+
+
+def of_call(
+    function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> Provenance:
+    """Of what a function makes when it is called so by this process."""
+    while isinstance(function, functools.partial):
+        arguments = (*function.args, *arguments)
+        named = {**function.keywords, **named}
+        function = function.func
+    function = inspect.unwrap(function)
+    # An object that can be called does what its class says.
+    coded: Any = function if inspect.isroutine(function) else type(function)
+    return dataclasses.replace(
+        of_here(),
+        function=f"{coded.__module__}.{coded.__qualname__}",
+        arguments=_shown(arguments, named),
+        source=_source_digest(coded),
+    )
+
+
+def check_stored(
+    ref: LMDBDataRef, name: str, spec: specs.Structure | None, now: Provenance
+) -> None:
+    """Compares what is stored with what was asked for; warns once for each difference.
+
+    Args:
+        ref: what is stored.
+        name: of the version, for messages.
+        spec: that was asked for, in standard form.
+        now: of the call that asked.
+
+    Raises:
+        SpecMismatchError: records of that spec cannot be what is stored.
+    """
+    stored = ref.info.provenance
+    made = f"{name} was stored{_by(ref)}"
+    if spec is not None and spec != ref.spec:
+        difference = f"with the spec {spec_text(ref.spec)}, and spec= is {spec_text(spec)}"
+        if not _may_be(ref.spec, spec):
+            raise SpecMismatchError(
+                f"{made} {difference}. Store it under another version, or delete this one"
+            )
+        _warn(name, made, difference)
+    if stored.source and now.source and stored.source != now.source:
+        _warn(name, made, f"by {stored.function}, and {now.function} is not the same code")
+    elif stored.function and stored.arguments != now.arguments:
+        _warn(
+            name,
+            made,
+            f"by {stored.function}({stored.arguments}), and {now.function}({now.arguments}) is "
+            "called",
+        )
+
+
+def _by(ref: LMDBDataRef) -> str:
+    stored, created = ref.info.provenance, ref.info.created
+    when = "" if created is None else f" on {created:%Y-%m-%d %H:%M} UTC"
+    return f"{when} by {stored.user} on {stored.host}," if stored.host else when
+
+
+def _may_be(stored: specs.Structure, wanted: specs.Structure) -> bool:
+    """Whether what is stored under one spec may also be of the other."""
+    try:
+        return specs.common(stored, wanted) in (stored, wanted)
+    except SpecMismatchError:
+        return False
+
+
+def _warn(name: str, made: str, difference: str) -> None:
+    if (name, difference) in _told:
+        return
+    _told.add((name, difference))
+    warnings.warn(
+        f"{made} {difference}. What is stored is read as it is, since cacheable goes by id and "
+        "version: to have it made anew, store it under another version, or delete this one",
+        StaleCacheWarning,
+        stacklevel=_level_of_user(),
+    )
+
+
+def _level_of_user() -> int:
+    """How far up the stack, as ``warnings.warn`` counts for its caller, is who called yogadl."""
+    package = __name__.partition(".")[0]
+    frame = inspect.currentframe()
+    for level in itertools.count(0):
+        if frame is None or frame.f_globals.get("__name__", "").partition(".")[0] != package:
+            return level
+        frame = frame.f_back
+    raise AssertionError("the stack has an end")
+
+
+def _shown(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    shorten = reprlib.Repr()
+    shorten.maxother = shorten.maxstring = 200
+    shown = [shorten.repr(value) for value in arguments]
+    shown += [f"{key}={shorten.repr(named[key])}" for key in sorted(named)]
+    # Where an object lies in memory says nothing of it.
+    return _ADDRESS.sub("", ", ".join(shown))[:_LONGEST_ARGUMENTS]
+
+
+def _source_digest(coded: Any) -> str:
+    """Of the source of a function or class, not of what that calls; empty if it has none."""
+    try:
+        text = textwrap.dedent(inspect.getsource(coded))
+    except (OSError, TypeError):
+        return ""
+    try:
+        text = ast.unparse(ast.parse(text))
+    except (SyntaxError, RecursionError):
+        # A lambda's source is the line around it, which need not be whole.
+        text = text.strip()
+    return xxhash.xxh3_128_hexdigest(text.encode())
