@@ -61,9 +61,9 @@ def _open_any(data: Any, spec: Any) -> Source:
         raise UnsupportedTypeError(_advice_on(data))
     if hasattr(data, "__arrow_c_stream__"):
         # Polars and others hand over their tables like this.
-        from yogadl.adapters._arrow import ArrowSource, pa
+        from yogadl.adapters._arrow import open_array
 
-        return ArrowSource(pa.table(data), spec)
+        return open_array(data, spec)
     # To iterate over a data frame gives the names of its columns, as over a dict its keys.
     unsuitable = isinstance(data, str | bytes | bytearray | memoryview | Mapping | Set) or hasattr(
         data, "__dataframe__"
@@ -71,15 +71,24 @@ def _open_any(data: Any, spec: Any) -> Source:
     has_positions = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     if unsuitable or not (hasattr(data, "__iter__") or has_positions):
         raise UnsupportedTypeError(
-            f"cannot store a {type_name(data)}; submit a data set of TensorFlow, Keras, PyTorch, "
-            "TensorPack, Hugging Face or Grain, arrays, a pandas or Arrow table, or an iterable or "
-            "generator of records; or register an adapter for it, yogadl.adapters.register"
+            f"cannot store a {type_name(data)}{_is_lazy(data)}; submit a data set of TensorFlow, "
+            "Keras, PyTorch, TensorPack, Hugging Face or Grain, arrays, a table of pandas, polars "
+            "or Arrow, or an iterable or generator of records; or register an adapter for it, "
+            "yogadl.adapters.register"
         )
     if not has_positions:
         return IterableSource(data, spec)
     if not hasattr(data, "__iter__"):
         return ItemsSource(data, spec)
     return IterableSource(data, spec, map_source=lambda: ItemsSource(data, spec))
+
+
+def _is_lazy(data: Any) -> str:
+    """What to do with a table that is yet to be computed, as of polars or Dask."""
+    for method in ("collect", "compute"):
+        if callable(getattr(data, method, None)):
+            return f", but perhaps what its {method}() returns"
+    return ""
 
 
 def _advice_on(data: Any) -> str:

@@ -32,8 +32,7 @@ class ArrowSource(MapSource):
         table = pa.Table.from_batches([data]) if is_batch else data
         self.count = table.num_rows
         names = table.column_names
-        if len(set(names)) != len(names):
-            raise InvalidArgumentError(f"columns of the same name cannot be told apart: {names}")
+        _check_different(names, "the table")
         self.spec = schema_spec(table.schema) if spec is None else as_spec(spec)
         check_names(self.spec, names)
         self._rows = {name: Rows(table.column(name)) for name in names}
@@ -48,6 +47,41 @@ class ArrowSource(MapSource):
     @property
     def fingerprint(self) -> None:
         """None: the values tell."""
+
+
+class ArrowArraySource(MapSource):
+    """The values of a ``pyarrow.ChunkedArray``. Errors are those of ``ArrowSource``."""
+
+    def __init__(self, values: Any, spec: Any = None) -> None:
+        self.count = len(values)
+        self.spec = type_spec(values.type, "the array") if spec is None else as_spec(spec)
+        self._rows = Rows(values)
+
+    def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
+        taken = self._rows.at(positions)
+        return put(arrow_columns(self.spec, taken, positions, "the array"), out)
+
+    @property
+    def fingerprint(self) -> None:
+        """None: the values tell."""
+
+
+def _check_different(names: Sequence[str], where: str) -> None:
+    if len(set(names)) != len(names):
+        raise InvalidArgumentError(
+            f"{where} has columns of the same name, which cannot be told apart: {list(names)}"
+        )
+
+
+def open_array(data: Any, spec: Any) -> MapSource:
+    """The source of an array of Arrow's, or of what hands one over as a PyCapsule stream.
+
+    Tables do, and series. Rows of a table, and structs, are dicts.
+    """
+    values = pa.chunked_array([data] if isinstance(data, pa.Array) else data)
+    if pa.types.is_struct(values.type):
+        return ArrowSource(pa.Table.from_struct_array(values), spec)
+    return ArrowArraySource(values, spec)
 
 
 class Rows:
@@ -100,7 +134,7 @@ class Rows:
 
 def _joined(parts: Sequence[Any]) -> Any:
     """Some arrays as one. Dictionaries are decoded, as those of all parts would become one."""
-    plain = [part.dictionary_decode() if _is_encoded(part.type) else part for part in parts]
+    plain = [_decoded(part) if _is_encoded(part.type) else part for part in parts]
     return pa.chunked_array(plain).combine_chunks()
 
 
@@ -170,6 +204,7 @@ def type_spec(kind: Any, where: str) -> Any:
         return type_spec(kind.value_type, where)
     if types.is_struct(kind):
         fields = [kind.field(position) for position in range(kind.num_fields)]
+        _check_different([field.name for field in fields], where)
         return {field.name: type_spec(field.type, f"{where}[{field.name!r}]") for field in fields}
     if not _is_list(kind):
         return specs.TensorSpec(_dtype(kind, where), ())
@@ -211,6 +246,10 @@ def _is_text(kind: Any) -> bool:
         types.is_fixed_size_binary,
     ]
     return any(test(kind) for test in tests)
+
+
+def _is_bytes(kind: Any) -> bool:
+    return bool(pa.types.is_binary_view(kind))
 
 
 def _dtype(kind: Any, where: str) -> str:
@@ -269,7 +308,16 @@ def _plain(array: Any) -> Any:
         return array
     if isinstance(array.type, pa.BaseExtensionType):
         return _plain(array.storage)
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    return _decoded(array) if _is_encoded(array.type) else array
+
+
+def _decoded(array: Any) -> Any:
+    """Without dictionary encoding."""
+    values = array.dictionary
+    if not _can_take(values.type):
+        # polars has its categories as views.
+        values = values.cast(pa.large_binary() if _is_bytes(values.type) else pa.large_string())
+    return values.take(array.indices)
 
 
 def _refuse_nulls(array: Any, positions: Array, where: str) -> None:

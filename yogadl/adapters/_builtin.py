@@ -75,6 +75,13 @@ def _open_arrow(data: Any, spec: Any) -> Source:
     return ArrowSource(data, spec)
 
 
+@_built_in("pyarrow.Array", "pyarrow.ChunkedArray")
+def _open_arrow_array(data: Any, spec: Any) -> Source:
+    from yogadl.adapters._arrow import open_array
+
+    return open_array(data, spec)
+
+
 @_built_in("yogadl.dataref.IndexedDataRef")
 def _open_dataref(data: Any, spec: Any) -> Source:
     wanted = data.spec if spec is None else as_spec(spec)

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import spec as specs
 from yogadl.adapters._base import Array
 from yogadl.adapters._columns import ColumnsSource
+from yogadl.adapters._iterable import as_spec
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 
 
@@ -21,12 +23,16 @@ def open_frame(frame: Any, spec: Any) -> ColumnsSource:
     names = list(frame.columns)
     if len(set(names)) != len(names) or not names:
         raise InvalidArgumentError(f"a data frame needs columns of different names, not {names}")
-    return ColumnsSource({_key(name): _column(name, frame[name]) for name in names}, spec)
+    wanted = {} if spec is None else as_spec(spec)
+    leaves = wanted if isinstance(wanted, dict) else {}
+    columns = {_key(name): _column(name, frame[name], leaves.get(_key(name))) for name in names}
+    return ColumnsSource(columns, spec)
 
 
 def open_series(series: Any, spec: Any) -> ColumnsSource:
     """The values of a ``pandas.Series``; the index is left out. For errors, see ``open_frame``."""
-    return ColumnsSource(_column(series.name, series), spec)
+    leaf = None if spec is None else as_spec(spec)
+    return ColumnsSource(_column(series.name, series, leaf), spec)
 
 
 def _key(name: Any) -> Any:
@@ -38,11 +44,17 @@ def _refuse_missing(name: Any, series: Any) -> None:
     if missing.any():
         raise UnsupportedTypeError(
             f"column {name!r} has {int(missing.sum()):,} missing values, the first in row "
-            f"{int(missing.argmax())}; fill them by fillna, or drop them by dropna"
+            f"{int(missing.argmax())}; fill them by fillna, drop them by dropna, or give spec= "
+            "with OptionalSpec for it"
         )
 
 
-def _column(name: Any, series: Any) -> Array:
+def _column(name: Any, series: Any, leaf: Any) -> Array:
+    """The values of a column, with ``None`` for those that are missing if its leaf is optional."""
+    if isinstance(leaf, specs.OptionalSpec):
+        values: Array = series.astype(object).to_numpy(dtype=object, copy=True)
+        values[series.isna().to_numpy(dtype=bool)] = None
+        return values
     dtype = series.dtype
     # NaN in a plain column of floats is a value like any other.
     if not (isinstance(dtype, np.dtype) and dtype.kind in "fc"):

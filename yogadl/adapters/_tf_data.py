@@ -19,7 +19,8 @@ tf = require("tensorflow", "tensorflow")
 
 _ROW_BYTES = 4 << 20
 _MOST_ROWS = 1024
-# Where the size of a record is not known before it is read.
+# Where the size of a record is not known before it is read; and where the number of records is not,
+# as of a generator, which may be slow, so that they are seen to come.
 _BLIND_ROWS = 64
 
 
@@ -51,7 +52,8 @@ class TfDatasetSource(Source):
             for leaf in specs.leaves(self.spec)
         )
         if plain and layout.content_size is not None and layout.components:
-            rows = max(1, min(_MOST_ROWS, _ROW_BYTES // layout.content_size))
+            most = _BLIND_ROWS if self.count is None else _MOST_ROWS
+            rows = max(1, min(most, _ROW_BYTES // layout.content_size))
             for columns, count in self._batches(self._dataset.batch(rows)):
                 writer.append_columns(columns, count)
         elif plain and layout.components and all(_can_split(part) for part in layout.components):
