@@ -15,6 +15,7 @@ from yogadl.adapters import open_source
 from yogadl.dataref._sources import from_huggingface, from_source
 from yogadl.errors import SpecMismatchError, UnsupportedTypeError
 from yogadl.spec import OptionalSpec, Ragged, RaggedSpec, TensorSpec
+from yogadl.storage import LFSStorage
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 hf = pytest.importorskip("datasets")
@@ -175,3 +176,86 @@ def test_what_cannot_be_stored() -> None:
     audio = audio.cast_column("sound", hf.Audio())
     with pytest.raises(UnsupportedTypeError, match="column 'sound' is of Audio"):
         open_source(audio)
+
+
+FILES = {"image": hf.Image(), "label": hf.ClassLabel(names=["cat", "dog"])}
+
+
+def of_images(pixels: list[Any]) -> Any:
+    images = pytest.importorskip("PIL.Image")
+    made = {"image": [images.fromarray(value) for value in pixels], "label": [1] * len(pixels)}
+    return hf.Dataset.from_dict(made, features=hf.Features(FILES))
+
+
+def pixels_of(*shapes: tuple[int, ...]) -> list[Any]:
+    rng = np.random.default_rng(1)
+    return [rng.integers(0, 256, shape).astype("u1") for shape in shapes]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        ([(8, 9, 3)] * 3, (8, 9, 3)),
+        ([(8, 9)] * 3, (8, 9)),
+        ([(8, 9, 3), (8, 9, 3), (9, 8, 3)], (None, None, 3)),
+    ],
+)
+def test_images_of_one_size_have_a_static_shape(
+    shapes: list[Any], expected: Any, tmp_path: pathlib.Path
+) -> None:
+    pixels = pixels_of(*shapes)
+    dataref = stored(tmp_path, of_images(pixels))
+    assert dataref.spec["image"] == TensorSpec("uint8", expected)
+    assert_same(dataref.stream(), [{"image": p, "label": np.int64(1)} for p in pixels])
+
+
+def test_images_in_files(tmp_path: pathlib.Path) -> None:
+    """One of them is to be turned by who shows it, and so has another shape when it is decoded."""
+    images = pytest.importorskip("PIL.Image")
+    upright, turned = pixels_of((8, 9, 3), (8, 9, 3))
+    turn = images.Exif()
+    turn[0x0112] = 6
+    images.fromarray(upright).save(tmp_path / "0.png")
+    images.fromarray(turned).save(tmp_path / "1.png", exif=turn)
+    paths = [str(tmp_path / f"{n}.png") for n in range(2)]
+    data = hf.Dataset.from_dict({"image": paths}, features=hf.Features({"image": hf.Image()}))
+    dataref = stored(tmp_path / "store", data)
+    assert dataref.spec["image"] == TensorSpec("uint8", (None, None, 3))
+    assert [record["image"].shape for record in dataref.stream()] == [(8, 9, 3), (9, 8, 3)]
+
+
+def test_grey_among_coloured_images(tmp_path: pathlib.Path) -> None:
+    data = of_images(pixels_of((8, 9, 3), (8, 9)))
+    with pytest.raises(SpecMismatchError, match=r"record 1.*\['L', 'RGB'\].*Image\(mode='RGB'\)"):
+        stored(tmp_path, data)
+    coloured = stored(tmp_path, data.cast_column("image", hf.Image(mode="RGB")))
+    assert coloured.spec["image"] == TensorSpec("uint8", (8, 9, 3))
+
+
+def test_files_as_they_are(tmp_path: pathlib.Path) -> None:
+    """Those that the data set holds, and those that it names."""
+    inside = of_images(pixels_of((8, 9, 3), (9, 9, 3))).cast_column("image", hf.Image(decode=False))
+    expected = [row["image"]["bytes"] for row in inside]
+    for number, content in enumerate(expected):
+        (tmp_path / f"{number}.png").write_bytes(content)
+    paths = [str(tmp_path / f"{number}.png") for number in range(2)]
+    named = hf.Dataset.from_dict({"image": paths, "label": [1, 1]}, features=hf.Features(FILES))
+    named = named.cast_column("image", hf.Image(decode=False))
+    for source in (inside, named, inside.to_iterable_dataset(), named.to_iterable_dataset()):
+        dataref = stored(tmp_path / "store", source)
+        assert dataref.spec["image"] == TensorSpec("string")
+        assert [record["image"] for record in dataref.stream()] == expected
+    (tmp_path / "1.png").unlink()
+    with pytest.raises(UnsupportedTypeError, match=r"column 'image'.*1\.png"):
+        stored(tmp_path / "store", named)
+
+
+def test_names_of_classes_are_kept(tmp_path: pathlib.Path) -> None:
+    data = of_images(pixels_of((8, 9, 3)))
+    for source in (data, data.to_iterable_dataset()):
+        assert stored(tmp_path, source).metadata == {"class_names": {"label": ["cat", "dog"]}}
+    storage = LFSStorage(tmp_path)
+    storage.submit(data, "a", "1", metadata={"class_names": "mine", "by": "me"})
+    assert storage.fetch("a", "1").metadata == {"class_names": "mine", "by": "me"}
+    storage.cacheable("b", "1")(lambda: data)()
+    assert storage.fetch("b", "1").metadata["class_names"] == {"label": ["cat", "dog"]}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,14 @@ class Source(abc.ABC):
         count: number of records, ``None`` where it is not known.
         tensorflow_config: a ``tf.compat.v1.ConfigProto`` or ``None``, for a source that needs a
             session of TensorFlow; others leave it alone.
+        metadata: what is known of the records that is not in them, for the metadata of the data set
+            if the user gives none of that name.
     """
 
     spec: specs.Structure
     count: int | None
     tensorflow_config: Any = None
+    metadata: Mapping[str, Any] = MappingProxyType({})
 
     @abc.abstractmethod
     def feed(self, writer: CacheWriter) -> None:

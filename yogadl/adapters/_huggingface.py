@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,14 +14,16 @@ from yogadl.adapters._base import Array, MapSource
 from yogadl.adapters._convert import to_record, type_name
 from yogadl.adapters._items import ItemsSource
 from yogadl.adapters._iterable import IterableSource, as_spec
-from yogadl.adapters._rows import RowStacker, explaining, naming_record, put
+from yogadl.adapters._rows import RowStacker, explaining, leaf_column, naming_record, put
 from yogadl.cache.columns import Column
-from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
+from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.extras import require
 
 hf = require("datasets", "huggingface")
 
 _MEDIA = ("Audio", "Video", "Pdf", "Nifti")
+# Files at a time whose headers are read.
+_HEADERS = 1000
 
 
 def open_dataset(data: Any, spec: Any) -> MapSource:
@@ -34,10 +37,11 @@ def open_dataset(data: Any, spec: Any) -> MapSource:
 class HuggingFaceSource(MapSource):
     """The rows of a ``datasets.Dataset``, as dicts of its columns in their order.
 
-    A ``ClassLabel`` is an int64, an ``Image`` an array; lists are arrays of varying length, lists
-    of lists ragged. The format that was set (NumPy, torch) does not matter, but a choice of columns
-    and a transform do. The spec comes from the features; of images, the rank, the channels and the
-    dtype from the first.
+    A ``ClassLabel`` is an int64, whose names are in the metadata, ``class_names``; an ``Image`` is
+    an array, or with ``decode=False`` the bytes of the file, as are other media; lists are arrays
+    of varying length, lists of lists ragged. The format that was set (NumPy, torch) does not
+    matter, but a choice of columns and a transform do. The spec comes from the features; of images,
+    the rank, the channels and the dtype from the first, and the size if all have the same.
 
     Raises:
         UnsupportedTypeError: a column that cannot be stored, by its name; or, when it is read,
@@ -61,10 +65,35 @@ class HuggingFaceSource(MapSource):
                 name: feature_spec(feature, f"column {name!r}", first.get(name))
                 for name, feature in features.items()
             }
+            for name, feature in features.items():
+                if isinstance(feature, hf.Image) and self._are_alike(data, name):
+                    image = first[name]
+                    self.spec[name] = specs.TensorSpec(str(image.dtype), image.shape)
         else:
             self.spec = as_spec(spec)
         check_names(self.spec, self._names)
         self._stackers = {name: RowStacker(self.spec[name]) for name in self._decoded}
+        self._files = [
+            name
+            for name, feature in features.items()
+            if _is_file(feature) and not isinstance(self.spec[name], dict)
+        ]
+        self.metadata = class_names(features)
+
+    def _are_alike(self, data: Any, name: str) -> bool:
+        """Whether all images of a column are of one size, by what their files say at the front."""
+        if name not in self._decoded:
+            return False
+        from yogadl.adapters._image_files import have_one_size
+
+        files = data.cast_column(name, hf.Image(decode=False)).with_format("arrow", columns=[name])
+        headers = (
+            file
+            for start in range(0, self.count, _HEADERS)
+            for file in files[start : start + _HEADERS].column(name)
+        )
+        # With a mode given, all have it once they are decoded.
+        return have_one_size(headers, of_one_mode=data.features[name].mode is None)
 
     def _first_images(self) -> dict[str, Any]:
         if self._images is None:
@@ -87,6 +116,10 @@ class HuggingFaceSource(MapSource):
                     columns.extend(self._decoded_columns(name, images[name], positions))
                     continue
                 array = one_array(table.column(name))
+                if name in self._files:
+                    found = [file_bytes(value, where) for value in array.to_pylist()]
+                    columns.append(leaf_column(self.spec[name], found, positions))
+                    continue
                 columns.extend(arrow_columns(self.spec[name], array, positions, where))
         return put(columns, out)
 
@@ -95,7 +128,10 @@ class HuggingFaceSource(MapSource):
         for position, value in zip(positions.tolist(), values, strict=True):
             with naming_record(position):
                 records.append(python_record(self.spec[name], value, f"column {name!r}"))
-        return self._stackers[name].columns(records, positions)
+        try:
+            return self._stackers[name].columns(records, positions)
+        except SpecMismatchError as error:
+            raise SpecMismatchError(f"column {name!r}: {error}{_advice(values)}") from error
 
     @property
     def fingerprint(self) -> str:
@@ -124,12 +160,24 @@ class StreamedSource(IterableSource):
                 for name, part in features.items()
             }
         self._given = None if spec is None else as_spec(spec)
+        self._files = [
+            name
+            for name, feature in (features or {}).items()
+            if _is_file(feature) and not _is_dict_of(self._given, name)
+        ]
+        self.metadata = class_names(features or {})
         super().__init__(_chain(first, rows), spec, convert=self._row)
 
     def _row(self, item: Any) -> Any:
+        read = {name: file_bytes(item[name], f"column {name!r}") for name in self._files}
+        item = {**item, **read}
         if self._given is None:
             return to_record(item)
         return python_record(self._given, item, "record")
+
+
+def _is_dict_of(spec: Any, name: str) -> bool:
+    return isinstance(spec, dict) and isinstance(spec.get(name), dict)
 
 
 def _chain(first: Any, rows: Iterator[Any]) -> Iterator[Any]:
@@ -193,6 +241,8 @@ def feature_spec(feature: Any, where: str, first: Any = None) -> Any:
     name = type(feature).__name__
     if isinstance(feature, hf.Image) and feature.decode:
         return _image_spec(first, where)
+    if _is_file(feature):
+        return specs.TensorSpec("string")
     if _has_image(feature):
         raise UnsupportedTypeError(f"{where} has lists of images; give one column to each image")
     if name in _MEDIA and getattr(feature, "decode", True):
@@ -203,6 +253,41 @@ def feature_spec(feature: Any, where: str, first: Any = None) -> Any:
     if name.startswith("Array"):
         return specs.TensorSpec(feature.dtype, tuple(feature.shape))
     return type_spec(_arrow_type(feature), where)
+
+
+def _is_file(feature: Any) -> bool:
+    """Whether values are files of some medium that are not to be decoded."""
+    is_medium = type(feature).__name__ in ("Image", *_MEDIA)
+    return is_medium and not getattr(feature, "decode", True)
+
+
+def file_bytes(value: Any, where: str) -> bytes | None:
+    """The contents of a file as ``datasets`` has it: its bytes, or the path on this machine.
+
+    Raises:
+        UnsupportedTypeError: it has neither, or the path cannot be read.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if value["bytes"] is not None:
+        found: bytes = value["bytes"]
+        return found
+    try:
+        return pathlib.Path(value["path"]).read_bytes()
+    except (OSError, TypeError) as error:
+        raise UnsupportedTypeError(
+            f"{where} has a file without its bytes, which cannot be read: {error}"
+        ) from error
+
+
+def class_names(features: Any) -> dict[str, Any]:
+    """The names of the classes of all columns that have some, for the metadata."""
+    names = {
+        name: feature.names
+        for name, feature in features.items()
+        if isinstance(feature, hf.ClassLabel) and feature.names
+    }
+    return {"class_names": names} if names else {}
 
 
 def _arrow_type(feature: Any) -> Any:
@@ -216,3 +301,14 @@ def _image_spec(first: Any, where: str) -> specs.TensorSpec:
             "records by filter"
         )
     return specs.TensorSpec(str(first.dtype), (None, None, *first.shape[2:]))
+
+
+def _advice(images: list[Any]) -> str:
+    """What to do about images of which some are grey, say, and others coloured."""
+    modes = sorted({image.mode for image in images if hasattr(image, "mode")})
+    if len(modes) < 2:
+        return ""
+    return (
+        f". The images have the modes {modes}; make them one: "
+        "dataset.cast_column(name, datasets.Image(mode='RGB'))"
+    )

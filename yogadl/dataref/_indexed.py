@@ -16,6 +16,7 @@ from yogadl.closing import Closing
 from yogadl.core import DataRef
 from yogadl.dataref._announcer import BatchAnnouncer
 from yogadl.dataref._epochs import Epochs
+from yogadl.dataref._padding import Padding
 from yogadl.dataref._positions import Listed, Positions, Run, split_positions
 from yogadl.dataref._read_ahead import DEFAULT_WINDOW
 from yogadl.dataref._state import resume
@@ -139,23 +140,28 @@ class IndexedDataRef(DataRef, Closing):
             raise RecordIndexError(f"there is no record {index}: the data set has {count}")
         return self.reader.read_record(int(index) % count)
 
-    def read(self, indices: Sequence[int] | np.ndarray[Any, Any]) -> Any:
+    def read(self, indices: Sequence[int] | np.ndarray[Any, Any], *, pad: Any = None) -> Any:
         """The records at some positions, as one batch.
 
         Args:
             indices: integers ``[n]``, in any order, repeated or negative if need be.
+            pad: see ``IndexedStream.batches``.
 
         Returns:
-            A nest as of the spec. A dense leaf of static shape is a fresh array ``[n, *shape]``
-            (``object`` with ``bytes`` for strings); any other leaf is a list of ``n`` values.
+            A nest as of the spec. A dense leaf of static shape, or one that is padded, is a fresh
+            array ``[n, *shape]`` (``object`` with ``bytes`` for strings); any other leaf is a list
+            of ``n`` values.
 
         Raises:
             RecordIndexError: there is no such record.
+            InvalidArgumentError: the spec cannot be padded like that.
         """
         positions = self._positions(indices)
         reader = self.reader
+        padding = None if pad is None else Padding(reader.spec, pad)
         self.announcer.before(reader, positions)
-        return specs.unflatten(reader.spec, reader.read_columns(positions))
+        columns = reader.read_columns(positions, spans=padding is not None)
+        return specs.unflatten(reader.spec, columns if padding is None else padding.apply(columns))
 
     def _positions(self, indices: Any) -> np.ndarray[Any, Any]:
         given = np.asarray(indices)

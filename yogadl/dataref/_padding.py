@@ -29,7 +29,7 @@ class Padding:
     """
 
     def __init__(self, spec: specs.Structure, pad: Any) -> None:
-        leaves = list(specs.leaves(spec))
+        self._leaves = leaves = list(specs.leaves(spec))
         if isinstance(pad, int | float | complex | np.generic):
             wanted = [pad if _varies(leaf) else None for leaf in leaves]
         else:
@@ -49,10 +49,17 @@ class Padding:
 
     def apply(self, columns: Sequence[Column]) -> list[Column]:
         """The columns of a batch, padded where asked for."""
-        return [_pad(column, value) for column, value in zip(columns, self._values, strict=True)]
+        return [
+            _pad(leaf, column, value)
+            for leaf, column, value in zip(self._leaves, columns, self._values, strict=True)
+        ]
 
 
-def _pad(column: Column, value: Array | None) -> Column:
+def _pad(leaf: specs.Leaf, column: Column, value: Array | None) -> Column:
+    if value is not None and not len(column):
+        # There is no largest one, so it is as small as can be.
+        assert isinstance(leaf, specs.TensorSpec)
+        return np.empty((0, *[dim or 0 for dim in leaf.shape or ()]), value.dtype)
     if isinstance(column, Spans):
         return column.arrays() if value is None else column.padded(value)
     return column if value is None else pad_arrays(column, value)

@@ -323,7 +323,7 @@ class CacheStorage(Storage, Generic[V]):
         with CacheWriter(
             path,
             source.spec,
-            submission.metadata,
+            _merged(source.metadata, submission.metadata),
             source.count,
             provenance=submission.provenance,
         ) as writer:
@@ -348,6 +348,11 @@ class CacheStorage(Storage, Generic[V]):
 
     def _nothing_to_delete(self, version: V) -> CacheNotFoundError:
         return CacheNotFoundError(f"there is no {version} to delete in {self._where}")
+
+
+def _merged(known: Mapping[str, Any], given: Any) -> Any:
+    """What a source knows, and what the user gave, which counts; if that is anything at all."""
+    return {**known, **given} if isinstance(given, Mapping) else given or known
 
 
 @contextlib.contextmanager

@@ -213,8 +213,8 @@ def _collate_containers(records: Any, *, collate_fn_map: Any = None) -> Any:
         # Of torch's own class, for who catches that.
         raise RuntimeError(
             f"{error}. Of a MapDataset whose records differ in shape, give the DataLoader "
-            "collate_fn=yogadl.torch.collate, which makes lists of them; or let "
-            "yogadl.torch.IterableDataset(stream, batch_size, pad=0) fill them up"
+            "collate_fn=yogadl.torch.collate, which makes lists of them; or fill them up, "
+            "MapDataset(dataref, pad=0)"
         ) from error
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from yogadl.dataref import IndexedDataRef
+from yogadl.dataref._padding import Padding
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.seeding import SeededTransform, Transform, called
@@ -41,20 +42,34 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
             place. Batches are then put together by torch's ``default_collate``. May be seeded,
             ``yogadl.seeded``; the epoch then comes with the positions, from a ``Sampler`` made of
             this dataset, a ``BatchSampler`` of this package, or whatever yields a ``Position``.
+        pad: fills up the records of a batch to the largest of them, so that torch can stack them;
+            see ``IndexedStream.batches``. A record that is read by itself is as it is.
 
     Raises:
-        InvalidArgumentError: it is no data set whose records can be read by position.
+        InvalidArgumentError: it is no data set whose records can be read by position, cannot be
+            padded like that, or is to be both padded and transformed.
         UnsupportedTypeError: torch lacks one of its dtypes.
     """
 
-    def __init__(self, dataref: IndexedDataRef, transform: Transform | None = None) -> None:
+    def __init__(
+        self, dataref: IndexedDataRef, transform: Transform | None = None, *, pad: Any = None
+    ) -> None:
         if not isinstance(dataref, IndexedDataRef):
             raise InvalidArgumentError(
                 f"MapDataset takes a DataRef, as Storage.fetch returns it, not {dataref!r:.100}"
             )
         _tensors.check_spec(dataref.spec)
+        if pad is not None and transform is not None:
+            raise InvalidArgumentError(
+                "pad= fills up what is read, which transform= would change: pad in a collate_fn, "
+                "or have yogadl.torch.IterableDataset(stream, batch_size, pad=…, transform=…) "
+                "transform whole batches"
+            )
+        if pad is not None:
+            Padding(dataref.spec, pad)  # refuses what cannot be padded
         self.dataref = dataref
         self.transform = transform
+        self.pad = pad
         self._spec = dataref.spec
 
     def __len__(self) -> int:
@@ -97,10 +112,13 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
             RecordIndexError: there is no such record.
         """
         end_in_order()
-        if isinstance(indices, BatchPositions) and indices.run is not None:
+        # Several batches that are read at once would be padded to the largest of them all.
+        if isinstance(indices, BatchPositions) and indices.run is not None and self.pad is None:
             whole = indices.run.read(self.dataref, indices)
         else:
-            whole = self._read(indices)
+            whole = _tensors.batch_tensors(self._spec, self.dataref.read(indices, pad=self.pad))
+        if self.pad is not None:
+            return batch_of(_tensors.stacked_spec(self._spec, whole), whole)
         if self.transform is None:
             return batch_of(self._spec, whole)
         return self._transformed(_tensors.split(self._spec, whole), indices)
@@ -132,6 +150,3 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
                     "yogadl.torch.Position(position, epoch)"
                 )
             yield epoch, int(index) % count
-
-    def _read(self, indices: Any) -> Any:
-        return _tensors.batch_tensors(self._spec, self.dataref.read(indices))

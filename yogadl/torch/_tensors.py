@@ -110,6 +110,17 @@ def _map(function: Callable[[specs.Leaf, Any], Any], spec: specs.Structure, nest
     return type(spec)(*values) if specs.is_namedtuple(spec) else tuple(values)
 
 
+def stacked_spec(spec: specs.Structure, batch: Any) -> specs.Structure:
+    """The spec of the records of a padded batch, which are as large as the largest."""
+    return _map(_stacked_leaf, spec, batch)
+
+
+def _stacked_leaf(leaf: specs.Leaf, column: Any) -> specs.Leaf:
+    if isinstance(leaf, specs.TensorSpec) and isinstance(column, torch.Tensor):
+        return specs.TensorSpec(leaf.dtype, tuple(column.shape[1:]))
+    return leaf
+
+
 def with_own_containers(spec: specs.Structure, batch: Any) -> Any:
     """A batch of the same values in dicts and lists of its own."""
     return _map(lambda _leaf, column: column[:] if type(column) is list else column, spec, batch)
