@@ -18,14 +18,16 @@ SPREAD = -n $(WORKERS) --dist worksteal
 # The oldest and the newest are in CI. Each has an environment of its own, .venv-3.10 and so on.
 PYTHONS ?= 3.10 3.11 3.12 3.13
 
-# TensorFlow tells much that no newcomer needs; its warnings and errors stay.
+# TensorFlow tells much that no newcomer needs, some of it before it can be told not to.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
+SHELL = /bin/bash
+QUIETLY = 2> >(grep -vE '^[IWE][0-9]{4} |^WARNING: All log messages before absl' >&2)
 
 .PHONY: quickstart test test-torch test-others test-pythons outages soak lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
-	$(BIN)/python examples/walkthrough.py
-	$(BIN)/python examples/mnist.py
+	$(BIN)/python examples/walkthrough.py $(QUIETLY)
+	$(BIN)/python examples/mnist.py $(QUIETLY)
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(SPREAD)
@@ -40,6 +42,8 @@ test-torch:
 test-others:
 	$(MAKE) VENV=.venv-others .venv-others/.test-others
 	KERAS_BACKEND=jax .venv-others/bin/python -m pytest $(SPREAD) tests/jax_grain tests/keras3 \
+		"tests/docs/test_code_blocks.py::test_blocks_run[huggingface-jax.md]" \
+		"tests/docs/test_code_blocks.py::test_blocks_run[jax.md]" \
 		tests/loaders/test_loader_jax.py tests/loaders/test_loader_keras.py \
 		tests/loaders/test_loader_grain.py
 	KERAS_BACKEND=torch .venv-others/bin/python -m pytest $(SPREAD) tests/adapters \

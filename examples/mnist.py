@@ -27,7 +27,6 @@ Loader = Callable[[str], Any]
 """Takes "train" or "test"; returns what can be stored: (image in 0 … 1, label) records."""
 
 
-# INCLUDE-START sources
 def load_small(split: str) -> list[tuple[Any, Any]]:
     """scikit-learn's digits, 8×8 pixels; every fifth is for testing."""
     digits = sklearn.datasets.load_digits()
@@ -59,9 +58,6 @@ def choose_source() -> tuple[str, Loader]:
     return "mnist", load_mnist
 
 
-# INCLUDE-END sources
-
-
 def build_model(shape: tuple[int, ...]) -> keras.Model:
     model = keras.Sequential(
         [
@@ -79,7 +75,6 @@ def build_model(shape: tuple[int, ...]) -> keras.Model:
 def train(storage_dir: str) -> None:
     name, load = choose_source()
 
-    # INCLUDE-START cache
     storage = yogadl.storage.LFSStorage(storage_dir)
 
     def digits(split: str) -> yogadl.DataRef:
@@ -91,9 +86,7 @@ def train(storage_dir: str) -> None:
         return make_records()
 
     training, testing = digits("train"), digits("test")
-    # INCLUDE-END cache
 
-    # INCLUDE-START train
     make_tf_dataset = yogadl.tensorflow.make_tf_dataset
     halfway = training.stream(start_offset=len(training) // 2, shuffle=True, shuffle_seed=23)
     rest_of_first_epoch = make_tf_dataset(halfway, batch_size=BATCH_SIZE, epochs=1)
@@ -105,7 +98,6 @@ def train(storage_dir: str) -> None:
     # interrupted epoch is a fit of its own.
     model.fit(rest_of_first_epoch, epochs=1, shuffle=False, verbose=2)
     model.fit(later_epochs, initial_epoch=1, epochs=EPOCHS, shuffle=False, verbose=2)
-    # INCLUDE-END train
     test_dataset = yogadl.tensorflow.make_tf_dataset(testing.stream(), batch_size=BATCH_SIZE)
     accuracy = model.evaluate(test_dataset, verbose=0, return_dict=True)["accuracy"]
     print(f"Accuracy on {len(testing):,} test digits: {accuracy:.3f}")

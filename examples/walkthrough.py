@@ -17,7 +17,6 @@ import yogadl.tensorflow
 
 
 def walk_through(storage_dir: str) -> None:
-    # INCLUDE-START storage
     storage = yogadl.storage.LFSStorage(storage_dir)
 
     @storage.cacheable("range", "1.0")
@@ -25,20 +24,14 @@ def walk_through(storage_dir: str) -> None:
         print("Building the cache.")
         return tf.data.Dataset.range(10)
 
-    # INCLUDE-END storage
-
-    # INCLUDE-START stream
     dataref = make_dataset()
     stream = dataref.stream(start_offset=5, shuffle=True, shuffle_seed=777)
-    # INCLUDE-END stream
 
-    # INCLUDE-START dataset
     dataset = yogadl.tensorflow.make_tf_dataset(stream).batch(5)
 
     for _epoch in range(3):
         for batch in dataset:
             print(batch)
-    # INCLUDE-END dataset
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypedDict
 
+from yogadl.completion import public_names
 from yogadl.errors import RankError
 
 
@@ -160,3 +161,6 @@ def _checked(name: str, rank: int, size: int) -> Place:
     if not 0 <= rank < size:
         raise RankError(f"{name} makes this rank {rank} of {size}; correct or unset it")
     return Place(rank, size)
+
+
+__dir__ = functools.partial(public_names, globals())

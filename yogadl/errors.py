@@ -46,6 +46,9 @@ but a ``UserWarning``.
 from __future__ import annotations
 
 import errno
+import functools
+
+from yogadl.completion import public_names
 
 REPAIR = "fetch it with check_records=True, which gets a bad copy anew, or rebuild it"
 """What to do about damage that is found where a record is read."""
@@ -222,3 +225,6 @@ class LockLostError(LockError):
 
 class StaleCacheWarning(UserWarning):
     """What is stored was made otherwise than it would be now."""
+
+
+__dir__ = functools.partial(public_names, globals())

@@ -8,6 +8,7 @@ NumPy only.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
 from yogadl.arguments import as_index
+from yogadl.completion import public_names
 from yogadl.errors import InvalidArgumentError
 
 Array = np.ndarray[Any, Any]
@@ -209,3 +211,6 @@ def after(function: Callable[[Any], Any], transform: Transform | None) -> Transf
         return replace(transform, function=lambda value, rng: inner(function(value), rng))
     outer = transform
     return lambda value: outer(function(value))
+
+
+__dir__ = functools.partial(public_names, globals())

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from yogadl import dtypes
+from yogadl.completion import public_names
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 
 Shape: TypeAlias = "tuple[int | None, ...] | None"
@@ -462,3 +463,6 @@ def _check_strings(values: list[Any]) -> None:
     kinds = {type(value) for value in np.array(values, dtype=object).reshape(-1).tolist()}
     if len(kinds) > 1:
         raise UnsupportedTypeError(f"a list in a record mixes {sorted(k.__name__ for k in kinds)}")
+
+
+__dir__ = functools.partial(public_names, globals())

@@ -14,7 +14,10 @@ from collections.abc import Iterator
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [path for part in (".", "howto") for path in (ROOT / "docs" / part).glob("*.md")]
+FILES = [ROOT / "README.md", *sorted(PAGES)]
+FRAMEWORKS = ("tensorflow", "keras", "torch", "jax", "grain", "datasets", "PIL")
+ON_S3 = ("cloud.md", "team-on-s3.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -46,13 +49,13 @@ def run(path: pathlib.Path) -> str:
 def test_blocks_run(
     path: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for framework in ("tensorflow", "keras", "torch", "jax", "grain"):
+    for framework in FRAMEWORKS:
         imports = re.compile(rf"(import|from) (yogadl\.)?{framework}\b")
         if any(imports.search(code) for _, code in blocks(path, "python")):
             pytest.importorskip(framework)
     monkeypatch.chdir(tmp_path)
     with contextlib.ExitStack() as stack:
-        if path.name == "cloud.md":
+        if path.name in ON_S3:
             stack.enter_context(_store(monkeypatch))
         assert run(path) == "".join(text for _, text in blocks(path, "text"))
 

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from yogadl.storage import LFSStorage
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 BATCHES = [
@@ -69,6 +71,21 @@ def test_mnist(tmp_path: pathlib.Path) -> None:
         assert accuracy is not None
         assert float(accuracy[1]) > 0.8
         assert lines[-1] == "Asked again: 1,437 records read from the cache."
+
+
+def test_eight_workers(tmp_path: pathlib.Path) -> None:
+    """Run again, it builds what is missing, and nothing else."""
+    assert run("eight_workers.py", str(tmp_path), "3") == ["4,000 records."]
+    files = {path: path.stat().st_ino for path in tmp_path.glob("squares/part-*/1.0/cache.mdb")}
+    assert len(files) == 16
+    missing = sorted(files)[5]
+    missing.unlink()
+    assert run("eight_workers.py", str(tmp_path), "3") == ["4,000 records."]
+    assert {path for path in files if path.stat().st_ino != files[path]} <= {missing}
+    numbers = [
+        int(record["number"]) for record in LFSStorage(tmp_path).fetch("squares", "1.0").stream()
+    ]
+    assert numbers == list(range(4000))
 
 
 def test_custom_data_ref() -> None:

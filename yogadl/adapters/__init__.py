@@ -6,6 +6,7 @@ Others can add to it: see :func:`register`, and :class:`Source`, :class:`MapSour
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping, Set
 from typing import Any
@@ -17,6 +18,7 @@ from yogadl.adapters._convert import to_record, type_name
 from yogadl.adapters._items import ItemsSource
 from yogadl.adapters._iterable import IterableSource, as_spec
 from yogadl.adapters._registry import Opener, find_opener, register
+from yogadl.completion import public_names
 from yogadl.errors import UnsupportedTypeError
 
 __all__ = [
@@ -97,3 +99,6 @@ def _advice_on(data: Any) -> str:
     name = getattr(data, "__name__", "make_records")
     what = "generator function" if inspect.isgeneratorfunction(data) else "function"
     return f"cannot store a {what}; call it, and store what it returns: {name}()"
+
+
+__dir__ = functools.partial(public_names, globals())

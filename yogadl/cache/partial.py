@@ -23,6 +23,7 @@ from yogadl.errors import ClosedError, InvalidArgumentError, StorageFullError, Y
 _SUFFIX = ".partial"
 _CHECK_EVERY = 64 << 20
 _RESERVE = 1 << 30
+_BUILDERS_ADVICE = "use another storage directory, or make the data set smaller (is it infinite?)"
 FLUSH_EVERY = 4 << 20
 """To flush at a time: enough to keep a disk busy, little enough to begin at once."""
 
@@ -76,8 +77,13 @@ def _remove_leftover(leftover: pathlib.Path) -> bool:
     return True
 
 
-def check_room(path: pathlib.Path, needed: int) -> None:
+def check_room(path: pathlib.Path, needed: int, advice: str = _BUILDERS_ADVICE) -> None:
     """Checks that ``needed`` bytes can be written beside ``path`` with a reserve left.
+
+    Args:
+        path: of a file to be.
+        needed: bytes.
+        advice: what else to do than to free some space.
 
     Raises:
         StorageFullError: they can not.
@@ -90,7 +96,7 @@ def check_room(path: pathlib.Path, needed: int) -> None:
         raise StorageFullError(
             f"{shown(path.parent)} has {usage.free:,} bytes free, which is too little for "
             f"{needed:,} more and the {reserve:,} that yogadl leaves to others. Free some space, "
-            "use another storage directory, or make the data set smaller (is it infinite?)"
+            f"{advice}"
         )
 
 

@@ -13,6 +13,7 @@ from yogadl import spec as specs
 from yogadl.arguments import as_index
 from yogadl.cache.record_reader import RecordReader
 from yogadl.closing import Closing
+from yogadl.completion import without
 from yogadl.core import DataRef
 from yogadl.dataref._announcer import BatchAnnouncer
 from yogadl.dataref._epochs import Epochs
@@ -229,6 +230,9 @@ class IndexedDataRef(DataRef, Closing):
         else:
             said.append(f"{len(self):,} records of {spec_text(self.spec)}")
         return f"{type(self).__name__}({', '.join(filter(None, said))})"
+
+    def __dir__(self) -> list[str]:
+        return without(super().__dir__(), ("reader", "announcer"))
 
     def _selected(self, positions: Positions) -> DerivedDataRef:
         return DerivedDataRef(functools.partial(SelectedReader, positions=positions), [self])

@@ -8,6 +8,7 @@ from typing import Any
 
 from yogadl import spec as specs
 from yogadl.closing import Closing
+from yogadl.completion import without
 from yogadl.core import Stream
 from yogadl.dataref._batches import Batches
 from yogadl.dataref._epochs import Epochs
@@ -51,6 +52,9 @@ class IndexedStream(Stream, Closing):
         epochs = self.epochs
         state = ", closed" if epochs.closed else ""
         return f"{type(self).__name__}({epochs.order.in_words()} of {epochs.dataref!r}{state})"
+
+    def __dir__(self) -> list[str]:
+        return without(super().__dir__(), ("epochs", "iterator_fn"))
 
     @property
     def spec(self) -> specs.Structure:

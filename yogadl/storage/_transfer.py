@@ -104,7 +104,7 @@ def download(store: ObjectStore, info: ObjectInfo, file: PartialFile) -> None:
         StoreError: it cannot be read.
         StorageFullError: the disk is full, or nearly so.
     """
-    check_room(file.path, info.size)
+    check_room(file.path, info.size, "or choose a local_cache_dir on another disk")
     with ByteProgress(f"Downloading {store.url}/{info.key}", info.size) as progress:
         parts = [
             _Part(store, info, start, min(start + store.range_bytes, info.size), file, progress)

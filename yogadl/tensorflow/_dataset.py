@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from yogadl import spec as specs
 from yogadl.arguments import as_index
 from yogadl.core import Stream
 from yogadl.dataref import IndexedStream
@@ -104,9 +108,40 @@ def _from_generator(
             "the stream has no output_types, without which TensorFlow cannot read it; give "
             "Stream(..., output_types=..., output_shapes=...)"
         )
-    dataset = tf.data.Dataset.from_generator(
-        stream.iterator_fn, output_types=stream.output_types, output_shapes=stream.output_shapes
-    )
+    types, shapes = stream.output_types, stream.output_shapes
+
+    def records() -> Iterator[Any]:
+        for record in stream.iterator_fn():
+            yield _as_of(types, record)
+
+    dataset = tf.data.Dataset.from_generator(records, output_signature=_signature(types, shapes))
     if batch_size is not None:
         dataset = dataset.batch(batch_size, drop_remainder)
     return dataset if epochs is PER_ITERATION else dataset.repeat(epochs)
+
+
+def _signature(types: Any, shapes: Any) -> Any:
+    """The element spec of a nest of dtypes, and of one of shapes, which may end sooner."""
+    if isinstance(types, dict):
+        return {key: _signature(types[key], _child(shapes, key)) for key in types}
+    if isinstance(types, tuple | list):
+        parts = [_signature(part, _child(shapes, at)) for at, part in enumerate(types)]
+        return type(types)(*parts) if specs.is_namedtuple(types) else tuple(parts)
+    return tf.TensorSpec(tf.TensorShape(shapes), types)
+
+
+def _child(shapes: Any, key: Any) -> Any:
+    return None if shapes is None else shapes[key]
+
+
+def _as_of(types: Any, record: Any) -> Any:
+    """A record whose numbers are of the dtypes of a nest, as ``output_types`` had them cast."""
+    if isinstance(types, dict):
+        return {key: _as_of(types[key], record[key]) for key in types}
+    if isinstance(types, tuple | list):
+        parts = [_as_of(part, value) for part, value in zip(types, record, strict=True)]
+        return type(types)(*parts) if specs.is_namedtuple(types) else tuple(parts)
+    dtype = tf.as_dtype(types)
+    if tf.is_tensor(record) or dtype == tf.string:
+        return record
+    return np.asarray(record, dtype.as_numpy_dtype)
