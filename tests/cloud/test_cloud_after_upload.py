@@ -171,10 +171,10 @@ def test_deleted_before_who_waited_for_it_could_fetch_it(
         try:
             return upload(path, key, *args, **options)
         finally:
-            fetch, storage.fetch = storage.fetch, gone
+            fetch, storage._fetch = storage._fetch, gone
 
             def restore() -> None:
-                storage.fetch = fetch
+                storage._fetch = fetch
 
             restores.append(restore)
 
@@ -183,7 +183,7 @@ def test_deleted_before_who_waited_for_it_could_fetch_it(
     def gone(*args: Any, **options: Any) -> Any:
         restores.pop()()
         rig.raw.delete(KEY)
-        return storage.fetch(*args, **options)
+        return storage._fetch(*args, **options)
 
     lose()
     assert records(storage.cacheable("a", "1")(make)()) == [1, 2, 3]

@@ -10,7 +10,7 @@ import faults
 import numpy as np
 import pytest
 
-from yogadl.errors import AccessDeniedError, StoreError, UnsafeStoreError
+from yogadl.errors import AccessDeniedError, StaleCacheWarning, StoreError, UnsafeStoreError
 
 FLAVOURS = [
     "ignore_conditions",
@@ -40,7 +40,8 @@ def test_a_store_that_cannot_be_trusted(
     ref = storage.cacheable("a", "1")(lambda: [1, 2])()
     assert [int(record) for record in ref.stream()] == [1, 2]
     # What is there can be read, whatever the store.
-    assert len(rig.make_storage(tmp_path).cacheable("a", "1")(never)()) == 2
+    with pytest.warns(StaleCacheWarning, match="never is not the same code"):
+        assert len(rig.make_storage(tmp_path).cacheable("a", "1")(never)()) == 2
 
 
 def test_the_switch(rig: Any, tmp_path: pathlib.Path) -> None:

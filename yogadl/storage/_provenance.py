@@ -83,12 +83,12 @@ def check_stored(
             raise SpecMismatchError(
                 f"{made} {difference}. Store it under another version, or delete this one"
             )
-        _warn(name, made, difference)
+        _warn(ref, made, difference)
     if stored.source and now.source and stored.source != now.source:
-        _warn(name, made, f"by {stored.function}, and {now.function} is not the same code")
+        _warn(ref, made, f"by {stored.function}, and {now.function} is not the same code")
     elif stored.function and stored.arguments != now.arguments:
         _warn(
-            name,
+            ref,
             made,
             f"by {stored.function}({stored.arguments}), and {now.function}({now.arguments}) is "
             "called",
@@ -109,10 +109,11 @@ def _may_be(stored: specs.Structure, wanted: specs.Structure) -> bool:
         return False
 
 
-def _warn(name: str, made: str, difference: str) -> None:
-    if (name, difference) in _told:
+def _warn(ref: LMDBDataRef, made: str, difference: str) -> None:
+    told = ref.info.identity, difference
+    if told in _told:
         return
-    _told.add((name, difference))
+    _told.add(told)
     warnings.warn(
         f"{made} {difference}. What is stored is read as it is, since cacheable goes by id and "
         "version: to have it made anew, store it under another version, or delete this one",
