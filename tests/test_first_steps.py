@@ -92,7 +92,7 @@ def test_what_things_look_like(dataref: Any, storage: LFSStorage) -> None:
     stream = dataref.stream(shuffle=True, shuffle_seed=23, shard_rank=1, num_shards=3)
     words = "3 records an epoch, shuffled by seed 23, shard 1 of 3"
     assert repr(stream) == f"IndexedStream({words} of {dataref!r})"
-    assert repr(stream.batches(2)) == f"Batches(2 of 2: {words})"
+    assert repr(stream.batches(2)) == f"StreamBatches(2 of 2: {words})"
     joined = yogadl.concat([dataref[:1], dataref, dataref, dataref])
     assert repr(joined) == (
         f"DerivedDataRef(of {path!r}, {path!r}, {path!r}, and 1 more, 31 records of {spec})"

@@ -18,7 +18,7 @@ from yogadl import Stream
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ClosedError, InvalidArgumentError, UnsupportedTypeError
 from yogadl.profile import Profile
-from yogadl.profile._timed import Loader
+from yogadl.profile._timed import LoadTimer
 from yogadl.spec import TensorSpec
 
 
@@ -116,7 +116,7 @@ def test_threads_that_were_waited_for_at_once_share_the_time() -> None:
 
 
 def test_many_threads() -> None:
-    loader = Loader(time.perf_counter, lambda _now: 0.0)
+    loader = LoadTimer(time.perf_counter, lambda _now: 0.0)
     buffer = np.zeros(1000, "u1")
 
     def work() -> None:

@@ -36,7 +36,7 @@ from yogadl.dataref import LMDBDataRef  # noqa: E402
 from yogadl.errors import ClosedError, InvalidArgumentError  # noqa: E402
 from yogadl.torch import IterableDataset  # noqa: E402
 from yogadl.torch._share import Share  # noqa: E402
-from yogadl.torch._shared_epochs import Place, SharedEpochs, Worker  # noqa: E402
+from yogadl.torch._shared_epochs import EpochOffset, SharedEpochs, Worker  # noqa: E402
 
 COUNT = 11
 ORDERS: list[dict[str, Any]] = [
@@ -294,7 +294,7 @@ def test_shares_deal_out_an_epoch(
 
 
 def test_claims_of_workers_that_were_ended_do_not_pile_up() -> None:
-    epochs = SharedEpochs(Place(0, 0))
+    epochs = SharedEpochs(EpochOffset(0, 0))
 
     def claim(worker: int, seed: int) -> int:
         epochs._turn = 0  # as in a process that has just been started
@@ -310,7 +310,7 @@ def test_claims_of_workers_that_were_ended_do_not_pile_up() -> None:
 
 
 def test_a_persistent_worker_may_be_an_iteration_ahead() -> None:
-    epochs = SharedEpochs(Place(0, 0))
+    epochs = SharedEpochs(EpochOffset(0, 0))
     found = []
     for worker in range(2):
         epochs._turn = 0  # as in a process that has just been started
@@ -321,7 +321,7 @@ def test_a_persistent_worker_may_be_an_iteration_ahead() -> None:
 
 def test_a_worker_may_be_killed_while_it_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it writes is shorter than what was there, once the last has claimed."""
-    epochs = SharedEpochs(Place(0, 0))
+    epochs = SharedEpochs(EpochOffset(0, 0))
     claim = functools.partial(epochs.claim, begin=lambda place: place.epoch)
     assert claim(Worker(0, 2, seed=1)) == 0
     write = os.pwrite

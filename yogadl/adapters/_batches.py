@@ -18,7 +18,7 @@ from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 
 
-class Batch:
+class SplitBatch:
     """The columns of a batch.
 
     Args:
@@ -101,7 +101,7 @@ class BatchedSource(Source):
     """The records of batches, in order.
 
     Args:
-        batches: see ``Batch``; they may be of different sizes.
+        batches: see ``SplitBatch``; they may be of different sizes.
         spec: of the records, as users write it; inferred from the first batch without.
         count: number of records, if known.
         map_source: makes the source of the same records by position.
@@ -130,14 +130,14 @@ class BatchedSource(Source):
             raise InvalidArgumentError(
                 "a loader without batches does not tell its element spec; give spec="
             ) from error
-        self.spec = Batch(first).spec
+        self.spec = SplitBatch(first).spec
         self._batches = itertools.chain([first], self._batches)
 
     def feed(self, writer: CacheWriter) -> None:
         fixed = is_fixed(self.spec)
         with explaining(self._inferred, "first batch"):
             for data in self._batches:
-                batch = Batch(data)
+                batch = SplitBatch(data)
                 if fixed:
                     columns = specs.flatten(self.spec, batch.columns)
                     if not all(isinstance(column, np.ndarray) for column in columns):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from yogadl.adapters._base import Source
-from yogadl.adapters._batches import Batch, BatchedSource
+from yogadl.adapters._batches import BatchedSource, SplitBatch
 from yogadl.adapters._convert import type_name
 from yogadl.adapters._items import ItemsSource
 from yogadl.errors import InfiniteDatasetError, InvalidArgumentError
@@ -60,8 +60,8 @@ class SequenceSource(ItemsSource):
         self._batches = batch_count(sequence)
         self._size = self._last_size = 0
         if self._batches:
-            self._size = Batch(sequence[0]).count
-            self._last_size = Batch(sequence[self._batches - 1]).count
+            self._size = SplitBatch(sequence[0]).count
+            self._last_size = SplitBatch(sequence[self._batches - 1]).count
         super().__init__(sequence, spec)
 
     def _count(self) -> int:
@@ -79,12 +79,12 @@ class SequenceSource(ItemsSource):
                 found[place] = batch.row(positions[place] % self._size)
         return found
 
-    def _batch(self, number: int) -> Batch:
+    def _batch(self, number: int) -> SplitBatch:
         kept = getattr(self._kept, "batch", None)
         if kept is not None and kept[0] == number:
-            batch: Batch = kept[1]
+            batch: SplitBatch = kept[1]
             return batch
-        batch = Batch(self._data[number])
+        batch = SplitBatch(self._data[number])
         wanted = self._size if number < self._batches - 1 else self._last_size
         if batch.count != wanted:
             raise InvalidArgumentError(

@@ -41,7 +41,7 @@ class _Chunk(NamedTuple):
     number: int
 
 
-class Batches:
+class StreamBatches:
     """The batches of a stream: every iteration is the stream's next epoch.
 
     Made by ``IndexedStream.batches``, which says what they are. Iterators are to be used by one

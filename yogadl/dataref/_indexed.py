@@ -18,7 +18,7 @@ from yogadl.core import DataRef
 from yogadl.dataref._announcer import BatchAnnouncer
 from yogadl.dataref._epochs import Epochs
 from yogadl.dataref._padding import Padding
-from yogadl.dataref._positions import Listed, Positions, Run, split_positions
+from yogadl.dataref._positions import Listed, Selection, Slice, split_positions
 from yogadl.dataref._read_ahead import DEFAULT_WINDOW
 from yogadl.dataref._state import resume
 from yogadl.dataref._stream import IndexedStream
@@ -133,7 +133,7 @@ class IndexedDataRef(DataRef, Closing):
             RecordIndexError: there is no such record.
         """
         if isinstance(index, slice):
-            return self._selected(Run(range(len(self))[index]))
+            return self._selected(Slice(range(len(self))[index]))
         if not isinstance(index, int | np.integer) or isinstance(index, bool):
             raise InvalidArgumentError(_advice_on_index(index))
         count = len(self)
@@ -234,7 +234,7 @@ class IndexedDataRef(DataRef, Closing):
     def __dir__(self) -> list[str]:
         return without(super().__dir__(), ("reader", "announcer"))
 
-    def _selected(self, positions: Positions) -> DerivedDataRef:
+    def _selected(self, positions: Selection) -> DerivedDataRef:
         return DerivedDataRef(functools.partial(SelectedReader, positions=positions), [self])
 
 

@@ -20,7 +20,7 @@ _LONGEST_PERIOD = 10_000
 _SUM_TOLERANCE = fractions.Fraction(1, 10**9)
 
 
-class Positions(abc.ABC):
+class Selection(abc.ABC):
     """Some positions of a data set, in some order. Immutable; can be pickled."""
 
     @abc.abstractmethod
@@ -31,7 +31,7 @@ class Positions(abc.ABC):
         """The positions that stand at some indices, int64."""
 
 
-class Run(Positions):
+class Slice(Selection):
     """Positions at equal distances, as a slice has them."""
 
     def __init__(self, positions: range) -> None:
@@ -46,7 +46,7 @@ class Run(Positions):
         return self.range.start + indices * self.range.step
 
 
-class Listed(Positions):
+class Listed(Selection):
     """Any positions, int64 ``[n]``."""
 
     def __init__(self, positions: Array) -> None:
@@ -59,7 +59,7 @@ class Listed(Positions):
         return self._positions[indices]
 
 
-class Mixed(Positions):
+class Mixed(Selection):
     """Positions in some data sets that stand one behind the other, in turn by their weights.
 
     Each is read in its own order. In any run of records, one of weight ``w`` has its share to
@@ -134,7 +134,7 @@ def _schedule(quotas: Array) -> Array:
 
 def split_positions(
     count: int, parts: Mapping[str, float], seed: int | None
-) -> dict[str, Positions]:
+) -> dict[str, Selection]:
     """Positions ``0 … count-1`` divided by shares that add up to 1; each part in ascending order.
 
     Part by part, each has the next of the positions as ``numpy.random.RandomState(seed).shuffle``
@@ -164,13 +164,13 @@ def split_positions(
     if seed is not None:
         order = np.arange(count, dtype=np.int64)
         np.random.RandomState(check_seed(seed, "seed")).shuffle(order)
-    found: dict[str, Positions] = {}
+    found: dict[str, Selection] = {}
     start, reached = 0, fractions.Fraction(0)
     for name, part in shares.items():
         # Fractions, since floats would lose some of many records.
         reached += part
         stop = round(reached / total * count)
-        run = Run(range(start, stop))
+        run = Slice(range(start, stop))
         found[name] = run if seed is None else Listed(np.sort(order[start:stop]))
         start = stop
     return found

@@ -10,7 +10,7 @@ from yogadl import spec as specs
 from yogadl.closing import Closing
 from yogadl.completion import without
 from yogadl.core import Stream
-from yogadl.dataref._batches import Batches
+from yogadl.dataref._batches import StreamBatches
 from yogadl.dataref._epochs import Epochs
 from yogadl.dataref._state import state_of
 from yogadl.errors import InvalidArgumentError
@@ -80,7 +80,7 @@ class IndexedStream(Stream, Closing):
         out: Sequence[Any] | None = None,
         read_ahead: int | None = None,
         transform: Transform | None = None,
-    ) -> Batches:
+    ) -> StreamBatches:
         """Batches of NumPy arrays, read ahead in threads.
 
         A batch is a nest as of the spec. A leaf of static shape is an array
@@ -108,7 +108,9 @@ class IndexedStream(Stream, Closing):
             InvalidArgumentError: an argument is out of range, or does not fit the spec.
             ClosedError: the stream or its DataRef is closed.
         """
-        return Batches(self.epochs, batch_size, drop_remainder, pad, out, read_ahead, transform)
+        return StreamBatches(
+            self.epochs, batch_size, drop_remainder, pad, out, read_ahead, transform
+        )
 
     def map(self, transform: Transform) -> Stream:
         """A stream of what a transform makes of every record. Its epochs are those of this stream.

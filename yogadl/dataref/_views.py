@@ -15,7 +15,7 @@ from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.identity import identity_of, marked, mixed
 from yogadl.cache.record_reader import RecordReader
-from yogadl.dataref._positions import Positions, Run
+from yogadl.dataref._positions import Selection, Slice
 from yogadl.errors import ClosedError, InvalidArgumentError
 from yogadl.format import spec_json
 
@@ -63,7 +63,7 @@ class _View(RecordReader):
 class SelectedReader(_View):
     """Some records of another reader."""
 
-    def __init__(self, base: RecordReader, positions: Positions) -> None:
+    def __init__(self, base: RecordReader, positions: Selection) -> None:
         super().__init__([base])
         self.positions = positions
         self.spec = base.spec
@@ -100,7 +100,7 @@ class SelectedReader(_View):
 
     def forget(self, start: int, stop: int) -> None:
         # Of any other choice, what lies between may still be wanted.
-        if isinstance(self.positions, Run) and self.positions.range.step > 0:
+        if isinstance(self.positions, Slice) and self.positions.range.step > 0:
             run = self.positions.range[start:stop]
             self.base.forget(run[0], run[-1] + 1)
 
@@ -109,7 +109,7 @@ class SelectedReader(_View):
         return self.base.record_bytes
 
 
-def selected_from(reader: RecordReader) -> tuple[RecordReader, list[Positions]]:
+def selected_from(reader: RecordReader) -> tuple[RecordReader, list[Selection]]:
     """What a reader selects from, through any number of selections, and these, outermost first."""
     selections = []
     while isinstance(reader, SelectedReader):

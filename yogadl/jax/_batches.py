@@ -24,7 +24,7 @@ from yogadl.seeding import Transform
 jax = require("jax", "jax")
 
 
-class _Place:
+class _HandedOut:
     """How far one iterator has handed batches out: the next is of record ``number`` on."""
 
     def __init__(self, epoch: int, number: int) -> None:
@@ -112,7 +112,7 @@ class Batches:
         elif sharding is not None and transform is None:
             self._check_division()
         # Of the iterator that was begun last.
-        self._place: _Place | None = None
+        self._place: _HandedOut | None = None
 
     def __len__(self) -> int:
         """Batches per epoch; an offset does not make them fewer."""
@@ -122,7 +122,7 @@ class Batches:
     def __iter__(self) -> Iterator[Any]:
         """The batches of the next epoch, which begins when its first batch is asked for."""
         epochs = self._stream.epochs
-        self._place = place = _Place(*epochs.counter.peek())
+        self._place = place = _HandedOut(*epochs.counter.peek())
         stop = epochs.order.stop(place.epoch)
         pending: deque[Any] = deque()
         host = self._stream.batches(

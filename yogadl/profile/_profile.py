@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from yogadl.core import Stream
-from yogadl.dataref._batches import Batches
+from yogadl.dataref._batches import StreamBatches
 from yogadl.dataref._stream import IndexedStream
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.profile._meter import Clock, Meter
 from yogadl.profile._report import Report
-from yogadl.profile._timed import Loader, TimedEpochs
+from yogadl.profile._timed import LoadTimer, TimedEpochs
 
 
 class Profile:
@@ -31,7 +31,7 @@ class Profile:
     def __init__(self, clock: Clock = time.perf_counter) -> None:
         self._clock = clock
         self._meters: list[Meter] = []
-        self._loader = Loader(clock, self._waited)
+        self._loader = LoadTimer(clock, self._waited)
         self._streams = 0
         self._other_name = "other"
 
@@ -176,7 +176,7 @@ class Watched:
         if isinstance(self._iterable, Stream):
             return 1
         # Of others, the first axis may be of one record.
-        return _batch_length(item) if isinstance(self._iterable, Batches) else None
+        return _batch_length(item) if isinstance(self._iterable, StreamBatches) else None
 
 
 def _batch_length(batch: Any) -> int | None:

@@ -41,7 +41,7 @@ class _Work:
     records: int = 0
 
 
-class Loader:
+class LoadTimer:
     """The times of the loader's threads. Each has its own; a lock could be locked in a fork."""
 
     def __init__(self, clock: Clock, waited: Callable[[float], float]) -> None:
@@ -103,7 +103,7 @@ def _pages(starts: Array, sizes: Array) -> Array:
 class TimedFile(CacheFile):
     """An open file that measures its reads."""
 
-    def __init__(self, reader: CacheFile, loader: Loader) -> None:
+    def __init__(self, reader: CacheFile, loader: LoadTimer) -> None:
         vars(self).update(vars(reader))  # as copy.copy does
         self._plain = copy.copy(reader)
         self._loader = loader
@@ -130,7 +130,7 @@ class TimedFile(CacheFile):
 class TimedLegacyFile(LegacyCacheFile):
     """An open file of yogadl 0.1.4 that measures its reads."""
 
-    def __init__(self, reader: LegacyCacheFile, loader: Loader) -> None:
+    def __init__(self, reader: LegacyCacheFile, loader: LoadTimer) -> None:
         vars(self).update(vars(reader))
         self._plain = copy.copy(reader)
         self._loader = loader
@@ -148,7 +148,7 @@ class TimedLegacyFile(LegacyCacheFile):
 class TimedReader(RecordReader):
     """Any other reader, such as one over several data sets, as one that measures its reads."""
 
-    def __init__(self, reader: RecordReader, loader: Loader) -> None:
+    def __init__(self, reader: RecordReader, loader: LoadTimer) -> None:
         self._plain = copy.copy(reader)
         self._loader = loader
         self.spec = reader.spec
@@ -203,7 +203,7 @@ class TimedReader(RecordReader):
 class TimedEpochs(Epochs):
     """The epochs of a stream, with the same place in them, by a reader that measures."""
 
-    def __init__(self, epochs: Epochs, loader: Loader) -> None:
+    def __init__(self, epochs: Epochs, loader: LoadTimer) -> None:
         reader = epochs.reader()
         # The place is in objects that both have.
         vars(self).update(vars(epochs))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.server import Server
     from websockets.http11 import Request, Response
 
-    from yogadl.rw_coordinator._server_connection import LockConnection
+    from yogadl.rw_coordinator._server_connection import LockSession
 
 DEFAULT_CLIENT_TIMEOUT = 120.0
 
@@ -83,10 +83,10 @@ class RwCoordinatorServer:
         self._ssl_context = ssl_context
         self._authorization = None if found is None else f"Bearer {found}".encode()
         self._client_timeout = float(client_timeout)
-        self._table: LockTable[LockConnection] = LockTable()
+        self._table: LockTable[LockSession] = LockTable()
         # Those that asked for a lock; and all, also those that have not asked yet.
-        self._clients: set[LockConnection] = set()
-        self._connections: set[LockConnection] = set()
+        self._clients: set[LockSession] = set()
+        self._connections: set[LockSession] = set()
         self._accepting: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
         self._port: int | None = None
@@ -197,7 +197,7 @@ class RwCoordinatorServer:
         from yogadl.rw_coordinator import _server_connection
 
         factory = functools.partial(
-            _server_connection.LockConnection, owner=self, client_timeout=self._client_timeout
+            _server_connection.LockSession, owner=self, client_timeout=self._client_timeout
         )
         return await serve(
             cast(Any, self._handle),
@@ -235,7 +235,7 @@ class RwCoordinatorServer:
 
     # Requests
 
-    def _check_request(self, connection: LockConnection, request: Request) -> Response | None:
+    def _check_request(self, connection: LockSession, request: Request) -> Response | None:
         """Answers what is no good request for a lock."""
         if request.path.partition("?")[0] == "/health":
             response = connection.respond(200, json.dumps(self._health()) + "\n")
@@ -262,7 +262,7 @@ class RwCoordinatorServer:
             given[0].encode("utf-8", "surrogateescape"), self._authorization
         )
 
-    def _add_timeout(self, _: LockConnection, __: Request, response: Response) -> None:
+    def _add_timeout(self, _: LockSession, __: Request, response: Response) -> None:
         if response.status_code == 101:
             response.headers[TIMEOUT_HEADER] = f"{self._client_timeout:g}"
 
@@ -280,7 +280,7 @@ class RwCoordinatorServer:
 
     # Locks
 
-    async def _handle(self, connection: LockConnection) -> None:
+    async def _handle(self, connection: LockSession) -> None:
         """One connection, from the end of the handshake on."""
         from websockets.exceptions import ConnectionClosed
         from websockets.protocol import State
@@ -306,7 +306,7 @@ class RwCoordinatorServer:
             speaking.cancel()
             await asyncio.wait({speaking})
 
-    def _grant(self, connections: list[LockConnection]) -> None:
+    def _grant(self, connections: list[LockSession]) -> None:
         for connection in connections:
             connection.grant()
             _log.info("%s has the %s", connection.peer, connection.lock_request)
@@ -317,11 +317,11 @@ class RwCoordinatorServer:
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
 
-    def opened(self, connection: LockConnection) -> None:
+    def opened(self, connection: LockSession) -> None:
         """See ``Owner``."""
         self._connections.add(connection)
 
-    def ended(self, connection: LockConnection) -> None:
+    def ended(self, connection: LockSession) -> None:
         """See ``Owner``."""
         if connection not in self._clients:
             return
@@ -338,7 +338,7 @@ class RwCoordinatorServer:
         if self._closing is None:
             self._grant(granted)
 
-    def closed(self, connection: LockConnection) -> None:
+    def closed(self, connection: LockSession) -> None:
         """See ``Owner``."""
         self._connections.discard(connection)
 

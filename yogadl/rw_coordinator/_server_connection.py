@@ -34,17 +34,17 @@ class Owner(Protocol):
     def accepting(self, task: asyncio.Task[Any] | None) -> None:
         """A task accepts a connection; with TLS, that takes until the end of its handshake."""
 
-    def opened(self, connection: LockConnection) -> None:
+    def opened(self, connection: LockSession) -> None:
         """There is a connection, with nothing sent on it yet."""
 
-    def ended(self, connection: LockConnection) -> None:
+    def ended(self, connection: LockSession) -> None:
         """Its lock is to be given back; may be called more than once."""
 
-    def closed(self, connection: LockConnection) -> None:
+    def closed(self, connection: LockSession) -> None:
         """There is no connection any more."""
 
 
-class LockConnection(ServerConnection):
+class LockSession(ServerConnection):
     """A connection that asks for a lock, or holds it.
 
     Attributes:
@@ -127,7 +127,7 @@ class LockConnection(ServerConnection):
         return re.sub(rb"[\x80-\xff]", lambda found: b"%%%02X" % found[0][0], line) + newline + rest
 
 
-async def speak(connection: LockConnection, client_timeout: float) -> None:
+async def speak(connection: LockSession, client_timeout: float) -> None:
     """Says all that there is to say to a client: that the lock is held, and now and then a ping.
 
     Pings keep proxies from closing the connection. Only a client that promised to answer them is
@@ -152,14 +152,14 @@ async def speak(connection: LockConnection, client_timeout: float) -> None:
         return  # its lock is given back by whoever noticed
 
 
-async def _ping(connection: LockConnection) -> asyncio.Future[float]:
+async def _ping(connection: LockSession) -> asyncio.Future[float]:
     pong = asyncio.ensure_future(await connection.ping())
     # Or else asyncio complains that nobody asked why there was no answer.
     pong.add_done_callback(lambda done: done.cancelled() or done.exception())
     return pong
 
 
-async def _strict_ping(connection: LockConnection, seconds: float) -> None:
+async def _strict_ping(connection: LockSession, seconds: float) -> None:
     pong = await _ping(connection)
     # Not wait_for, which prefers the time-out when this process was stopped and both are there.
     await asyncio.wait({pong}, timeout=seconds)
@@ -174,7 +174,7 @@ class _Lenient:
         self._pong: asyncio.Future[float] | None = None
         self._unread = 0
 
-    async def ping(self, connection: LockConnection, seconds: float) -> None:  # noqa: ARG002
+    async def ping(self, connection: LockSession, seconds: float) -> None:  # noqa: ARG002
         if self._pong is None or self._pong.done():
             self._pong = await _ping(connection)
             self._unread = 0

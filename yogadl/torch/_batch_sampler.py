@@ -9,7 +9,7 @@ from yogadl.arguments import as_index
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.torch._runs import BatchPositions, Run
-from yogadl.torch._sampler import Positions, Sampler
+from yogadl.torch._sampler import EpochPositions, Sampler
 
 torch = require("torch", "torch")
 
@@ -42,8 +42,8 @@ class BatchSampler(_BatchSampler):  # type: ignore[misc] # known at run time onl
             )
         super().__init__(sampler, as_index("batch_size", batch_size, minimum=1), bool(drop_last))
 
-    def __iter__(self) -> Batches:
-        return Batches(self.sampler, self.batch_size, self.drop_last)
+    def __iter__(self) -> PositionBatches:
+        return PositionBatches(self.sampler, self.batch_size, self.drop_last)
 
     def state_dict(self) -> dict[str, Any]:
         """See ``Sampler.state_dict``."""
@@ -55,8 +55,8 @@ class BatchSampler(_BatchSampler):  # type: ignore[misc] # known at run time onl
         self.sampler.load_state_dict(state)
 
 
-class Batches(Positions):
-    """An iterator over the batches of one epoch; see ``Positions``."""
+class PositionBatches(EpochPositions):
+    """An iterator over the batches of one epoch; see ``EpochPositions``."""
 
     def __init__(self, sampler: Sampler, batch_size: int, drop_last: bool) -> None:
         super().__init__(sampler)

@@ -16,7 +16,7 @@ from yogadl.extras import require
 from yogadl.seeding import Transform, after
 from yogadl.torch import _callers, _tensors
 from yogadl.torch._share import Share
-from yogadl.torch._shared_epochs import Place, SharedEpochs, Worker
+from yogadl.torch._shared_epochs import EpochOffset, SharedEpochs, Worker
 from yogadl.torch._workers import end_in_order
 
 torch = require("torch", "torch")
@@ -85,8 +85,8 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         self.transform = transform
         if self.batch_size is not None:
             stream.batches(self.batch_size, pad=pad)  # refuses what does not fit the spec
-        self._epochs = SharedEpochs(Place(*stream.epochs.place()))
-        self._last: Progress | None = None
+        self._epochs = SharedEpochs(EpochOffset(*stream.epochs.place()))
+        self._last: EpochProgress | None = None
 
     def __len__(self) -> int:
         """Items per epoch; an offset does not make them fewer."""
@@ -114,7 +114,7 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         worker = _this_worker()
         self.stream.epochs.reader()
 
-        def begin(place: Place) -> Items:
+        def begin(place: EpochOffset) -> Items:
             items = Items(self, place, worker)
             self._last = items.progress
             return items
@@ -123,7 +123,7 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
 
     def set_epoch(self, epoch: int) -> None:
         """Makes an epoch, counted from 0, the next one. For the process that has the loader."""
-        self._epochs.set_next(Place(as_index("epoch", epoch), 0), _this_worker())
+        self._epochs.set_next(EpochOffset(as_index("epoch", epoch), 0), _this_worker())
         self._last = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -158,16 +158,20 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         """
         epochs = self.stream.epochs
         _, epoch, offset = resume(state, epochs.reader(), epochs.order, epochs.order)
-        self._epochs.set_next(Place(epoch, offset), _this_worker())
+        self._epochs.set_next(EpochOffset(epoch, offset), _this_worker())
         self._last = None
 
-    def _next_place(self, progress: Progress) -> Place:
+    def _next_place(self, progress: EpochProgress) -> EpochOffset:
         """The place after the items that an iterator has given out, which is no worker's."""
         order, start = self.stream.epochs.order.beginning_at(*progress.place)
         epoch = progress.place.epoch
         number = min(start + progress.taken * (self.batch_size or 1), order.stop(epoch))
         offset = order.offset(epoch, number)
-        return Place(epoch, offset) if offset < order.stop_offset(epoch) else Place(epoch + 1, 0)
+        return (
+            EpochOffset(epoch, offset)
+            if offset < order.stop_offset(epoch)
+            else EpochOffset(epoch + 1, 0)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         # Iterators stay behind.
@@ -175,7 +179,7 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
 
 
 @dataclass
-class Progress:
+class EpochProgress:
     """How far an iterator has got.
 
     Attributes:
@@ -184,7 +188,7 @@ class Progress:
         is_finished: whether the iterator has ended.
     """
 
-    place: Place
+    place: EpochOffset
     taken: int = 0
     is_finished: bool = False
 
@@ -198,10 +202,10 @@ class Items(Iterator[Any]):
         progress: how far it has got.
     """
 
-    def __init__(self, dataset: IterableDataset, place: Place, worker: Worker | None) -> None:
+    def __init__(self, dataset: IterableDataset, place: EpochOffset, worker: Worker | None) -> None:
         self._dataset = dataset
         self._worker = worker
-        self.progress = Progress(place)
+        self.progress = EpochProgress(place)
         # Read when the first one is asked for: another place may be restored before.
         self._items: Iterator[Any] | None = None
 
@@ -278,11 +282,11 @@ class Items(Iterator[Any]):
                     f"{is_now!r}; give the dataset and the loader the arguments they had"
                 )
         # The dataset knows this object as its last iterator's.
-        self.progress.place = Place(epoch, offset)
+        self.progress.place = EpochOffset(epoch, offset)
         self.progress.taken = as_index("items", state.get("items"))
         self.progress.is_finished = False
         self._items = None
-        self._dataset._epochs.set_next(Place(epoch + 1, 0), self._worker)
+        self._dataset._epochs.set_next(EpochOffset(epoch + 1, 0), self._worker)
 
     def _division(self) -> dict[str, Any]:
         """What decides which items are whose."""

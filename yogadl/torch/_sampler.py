@@ -97,7 +97,7 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
         )
         self._permutations = Permutations(self._order)
         self._next = (0, 0)
-        self._last: Positions | None = None
+        self._last: EpochPositions | None = None
 
     def __len__(self) -> int:
         """Positions per epoch; an offset does not make them fewer."""
@@ -106,8 +106,8 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._order.in_words()})"
 
-    def __iter__(self) -> Positions:
-        return Positions(self)
+    def __iter__(self) -> EpochPositions:
+        return EpochPositions(self)
 
     def set_epoch(self, epoch: int) -> None:
         """Makes an epoch, counted from 0, the next one."""
@@ -151,7 +151,7 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
         return {**vars(self), "_last": None}
 
 
-class Positions(Iterator[int]):
+class EpochPositions(Iterator[int]):
     """An iterator over the positions of one epoch, the sampler's next when it is begun.
 
     ``StatefulDataLoader`` saves and restores it.

@@ -35,7 +35,7 @@ class Worker:
     seed: int
 
 
-class Place(NamedTuple):
+class EpochOffset(NamedTuple):
     """An epoch, and the offset at which it begins."""
 
     epoch: int
@@ -60,7 +60,7 @@ class SharedEpochs:
         place: the first epoch to deal out.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: EpochOffset) -> None:
         self._initial = place
         self._maker = os.getpid()
         self._open(_new_file())
@@ -77,7 +77,7 @@ class SharedEpochs:
         self._threads = threading.Lock()
         self._turn = 0
 
-    def claim(self, worker: Worker | None, begin: Callable[[Place], Begun]) -> Begun:
+    def claim(self, worker: Worker | None, begin: Callable[[EpochOffset], Begun]) -> Begun:
         """The next epoch, or the one that other workers of the same iterator have got.
 
         Args:
@@ -106,17 +106,17 @@ class SharedEpochs:
             if len(claim["by"]) == worker.count:
                 claims.remove(claim)
             del claims[:-_MOST_CLAIMS]
-            return begin(Place(*claim["place"]))
+            return begin(EpochOffset(*claim["place"]))
 
-    def set_next(self, place: Place, worker: Worker | None) -> None:
+    def set_next(self, place: EpochOffset, worker: Worker | None) -> None:
         """Makes an epoch the next one, whatever was dealt out before."""
         with self._changing(worker) as owner:
             owner.update(next=place, claims=[], by_workers=False)
 
-    def peek(self, worker: Worker | None = None) -> tuple[Place, bool]:
+    def peek(self, worker: Worker | None = None) -> tuple[EpochOffset, bool]:
         """The next epoch, and whether workers have got the one before."""
         with self._changing(worker) as owner:
-            return Place(*owner["next"]), owner["by_workers"]
+            return EpochOffset(*owner["next"]), owner["by_workers"]
 
     @contextlib.contextmanager
     def _changing(self, worker: Worker | None) -> Iterator[dict[str, Any]]:
@@ -154,14 +154,14 @@ class SharedEpochs:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         place, maker, file = state
-        self._initial = Place(*place)
+        self._initial = EpochOffset(*place)
         self._maker = os.getpid() if maker is None else maker
         self._open(_new_file() if file is None else file.detach())
 
 
-def _take_next(owner: dict[str, Any], by_workers: bool) -> Place:
-    place = Place(*owner["next"])
-    owner.update(next=Place(place.epoch + 1, 0), by_workers=by_workers)
+def _take_next(owner: dict[str, Any], by_workers: bool) -> EpochOffset:
+    place = EpochOffset(*owner["next"])
+    owner.update(next=EpochOffset(place.epoch + 1, 0), by_workers=by_workers)
     return place
 
 
