@@ -22,7 +22,9 @@ from yogadl.profile._timed import TimedReader
 
 
 def public(thing: Any) -> set[str]:
-    return {name for name in dir(thing) if not name.startswith("_")}
+    # Completion does not offer all of it.
+    names = dir(thing) if isinstance(thing, type) else object.__dir__(thing)
+    return {name for name in names if not name.startswith("_")}
 
 
 def begun(stream: IndexedStream) -> IndexedStream:

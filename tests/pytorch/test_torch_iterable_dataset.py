@@ -33,6 +33,7 @@ from torch_helpers import (  # noqa: E402
 
 import yogadl  # noqa: E402
 from yogadl.dataref import LMDBDataRef  # noqa: E402
+from yogadl.dataref._place import Place  # noqa: E402
 from yogadl.errors import ClosedError, InvalidArgumentError  # noqa: E402
 from yogadl.torch import IterableDataset  # noqa: E402
 from yogadl.torch._share import Share  # noqa: E402
@@ -285,7 +286,8 @@ def test_shares_deal_out_an_epoch(
     if drop:
         items = [item for item in items if len(item) == size]
     for worker in range(workers):
-        share = Share(epochs, epochs.order, 7, start, size, drop, worker, workers, skip)
+        begun = Place(epochs.order, 7, start)
+        share = Share(epochs, begun, size, drop, worker, workers, skip)
         (_, first), end = share.begin_elsewhere(), share.order.stop(0)
         found = [share.positions(0, at, at + size).tolist() for at in range(first, end, size)]
         assert found == items[worker::workers][skip:]

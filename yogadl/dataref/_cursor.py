@@ -38,6 +38,10 @@ class Cursor:
         self._chunk = (start, stop, unit, ticks)
         return itertools.compress(items, ticks)
 
+    def move_to(self, number: int) -> None:
+        """Says how far the iterator has got, where nothing follows."""
+        self._chunk = (number, number, 1, itertools.repeat(True, 0))
+
     @property
     def number(self) -> int:
         """The number after that of the last record that was taken."""

@@ -10,6 +10,7 @@ import numpy as np
 from yogadl.cache.columns import copied_rows, records_of
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._cursor import Cursor
+from yogadl.dataref._place import Place
 from yogadl.dataref._read_ahead import DEFAULT_WINDOW, ReadAhead
 from yogadl.errors import ClosedError, InvalidArgumentError
 from yogadl.orders import EpochCounter, Order, Permutations
@@ -112,15 +113,13 @@ class Epochs:
             if other < epoch:
                 self._cursors.pop(other, None)
 
-    def place(self) -> tuple[int, int]:
-        """The epoch and the offset in it that come next.
+    def place(self) -> Place:
+        """What comes next.
 
         Raises:
             InvalidArgumentError: the stream is read by who does not tell how far they got.
         """
-        epoch, number = self._next_record()
-        offset = self.order.offset(epoch, number)
-        return (epoch, offset) if offset < self.order.stop_offset(epoch) else (epoch + 1, 0)
+        return Place(self.order, *self._next_record())
 
     def _next_record(self) -> tuple[int, int]:
         """The epoch and the number in it of the record that comes next."""

@@ -12,7 +12,6 @@ from yogadl.completion import without
 from yogadl.core import Stream
 from yogadl.dataref._batches import StreamBatches
 from yogadl.dataref._epochs import Epochs
-from yogadl.dataref._state import state_of
 from yogadl.errors import InvalidArgumentError
 from yogadl.seeding import Transform
 
@@ -139,7 +138,7 @@ class IndexedStream(Stream, Closing):
             ClosedError: the stream or its DataRef is closed.
         """
         epochs = self.epochs
-        return state_of(epochs.reader(), epochs.order, *epochs.place())
+        return epochs.place().state(epochs.reader())
 
     def close(self) -> None:
         """Ends the stream: reading from it raises ``ClosedError``. Its DataRef stays open."""

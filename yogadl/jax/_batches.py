@@ -11,8 +11,8 @@ import numpy as np
 from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.arguments import as_index
-from yogadl.dataref import state_of
-from yogadl.dataref._epochs import Epochs
+from yogadl.dataref._cursor import Cursor
+from yogadl.dataref._place import Place
 from yogadl.dataref._state import resume
 from yogadl.dataref._stream import IndexedStream
 from yogadl.errors import InvalidArgumentError
@@ -22,14 +22,6 @@ from yogadl.orders import Order
 from yogadl.seeding import Transform
 
 jax = require("jax", "jax")
-
-
-class _HandedOut:
-    """How far one iterator has handed batches out: the next is of record ``number`` on."""
-
-    def __init__(self, epoch: int, number: int) -> None:
-        self.epoch = epoch
-        self.number = number
 
 
 class Batches:
@@ -112,7 +104,7 @@ class Batches:
         elif sharding is not None and transform is None:
             self._check_division()
         # Of the iterator that was begun last.
-        self._place: _HandedOut | None = None
+        self._cursor: Cursor | None = None
 
     def __len__(self) -> int:
         """Batches per epoch; an offset does not make them fewer."""
@@ -122,8 +114,8 @@ class Batches:
     def __iter__(self) -> Iterator[Any]:
         """The batches of the next epoch, which begins when its first batch is asked for."""
         epochs = self._stream.epochs
-        self._place = place = _HandedOut(*epochs.counter.peek())
-        stop = epochs.order.stop(place.epoch)
+        self._cursor = cursor = Cursor(*epochs.counter.peek())
+        stop = epochs.order.stop(cursor.epoch)
         pending: deque[Any] = deque()
         host = self._stream.batches(
             self._size,
@@ -134,10 +126,10 @@ class Batches:
         for batch in host:
             pending.append(self._put(batch))
             if len(pending) > self._prefetch:
-                place.number = min(place.number + self._size, stop)
+                cursor.move_to(min(cursor.number + self._size, stop))
                 yield pending.popleft()
         while pending:
-            place.number = min(place.number + self._size, stop)
+            cursor.move_to(min(cursor.number + self._size, stop))
             yield pending.popleft()
 
     def state_dict(self) -> dict[str, Any]:
@@ -154,16 +146,14 @@ class Batches:
             ClosedError: the stream or its DataRef is closed.
         """
         epochs = self._stream.epochs
-        return state_of(epochs.reader(), epochs.order, *self._next(epochs))
-
-    def _next(self, epochs: Epochs) -> tuple[int, int]:
-        """The epoch and the offset in it of the next batch."""
-        place = self._place
-        epoch, number = (place.epoch, place.number) if place else epochs.counter.peek()
-        left = epochs.order.stop(epoch) - number
-        if left < (self._size if self._drop_remainder else 1):
-            return epoch + 1, 0
-        return epoch, epochs.order.offset(epoch, number)
+        cursor = self._cursor
+        place = Place(
+            epochs.order, *((cursor.epoch, cursor.number) if cursor else epochs.counter.peek())
+        )
+        # Fewer records than a batch are no more batch.
+        if place.left < (self._size if self._drop_remainder else 1):
+            place = place.next_epoch()
+        return place.state(epochs.reader())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where a state says, with the next iteration.
@@ -185,7 +175,7 @@ class Batches:
         if self._is_global:
             _check_shards(moved.epochs.order)
         self._stream = moved
-        self._place = None
+        self._cursor = None
 
     # Onto the devices
 

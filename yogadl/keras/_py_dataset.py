@@ -9,7 +9,8 @@ import numpy as np
 
 from yogadl.arguments import as_index
 from yogadl.closing import Closing
-from yogadl.dataref import IndexedDataRef, state_of
+from yogadl.dataref import IndexedDataRef
+from yogadl.dataref._place import Place
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.extras import require
 from yogadl.keras import _callers
@@ -183,16 +184,15 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         return self._workers_ahead.batch(number, count, self.epoch, self._positions)
 
     def _positions(self, number: int) -> Array:
-        epoch, start = self._place
-        start += number * self._size
-        return self._epochs.positions(epoch, start, start + self._size)
+        start = self._place.number + number * self._size
+        return self._epochs.positions(self.epoch, start, start + self._size)
 
     # Epochs
 
     @property
     def epoch(self) -> int:
         """Which epoch is on; the first is 0. It begins with its first batch that is left."""
-        return self._place[0]
+        return self._place.epoch
 
     @property
     def workers(self) -> int:
@@ -213,31 +213,29 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         is_over = self._was_read and not _callers.is_reset()
         self._set_no_epoch_on()
         if is_over:
-            self._set_place(self.epoch + 1, 0)
+            self._set_place(self._place.next_epoch())
 
     def _begin_at(self, **place: Any) -> None:
         stream = self._dataref.stream(**self._order_arguments, **place)
         self._set_no_epoch_on()
         self._epochs = stream.epochs
-        self._set_place(*stream.epochs.counter.peek())
+        self._set_place(stream.epochs.place())
 
-    def _set_place(self, epoch: int, start: int) -> None:
-        """The epoch that is on, and the number of its first record."""
-        count = self._batches_of(epoch, start)
-        if not count and start:
-            epoch, start = epoch + 1, 0
-            count = self._batches_of(epoch, 0)
+    def _set_place(self, place: Place) -> None:
+        """Where the epoch that is on begins."""
+        if not self._batches_from(place) and place.number:
+            place = place.next_epoch()
+        count = self._batches_from(place)
         if not count:
             raise InvalidArgumentError(
-                f"an epoch of {self._epochs.order.stop(epoch):,} records has no batch of "
-                f"{self._size:,}; make batches smaller, or leave out drop_remainder=True"
+                f"an epoch of {place.left:,} records has no batch of {self._size:,}; make batches "
+                "smaller, or leave out drop_remainder=True"
             )
-        self._place = epoch, start
+        self._place = place
         self._count[...] = count
 
-    def _batches_of(self, epoch: int, start: int) -> int:
-        records = max(0, self._epochs.order.stop(epoch) - start)
-        return records // self._size if self._drop_remainder else -(-records // self._size)
+    def _batches_from(self, place: Place) -> int:
+        return place.left // self._size if self._drop_remainder else -(-place.left // self._size)
 
     # The place, saved and restored
 
@@ -259,12 +257,10 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         taken, count = as_index("batches", batches), len(self)
         if taken > count:
             raise InvalidArgumentError(f"batches must be at most {count}, not {taken}")
-        order = self._epochs.order
-        epoch, start = self._place
-        offset = order.offset(epoch, start + taken * self._size)
-        if taken == count or offset >= order.stop_offset(epoch):
-            epoch, offset = epoch + 1, 0
-        return state_of(self._epochs.reader(), order, epoch, offset)
+        place = self._place.after(taken * self._size)
+        # With drop_remainder, some records may be left of an epoch that has no more batches.
+        place = place.next_epoch() if taken == count else place
+        return place.state(self._epochs.reader())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where a state says. Not while an epoch is being read.

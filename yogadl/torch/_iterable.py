@@ -10,6 +10,7 @@ from typing import Any
 
 from yogadl.arguments import as_index
 from yogadl.dataref import IndexedStream, state_of
+from yogadl.dataref._place import Place
 from yogadl.dataref._state import resume
 from yogadl.errors import InvalidArgumentError, StateMismatchError
 from yogadl.extras import require
@@ -85,7 +86,7 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         self.transform = transform
         if self.batch_size is not None:
             stream.batches(self.batch_size, pad=pad)  # refuses what does not fit the spec
-        self._epochs = SharedEpochs(EpochOffset(*stream.epochs.place()))
+        self._epochs = SharedEpochs(EpochOffset(*stream.epochs.place().what_comes()))
         self._last: EpochProgress | None = None
 
     def __len__(self) -> int:
@@ -163,15 +164,8 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
 
     def _next_place(self, progress: EpochProgress) -> EpochOffset:
         """The place after the items that an iterator has given out, which is no worker's."""
-        order, start = self.stream.epochs.order.beginning_at(*progress.place)
-        epoch = progress.place.epoch
-        number = min(start + progress.taken * (self.batch_size or 1), order.stop(epoch))
-        offset = order.offset(epoch, number)
-        return (
-            EpochOffset(epoch, offset)
-            if offset < order.stop_offset(epoch)
-            else EpochOffset(epoch + 1, 0)
-        )
+        begun = Place.at(self.stream.epochs.order, *progress.place)
+        return EpochOffset(*begun.after(progress.taken * (self.batch_size or 1)).what_comes())
 
     def __getstate__(self) -> dict[str, Any]:
         # Iterators stay behind.
@@ -239,12 +233,9 @@ class Items(Iterator[Any]):
 
     def _share(self) -> Share:
         dataset, worker, place = self._dataset, self._worker, self.progress.place
-        order, start = dataset.stream.epochs.order.beginning_at(*place)
         return Share(
             source=dataset.stream.epochs,
-            order=order,
-            epoch=place.epoch,
-            start=start,
+            begun=Place.at(dataset.stream.epochs.order, *place),
             item_size=dataset.batch_size or 1,
             drop_remainder=dataset.drop_remainder,
             worker=0 if worker is None else worker.number,

@@ -11,6 +11,7 @@ import numpy as np
 from yogadl.arguments import as_index
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref import IndexedDataRef, state_of
+from yogadl.dataref._place import Place
 from yogadl.dataref._state import resume
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
@@ -208,17 +209,17 @@ class EpochPositions(Iterator[int]):
 
     def next_place(self) -> tuple[int, int]:
         """The epoch and the offset that come next, in the next epoch if this one is over."""
-        epoch, offset = self._place()
-        return (epoch, offset) if offset < self._order.stop_offset(epoch) else (epoch + 1, 0)
+        return self._place().what_comes()
 
-    def _place(self) -> tuple[int, int]:
+    def _place(self) -> Place:
         if self._positions is None:
-            return self._sampler._next
-        return self._epoch, self._order.offset(self._epoch, self._number)
+            return Place.at(self._sampler._order, *self._sampler._next)
+        return Place(self._order, self._epoch, self._number)
 
     def state_dict(self) -> dict[str, Any]:
         """The place, which is the end of the epoch after its last position."""
-        return self._sampler._state(*self._place())
+        place = self._place()
+        return self._sampler._state(place.epoch, place.offset)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where an iterator stood; the sampler goes on with the epoch after.

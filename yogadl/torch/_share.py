@@ -10,6 +10,7 @@ import numpy as np
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref import ReadAhead
 from yogadl.dataref._epochs import Epochs, PositionsOf
+from yogadl.dataref._place import Place
 from yogadl.orders import Order
 
 
@@ -21,8 +22,7 @@ class Share(Epochs):
 
     Args:
         source: the epochs of the stream.
-        order: of the epoch, as ``Order.beginning_at`` gives it.
-        epoch, start: which epoch, and the number of its first record.
+        begun: where the epoch was begun.
         item_size: records in an item.
         drop_remainder: leave out the last item if it has fewer.
         worker, workers: ``w`` and ``W``.
@@ -32,9 +32,7 @@ class Share(Epochs):
     def __init__(
         self,
         source: Epochs,
-        order: Order,
-        epoch: int,
-        start: int,
+        begun: Place,
         item_size: int,
         drop_remainder: bool,
         worker: int,
@@ -42,12 +40,10 @@ class Share(Epochs):
         skip: int,
     ) -> None:
         self._source = source
-        self._epoch_order = order
-        self._epoch = epoch
-        self._start = start
+        self._begun = begun
         self._item_size = item_size
         self._worker, self._workers = worker, workers
-        count = max(0, order.stop(epoch) - start)
+        count = begun.left
         if drop_remainder:
             count -= count % item_size
         items = range(worker, -(-count // item_size), workers)
@@ -56,7 +52,7 @@ class Share(Epochs):
         if items and (items[-1] + 1) * item_size > count:
             records -= (items[-1] + 1) * item_size - count
         skipped = min(skip * item_size, records)
-        super().__init__(source.dataref, Order(records), epoch, skipped, source.window)
+        super().__init__(source.dataref, Order(records), begun.epoch, skipped, source.window)
 
     def reader(self) -> RecordReader:
         """See ``Epochs.reader``."""
@@ -64,11 +60,11 @@ class Share(Epochs):
 
     def read_ahead(self, positions: PositionsOf, start: int) -> ReadAhead:
         """See ``Epochs.read_ahead``."""
-        return ReadAhead(self.reader(), self._epoch_order, positions, start, self.window)
+        return ReadAhead(self.reader(), self._begun.order, positions, start, self.window)
 
     def positions_of(self, epoch: int) -> PositionsOf:
         """See ``Epochs.positions_of``; a share is of one epoch."""
-        permutation = self._source.permutations.of_epoch(self._epoch)
+        permutation = self._source.permutations.of_epoch(self._begun.epoch)
         return functools.partial(self._positions, permutation, self.order.stop(epoch))
 
     def _positions(
@@ -79,7 +75,8 @@ class Share(Epochs):
             return numbers
         # Between two items of this share lie those of the other workers.
         numbers += numbers // self._item_size * ((self._workers - 1) * self._item_size)
-        numbers += self._start + self._worker * self._item_size
+        numbers += self._begun.number + self._worker * self._item_size
         first, last = int(numbers[0]), int(numbers[-1])
-        found = self._epoch_order.positions(permutation, self._epoch, first, last + 1)
+        begun = self._begun
+        found = begun.order.positions(permutation, begun.epoch, first, last + 1)
         return found if self._workers == 1 else found[numbers - first]
