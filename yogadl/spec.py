@@ -23,7 +23,7 @@ from __future__ import annotations
 import collections
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -239,6 +239,28 @@ def _namedtuple(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> 
     return namedtuple_class(name, fields)(*values)
 
 
+def tuple_like(container: Any, values: Iterable[Any]) -> Any:
+    """The values as a tuple, of the container's class if that is of named tuples."""
+    return type(container)(*values) if is_namedtuple(container) else tuple(values)
+
+
+def map_nest(function: Callable[..., Any], nest: Any, *others: Any) -> Any:
+    """The nest with ``function`` of each value in it that is no dict, tuple or list.
+
+    Lists become tuples. With other nests, which are containers where the first one is, ``function``
+    gets their values, too.
+    """
+    if isinstance(nest, Mapping):
+        return {
+            key: map_nest(function, child, *[other[key] for other in others])
+            for key, child in nest.items()
+        }
+    if isinstance(nest, tuple | list):
+        rows = zip(nest, *others, strict=True)
+        return tuple_like(nest, [map_nest(function, *row) for row in rows])
+    return function(nest, *others)
+
+
 def sorted_keys(nest: dict[Any, Any]) -> list[Any]:
     """The keys of a dict in the order in which its leaves come: integers before strings, each
     sorted. The order of the keys in the dict itself never matters.
@@ -337,8 +359,7 @@ def _unflatten(spec: Structure, values: Iterator[Any]) -> Any:
         keys = sorted_keys(spec)
         found = {key: _unflatten(spec[key], values) for key in keys}
         return found if keys == list(spec) else {key: found[key] for key in spec}
-    children = [_unflatten(child, values) for child in spec]
-    return type(spec)(*children) if is_namedtuple(spec) else tuple(children)
+    return tuple_like(spec, [_unflatten(child, values) for child in spec])
 
 
 def normalize(spec: Any, depth: int = 0) -> Structure:

@@ -62,7 +62,7 @@ def _from_tf(spec: Any, where: str) -> Any:
         return {key: _from_tf(child, f"{where}[{key!r}]") for key, child in spec.items()}
     if isinstance(spec, tuple | list):
         children = [_from_tf(child, f"{where}[{i}]") for i, child in enumerate(spec)]
-        return type(spec)(*children) if specs.is_namedtuple(spec) else tuple(children)
+        return specs.tuple_like(spec, children)
     if isinstance(spec, tf.TensorSpec):
         return specs.TensorSpec(_dtype(spec.dtype, where), _shape(spec.shape))
     if isinstance(spec, tf.RaggedTensorSpec):

@@ -49,7 +49,7 @@ def check(dataref: IndexedDataRef, expected: Sequence[Any], pickles: bool = True
         clones.append(pickle.loads(pickle.dumps(dataref)))
     for clone in clones:
         assert_same(clone.stream(), expected)
-        assert clone.reader.identity == dataref.reader.identity
+        assert clone.reader.content_id == dataref.reader.content_id
     for rank in range(3):
         assert_same(dataref.stream(shard_rank=rank, num_shards=3), expected[rank::3])
     order = np.arange(count)

@@ -292,9 +292,9 @@ def test_identities() -> None:
         from_source([1, 2, 3]),
         from_source([1, 2]),
     ]
-    assert len({dataref.reader.identity for dataref in made}) == len(made)
-    assert made[7].reader.identity == "mine"
-    assert made[0].reader.identity == from_arrays(np.arange(4)).reader.identity
+    assert len({dataref.reader.content_id for dataref in made}) == len(made)
+    assert made[7].reader.content_id == "mine"
+    assert made[0].reader.content_id == from_arrays(np.arange(4)).reader.content_id
     with pytest.raises(StateMismatchError):
         made[2].stream(state=made[0].stream().state_dict())
     for wrong in ("", 3):

@@ -63,7 +63,7 @@ def test_frames(pd: Any, tmp_path: pathlib.Path) -> None:
     assert list(dataref.spec) == list(frame)
     assert_same(dataref.stream(), expected)
     check(from_pandas(frame), expected)
-    assert from_pandas(frame[:2]).reader.identity != from_pandas(frame[1:]).reader.identity
+    assert from_pandas(frame[:2]).reader.content_id != from_pandas(frame[1:]).reader.content_id
 
 
 @pytest.mark.parametrize(
@@ -272,10 +272,10 @@ def test_tables(pa: Any, tmp_path: pathlib.Path) -> None:
     memory = [{"a": np.empty(2, "i8")}]
     dataref = from_arrow(pa.table({"a": [1, 2, 3, 4]}))
     assert [b["a"].tolist() for b in dataref.stream().batches(2, out=memory)] == [[1, 2], [3, 4]]
-    one = from_arrow(pa.table({"a": [1, 2]})).reader.identity
-    assert one != from_arrow(pa.table({"a": [1, 3]})).reader.identity
+    one = from_arrow(pa.table({"a": [1, 2]})).reader.content_id
+    assert one != from_arrow(pa.table({"a": [1, 3]})).reader.content_id
     chunked = pa.concat_tables([pa.table({"a": [1]}), pa.table({"a": [2]})])
-    assert one == from_arrow(chunked).reader.identity
+    assert one == from_arrow(chunked).reader.content_id
 
 
 def test_what_speaks_arrow(pa: Any, tmp_path: pathlib.Path) -> None:

@@ -360,7 +360,7 @@ def test_info(tmp_path: pathlib.Path) -> None:
     assert (info.format_version, info.record_count) == (1, 2)
     assert info.file_size == path.stat().st_size
     with write(path, BYTES, sized([1, 2])) as second:
-        assert second.info.identity != info.identity
+        assert second.info.digest != info.digest
 
 
 def test_errors_name_the_record_and_leave_nothing(tmp_path: pathlib.Path) -> None:

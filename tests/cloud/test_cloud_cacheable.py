@@ -58,7 +58,7 @@ def call(
     os.environ.update(rig.env)
     make = rig.make_storage(local, **options).cacheable("a", "1")(build)
     ref = make(log, stuck)
-    out.put((os.getpid(), [(int(a[-1]), int(n)) for a, n in ref.stream()], ref.info.identity))
+    out.put((os.getpid(), [(int(a[-1]), int(n)) for a, n in ref.stream()], ref.info.digest))
 
 
 def locals_of(tmp_path: pathlib.Path, count: int, machines: int) -> list[pathlib.Path]:
@@ -161,7 +161,7 @@ def call_slowly(
 
     os.environ.update(rig.env)
     ref = rig.make_storage(local, **options).cacheable("a", "1")(building)()
-    out.put((os.getpid(), [(int(a[-1]), int(n)) for a, n in ref.stream()], ref.info.identity))
+    out.put((os.getpid(), [(int(a[-1]), int(n)) for a, n in ref.stream()], ref.info.digest))
 
 
 def test_an_error_of_the_builder_gives_the_lock_back(

@@ -69,7 +69,7 @@ def build_and_stop(
     os.environ.update(rig.env)
     storage = rig.make_storage(local, **options)
     ref = storage.cacheable("a", "1")(lambda: records(1, megabytes))()
-    out.put((numbers(ref), ref.info.identity))
+    out.put((numbers(ref), ref.info.digest))
 
 
 @pytest.mark.parametrize("kind", ["lease", "lock server"])
@@ -104,7 +104,7 @@ def test_who_was_stopped_before_it_published_does_not_publish_over_the_next_one(
         tag = rig.raw.tag(KEY)
     finally:
         os.kill(stopped.pid or 0, signal.SIGCONT)
-    assert out.get(timeout=PATIENCE) == ({2}, ref.info.identity)
+    assert out.get(timeout=PATIENCE) == ({2}, ref.info.digest)
     stopped.join(PATIENCE)
     assert stopped.exitcode == 0
     assert rig.raw.tag(KEY) == tag

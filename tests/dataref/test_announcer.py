@@ -30,7 +30,7 @@ class Recording(RecordReader):
         return 1000
 
     @property
-    def identity(self) -> str:
+    def content_id(self) -> str:
         return "recording"
 
     def read_columns(self, positions: Any, out: Any = None, spans: bool = False) -> Any:

@@ -63,7 +63,7 @@ def check(dataref: IndexedDataRef, expected: list[int]) -> None:
     assert dataref.read(np.arange(count)[::-1]).tolist() == expected[::-1]
     for clone in (dataref, copy.copy(dataref), pickle.loads(pickle.dumps(dataref))):
         assert ints(clone.stream()) == expected
-        assert clone.reader.identity == dataref.reader.identity
+        assert clone.reader.content_id == dataref.reader.content_id
     for rank in range(3):
         assert ints(dataref.stream(shard_rank=rank, num_shards=3)) == expected[rank::3]
     order = np.arange(count)
@@ -355,7 +355,7 @@ def test_identities_differ(ten: LMDBDataRef, six: LMDBDataRef) -> None:
         yogadl.zip({"a": ten[:6], "b": six}),
         yogadl.zip({"a": ten[:6], "c": six}),
     ]
-    assert len({dataref.reader.identity for dataref in made}) == len(made)
+    assert len({dataref.reader.content_id for dataref in made}) == len(made)
     state = made[5].stream().state_dict()
     with pytest.raises(StateMismatchError):
         made[6].stream(state=state)

@@ -39,7 +39,7 @@ assert inside.wait(60)
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    os._exit(0 if quick.reader.record_bytes > 0 and quick.reader.identity else 1)
+    os._exit(0 if quick.reader.record_bytes > 0 and quick.reader.content_id else 1)
 status = os.waitpid(child, 0)[1]
 proceed.set()
 thread.join()

@@ -1,4 +1,4 @@
-"""The identity of a data set: of what its records are, and of nothing else."""
+"""The content id of a data set: of what its records are, and of nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strategies import data_sets, element_specs, same, static_specs
 
 import yogadl
-from yogadl.cache.identity import mixed
+from yogadl.cache.content_id import mixed
 from yogadl.cache.reader import CacheFile
 from yogadl.dataref import IndexedDataRef, LMDBDataRef
 from yogadl.errors import StateMismatchError
@@ -23,7 +23,7 @@ from yogadl.spec import TensorSpec
 
 
 def identity(dataref: IndexedDataRef) -> str:
-    return dataref.reader.identity
+    return dataref.reader.content_id
 
 
 @given(spec=element_specs, data=st.data())

@@ -329,7 +329,7 @@ def test_replaced_while_open(path: pathlib.Path) -> None:
             assert len(new) == 2000
             assert new[0] == 100
             assert old[0] == 0
-            assert new.info.identity != old.info.identity
+            assert new.info.digest != old.info.digest
         path.unlink()
         assert list(stream) == TEN
 

@@ -163,7 +163,7 @@ def test_what_a_state_is(dataref: LMDBDataRef) -> None:
     next(iter(stream))
     assert stream.state_dict() == {
         "format": 1,
-        "dataset": dataref.reader.identity,
+        "dataset": dataref.reader.content_id,
         "records": COUNT,
         "shuffle": True,
         "reshuffle": True,

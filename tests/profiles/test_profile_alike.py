@@ -67,7 +67,7 @@ DATAREFS: dict[str, Callable[[IndexedDataRef], Any]] = {
     "announcer": lambda dataref: dataref.announcer.before(dataref.reader, np.arange(2)),
     "close": lambda dataref: dataref.close(),
     "read": lambda dataref: dataref.read([2, 0]),
-    "reader": lambda dataref: (dataref.reader.identity, dataref.reader.record_bytes),
+    "reader": lambda dataref: (dataref.reader.content_id, dataref.reader.record_bytes),
     "select": lambda dataref: list(dataref.select([1, 0]).stream()),
     "spec": lambda dataref: dataref.spec,
     "split": lambda dataref: list(dataref.split({"a": 0.5, "b": 0.5}, 1)["a"].stream()),
@@ -132,8 +132,8 @@ def test_a_profiled_stream_reads_ahead_as_the_bare_one_does(texts: LMDBDataRef) 
             return len(self._base)
 
         @property
-        def identity(self) -> str:
-            return self._base.identity
+        def content_id(self) -> str:
+            return self._base.content_id
 
         @property
         def record_bytes(self) -> int:

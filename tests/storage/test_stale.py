@@ -66,11 +66,19 @@ def make(n=2):
     [
         (BEFORE, "make()", ""),
         ("def make(n = 2):\n\n    # two of them\n    return [1,\n     2]", "make()", ""),
+        ('def make(n=2):\n    """Makes it."""\n    return [1, 2]', "make()", ""),
         ("def make(n=2):\n    return [1, 3]", "make()", "__main__.make is not the same code"),
         (BEFORE, "make(3)", "by __main__.make(), and __main__.make(3) is called"),
         (BEFORE, "make(n=3)", "by __main__.make(), and __main__.make(n=3) is called"),
     ],
-    ids=["the same", "another layout", "other code", "other arguments", "a named one"],
+    ids=[
+        "the same",
+        "another layout",
+        "a docstring",
+        "other code",
+        "other arguments",
+        "a named one",
+    ],
 )
 def test_a_changed_function_is_told_once(
     tmp_path: pathlib.Path, make: str, call: str, said: str
@@ -151,8 +159,32 @@ def test_objects_are_not_told_apart_by_their_places(storage: LFSStorage) -> None
 
 
 def test_long_arguments_are_abbreviated(storage: LFSStorage) -> None:
-    made = storage.cacheable("a", "1")(ones)(1, "x" * 10**6)
-    assert len(made.info.provenance.arguments) < 300
+    long = ["x" * 10**6, bytes(10**6), np.zeros(10**6), [bytes(10**6)] * 10**4]
+    for number, value in enumerate(long):
+        made = storage.cacheable("a", str(number))(ones)(1, value)
+        assert 10 < len(made.info.provenance.arguments) < 300
+
+
+def test_decorators_do_not_count(storage: LFSStorage) -> None:
+    """What they say is kept for itself, or part of the key."""
+
+    def script(metadata: object) -> str:
+        return f"""
+@storage.cacheable("a", "1", metadata={metadata!r})
+def make():
+    return [1, 2]
+"""
+
+    digests = []
+    for number, metadata in enumerate(({"k": 1}, {"k": 2, "l": 3})):
+        # For inspect, code has to be in a file.
+        path = storage._configurations.storage_dir_path / f"script{number}.py"
+        path.write_text(script(metadata))
+        namespace: dict[str, Any] = {"storage": storage, "__name__": "script"}
+        exec(compile(path.read_text(), str(path), "exec"), namespace)
+        digests.append(namespace["make"]().info.provenance.source)
+        storage.delete("a", "1")
+    assert digests[0] == digests[1] != ""
 
 
 def test_a_function_that_replaces_what_submit_stored(storage: LFSStorage) -> None:

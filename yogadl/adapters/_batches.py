@@ -47,11 +47,13 @@ class SplitBatch:
     @property
     def spec(self) -> specs.Structure:
         """The element spec of its records."""
-        return specs.normalize(_row_spec(self.columns))
+        return specs.normalize(specs.map_nest(_row_spec, self.columns))
 
     def row(self, position: int) -> Any:
         """One of its records."""
-        return _row(self.columns, position)
+        return specs.map_nest(
+            lambda column: None if column is None else column[position], self.columns
+        )
 
 
 def _columns(data: Any, lengths: set[int], where: str) -> Any:
@@ -64,7 +66,7 @@ def _columns(data: Any, lengths: set[int], where: str) -> Any:
             lengths.add(len(data))
             return np.array(data, dtype=object)
         children = [_columns(child, lengths, f"{where}[{i}]") for i, child in enumerate(data)]
-        return type(data)(*children) if specs.is_namedtuple(data) else tuple(children)
+        return specs.tuple_like(data, children)
     array = to_leaf(data, where)
     if not isinstance(array, np.ndarray) or array.ndim == 0:
         raise UnsupportedTypeError(
@@ -75,26 +77,10 @@ def _columns(data: Any, lengths: set[int], where: str) -> Any:
     return array
 
 
-def _row_spec(columns: Any) -> Any:
-    if columns is None:
+def _row_spec(column: Any) -> specs.Leaf:
+    if column is None:
         return specs.NoneSpec()
-    if isinstance(columns, np.ndarray):
-        return specs.TensorSpec(dtypes.from_numpy(columns.dtype), columns.shape[1:])
-    if isinstance(columns, dict):
-        return {key: _row_spec(child) for key, child in columns.items()}
-    children = [_row_spec(child) for child in columns]
-    return type(columns)(*children) if specs.is_namedtuple(columns) else tuple(children)
-
-
-def _row(columns: Any, position: int) -> Any:
-    if columns is None:
-        return None
-    if isinstance(columns, np.ndarray):
-        return columns[position]
-    if isinstance(columns, dict):
-        return {key: _row(child, position) for key, child in columns.items()}
-    children = [_row(child, position) for child in columns]
-    return type(columns)(*children) if specs.is_namedtuple(columns) else tuple(children)
+    return specs.TensorSpec(dtypes.from_numpy(column.dtype), column.shape[1:])
 
 
 class BatchedSource(Source):

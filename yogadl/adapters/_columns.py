@@ -58,8 +58,10 @@ class ColumnsSource(MapSource):
             )
         self.count = lengths[0]
         values = iter(arrays)
-        columns = _map(nest, lambda _leaf: next(values))
-        self.spec = specs.normalize(_map(columns, _row_spec)) if spec is None else as_spec(spec)
+        columns = specs.map_nest(lambda _leaf: next(values), nest)
+        self.spec = (
+            specs.normalize(specs.map_nest(_row_spec, columns)) if spec is None else as_spec(spec)
+        )
         self._leaves = list(specs.leaves(self.spec))
         self._arrays: list[Array] = specs.flatten(self.spec, columns)
         for leaf, array in zip(self._leaves, self._arrays, strict=True):
@@ -75,15 +77,6 @@ class ColumnsSource(MapSource):
     @property
     def fingerprint(self) -> None:
         """None: the arrays tell."""
-
-
-def _map(nest: Any, function: Any) -> Any:
-    if isinstance(nest, dict):
-        return {key: _map(child, function) for key, child in nest.items()}
-    if isinstance(nest, tuple):
-        children = [_map(child, function) for child in nest]
-        return type(nest)(*children) if specs.is_namedtuple(nest) else tuple(children)
-    return function(nest)
 
 
 def _checked(leaf: Any) -> Array:

@@ -28,6 +28,6 @@ class DataRefSource(MapSource):
 
     @property
     def fingerprint(self) -> str:
-        """The identity of the data set."""
-        identity: str = self._dataref.reader.identity
-        return identity
+        """The content id of the data set."""
+        found: str = self._dataref.reader.content_id
+        return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from yogadl.adapters._base import MapSource, Source
@@ -11,7 +10,7 @@ from yogadl.adapters._columns import ColumnsSource
 from yogadl.adapters._convert import class_name, to_record
 from yogadl.adapters._items import ItemsSource
 from yogadl.adapters._iterable import IterableSource, known_length
-from yogadl.spec import is_namedtuple
+from yogadl.spec import map_nest
 
 
 def open_dataset(dataset: Any, spec: Any) -> MapSource:
@@ -43,16 +42,8 @@ def open_loader(loader: Any, spec: Any) -> Source:
 
 
 def _to_record(item: Any) -> Any:
-    return to_record(_with_tuples(item))
-
-
-def _with_tuples(item: Any) -> Any:
-    """An item with tuples for lists: a loader makes lists of tuples, as it does in batches."""
-    if isinstance(item, Mapping):
-        return {key: _with_tuples(child) for key, child in item.items()}
-    if is_namedtuple(item):
-        return type(item)(*map(_with_tuples, item))
-    return tuple(map(_with_tuples, item)) if isinstance(item, list | tuple) else item
+    # A loader makes lists of tuples, as it does in batches.
+    return to_record(map_nest(lambda value: value, item))
 
 
 def _record_count(loader: Any) -> int | None:

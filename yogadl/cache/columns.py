@@ -214,10 +214,8 @@ def copied_rows(column: Column) -> Column:
 
 def _copied(value: Any) -> Any:
     """A value of a leaf, of which no array is a part of another."""
-    if isinstance(value, np.ndarray):
-        return value if value.base is None else value.copy()
-    if isinstance(value, dict):
-        return {key: _copied(child) for key, child in value.items()}
-    if specs.is_namedtuple(value):
-        return type(value)(*map(_copied, value))
-    return tuple(map(_copied, value)) if isinstance(value, tuple) else value
+    return specs.map_nest(_own, value)
+
+
+def _own(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value

@@ -32,7 +32,7 @@ class CacheInfo:
         metadata: what the user gave with it.
         provenance: by whom, where and from what it was made.
         file_size: bytes.
-        identity: differs between any two files that were ever written under one path.
+        digest: differs between any two files that were ever written under one path.
     """
 
     record_count: int
@@ -41,7 +41,7 @@ class CacheInfo:
     created: datetime.datetime | None
     metadata: dict[str, Any]
     file_size: int
-    identity: str
+    digest: str
     provenance: Provenance
 
 
@@ -55,8 +55,8 @@ class FileReader(RecordReader):
         return self.info.record_count
 
     @property
-    def identity(self) -> str:
-        return self.info.identity
+    def content_id(self) -> str:
+        return self.info.digest
 
     @abc.abstractmethod
     def pieces(self) -> Iterator[Array]:

@@ -14,9 +14,9 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, ColumnReader
+from yogadl.cache.content_id import content_id_of, record_tokens
 from yogadl.cache.file_reader import PIECE_BYTES, CacheInfo, FileReader
 from yogadl.cache.files import shown
-from yogadl.cache.identity import identity_of, record_tokens
 from yogadl.cache.mapping import MappedFile
 from yogadl.errors import (
     REPAIR,
@@ -59,12 +59,12 @@ class CacheFile(FileReader):
             created=datetime.datetime.fromtimestamp(header.created_ns / 1e9, datetime.timezone.utc),
             metadata=metadata,
             file_size=header.file_size,
-            identity=header.digest.hex(),
+            digest=header.digest.hex(),
             provenance=provenance,
         )
         self.codec = self._make_codec()
         self._columns = ColumnReader(self.codec)
-        self._known_identity = ""
+        self._known_content_id = ""
         self._index: indexes.Index | None = self._load_index(file)
         self._file: MappedFile | None = file
 
@@ -131,10 +131,10 @@ class CacheFile(FileReader):
         )
 
     @property
-    def identity(self) -> str:
-        if not self._known_identity:
-            self._known_identity = identity_of(self.spec, len(self), self.tokens)
-        return self._known_identity
+    def content_id(self) -> str:
+        if not self._known_content_id:
+            self._known_content_id = content_id_of(self.spec, len(self), self.tokens)
+        return self._known_content_id
 
     def tokens(self, positions: Array) -> Array:
         entries = self._entries(positions)

@@ -10,7 +10,7 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
-from yogadl.cache.identity import marked
+from yogadl.cache.content_id import marked
 from yogadl.closing import Closing
 
 Array = np.ndarray[Any, Any]
@@ -34,14 +34,14 @@ class RecordReader(Closing):
 
     @property
     @abc.abstractmethod
-    def identity(self) -> str:
+    def content_id(self) -> str:
         """Tells data sets apart: equal only where the same positions mean the same records.
 
         It is found when it is first asked for, and then kept.
         """
 
     def tokens(self, positions: Array) -> Array:
-        """What tells records apart, as ``cache.identity`` describes it: equal ones for equal
+        """What tells records apart, as ``cache.content_id`` describes it: equal ones for equal
         records of one spec.
 
         Args:
@@ -49,9 +49,9 @@ class RecordReader(Closing):
 
         Returns:
             uint64 ``[n]``. Where the contents of records are not known, they tell apart positions
-            in the data set of this identity.
+            in the data set of this content id.
         """
-        return marked(positions.astype("u8"), self.identity)
+        return marked(positions.astype("u8"), self.content_id)
 
     @abc.abstractmethod
     def read_columns(

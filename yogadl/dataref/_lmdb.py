@@ -91,15 +91,15 @@ class LMDBDataRef(IndexedDataRef):
             self._reader = None
 
     def __getstate__(self) -> tuple[pathlib.Path, bool, Access, str]:
-        return self._path.absolute(), self._check_records, self._access, self.info.identity
+        return self._path.absolute(), self._check_records, self._access, self.info.digest
 
     def __setstate__(self, state: tuple[pathlib.Path, bool, Access, str]) -> None:
-        path, check_records, access, identity = state
+        path, check_records, access, digest = state
         self._path = path
         self._check_records = check_records
         self._access = access
         self._reader = open_cache(path, check_records, access)
-        if self.info.identity != identity:
+        if self.info.digest != digest:
             self.close()
             raise CacheReplacedError(
                 f"{shown(path)} was replaced after this reference was pickled, so positions in it "

@@ -18,7 +18,7 @@ from yogadl.adapters._convert import is_array, type_name
 from yogadl.adapters._grain import map_dataset_by_position
 from yogadl.adapters._registry import is_a
 from yogadl.cache.columns import Column
-from yogadl.cache.identity import identity_of, record_tokens
+from yogadl.cache.content_id import content_id_of, record_tokens
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._indexed import IndexedDataRef, UnstoredDataRef
 from yogadl.errors import ClosedError, InvalidArgumentError, UnsupportedTypeError
@@ -40,7 +40,7 @@ class SourceReader(RecordReader):
     def __init__(self, source: MapSource, identity: str | None = None) -> None:
         self._open_source: MapSource | None = source
         self.given_identity = identity
-        self._known_identity = identity or ""
+        self._known_content_id = identity or ""
         self.spec = source.spec
 
     @property
@@ -58,14 +58,14 @@ class SourceReader(RecordReader):
         return self.source.count
 
     @property
-    def identity(self) -> str:
-        if not self._known_identity:
-            self._known_identity = self._identify()
-        return self._known_identity
+    def content_id(self) -> str:
+        if not self._known_content_id:
+            self._known_content_id = self._identify()
+        return self._known_content_id
 
     def _identify(self) -> str:
         if self._is_known_by_records:
-            return identity_of(self.spec, len(self), self.tokens)
+            return content_id_of(self.spec, len(self), self.tokens)
         source = self.source
         spec = spec_json.canonical(source.spec)
         parts = [type(source).__name__, str(source.count), spec, str(source.fingerprint)]

@@ -1,6 +1,6 @@
 """The saved place of a stream: a dict of numbers, strings and bools, which JSON can hold.
 
-Its keys, of format 1: ``format``; ``dataset`` and ``records``, the identity and the length of the
+Its keys, of format 1: ``format``; ``dataset`` and ``records``, the content id and the length of the
 data set; ``shuffle``, ``reshuffle``, ``seed``, ``drop_shard_remainder``, ``shuffle_then_shard``,
 ``shard_rank`` and ``num_shards``, the order; ``epoch`` and ``offset``, the place in it.
 """
@@ -32,7 +32,7 @@ def state_of(reader: RecordReader, order: Order, epoch: int, offset: int) -> dic
     """The state of a stream at an offset of an epoch."""
     return {
         "format": FORMAT,
-        "dataset": reader.identity,
+        "dataset": reader.content_id,
         "records": len(reader),
         **{name: getattr(order, attribute) for name, attribute in _ORDER.items()},
         "shard_rank": order.shard_rank,
@@ -76,10 +76,10 @@ def resume(
         epoch, offset = as_index("epoch", state["epoch"]), as_index("offset", state["offset"])
     except KeyError as error:
         raise InvalidArgumentError(f"the state lacks {error}: {dict(state)!r:.200}") from error
-    if dataset != reader.identity or saved.record_count != len(reader):
+    if dataset != reader.content_id or saved.record_count != len(reader):
         raise StateMismatchError(
             f"the state is of another data set ({saved.record_count:,} records, {dataset}) than "
-            f"this one ({len(reader):,} records, {reader.identity}); fetch the version that the "
+            f"this one ({len(reader):,} records, {reader.content_id}); fetch the version that the "
             "run was begun with, or begin anew without state="
         )
     if wanted is not None:

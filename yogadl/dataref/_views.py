@@ -13,7 +13,7 @@ import numpy as np
 from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
-from yogadl.cache.identity import identity_of, marked, mixed
+from yogadl.cache.content_id import content_id_of, marked, mixed
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._positions import Selection, Slice
 from yogadl.errors import ClosedError, InvalidArgumentError
@@ -27,7 +27,7 @@ class _View(RecordReader):
 
     def __init__(self, bases: Sequence[RecordReader]) -> None:
         self._open_bases: tuple[RecordReader, ...] | None = tuple(bases)
-        self._known_identity = ""
+        self._known_content_id = ""
 
     @property
     def bases(self) -> tuple[RecordReader, ...]:
@@ -41,10 +41,10 @@ class _View(RecordReader):
         return self._open_bases
 
     @property
-    def identity(self) -> str:
-        if not self._known_identity:
-            self._known_identity = identity_of(self.spec, len(self), self.tokens)
-        return self._known_identity
+    def content_id(self) -> str:
+        if not self._known_content_id:
+            self._known_content_id = content_id_of(self.spec, len(self), self.tokens)
+        return self._known_content_id
 
     @property
     def lends_rows(self) -> bool:

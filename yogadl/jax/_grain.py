@@ -65,7 +65,7 @@ class GrainSource:
 
     def __repr__(self) -> str:
         reader = self.dataref.reader
-        return f"GrainSource({len(reader):,} records, {reader.identity})"
+        return f"GrainSource({len(reader):,} records, {reader.content_id})"
 
 
 class FrozenSampler:

@@ -139,7 +139,7 @@ def _spec_of(shapes: Any, types: Any) -> Any:
         return {key: _spec_of(shapes[key], child) for key, child in types.items()}
     if isinstance(types, tuple | list):
         parts = [_spec_of(shape, child) for shape, child in zip(shapes, types, strict=True)]
-        return type(types)(*parts) if specs.is_namedtuple(types) else tuple(parts)
+        return specs.tuple_like(types, parts)
     dtype = types.name if hasattr(types, "as_numpy_dtype") else types
     if shapes is None or getattr(shapes, "rank", 0) is None:
         return specs.TensorSpec(dtype, None)

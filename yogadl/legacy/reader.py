@@ -77,7 +77,7 @@ class LegacyCacheFile(FileReader):
             created=None,
             metadata={},
             file_size=len(buffer),
-            identity=self._identify(tree, buffer),
+            digest=self._identify(tree, buffer),
             provenance=UNKNOWN,
         )
         self._buffer: memoryview | None = view

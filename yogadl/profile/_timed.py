@@ -160,8 +160,8 @@ class TimedReader(RecordReader):
         return len(self._plain)
 
     @property
-    def identity(self) -> str:
-        return self._plain.identity
+    def content_id(self) -> str:
+        return self._plain.content_id
 
     def tokens(self, positions: Array) -> Array:
         return self._plain.tokens(positions)

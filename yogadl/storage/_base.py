@@ -71,7 +71,7 @@ class StoredVersion:
 
 
 @dataclass(frozen=True)
-class Version:
+class Version(abc.ABC):
     """A version of a data set, in one storage.
 
     Attributes:
@@ -84,13 +84,13 @@ class Version:
     dataset_version: str
     name: str
 
+    @abc.abstractmethod
     def claim(self) -> pathlib.Path:
         """The path of the file of this version on this machine, whose folder it makes.
 
         Raises:
             FileSystemError, LocalDirectoryError: it cannot be made.
         """
-        raise NotImplementedError
 
     @property
     def label(self) -> str:

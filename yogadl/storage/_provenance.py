@@ -27,6 +27,9 @@ from yogadl.format.spec_text import spec_text
 
 # Long enough to tell calls apart, short enough to be kept and shown.
 _LONGEST_ARGUMENTS = 1000
+_LONGEST_VALUE = 200
+# Of an object whose class may write down all of them.
+_MOST_ITEMS = 10_000
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 _told: set[tuple[str, str]] = set()
@@ -110,7 +113,7 @@ def _may_be(stored: specs.Structure, wanted: specs.Structure) -> bool:
 
 
 def _warn(ref: LMDBDataRef, made: str, difference: str) -> None:
-    told = ref.info.identity, difference
+    told = ref.info.digest, difference
     if told in _told:
         return
     _told.add(told)
@@ -133,9 +136,23 @@ def _level_of_user() -> int:
     raise AssertionError("the stack has an end")
 
 
+class _Shortened(reprlib.Repr):
+    """Values as Python writes them, but for what would be long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxother = self.maxstring = _LONGEST_VALUE
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        try:
+            is_long = len(x) > _MOST_ITEMS
+        except TypeError:
+            is_long = False
+        return f"<{type(x).__name__} of {len(x)}>" if is_long else super().repr_instance(x, level)
+
+
 def _shown(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    shorten = reprlib.Repr()
-    shorten.maxother = shorten.maxstring = 200
+    shorten = _Shortened()
     shown = [shorten.repr(value) for value in arguments]
     shown += [f"{key}={shorten.repr(named[key])}" for key in sorted(named)]
     # Where an object lies in memory says nothing of it.
@@ -149,8 +166,18 @@ def _source_digest(coded: Any) -> str:
     except (OSError, TypeError):
         return ""
     try:
-        text = ast.unparse(ast.parse(text))
+        text = ast.unparse(_essence(ast.parse(text)))
     except (SyntaxError, RecursionError):
         # A lambda's source is the line around it, which need not be whole.
         text = text.strip()
     return xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def _essence(tree: ast.Module) -> ast.Module:
+    """The definition without its decorators and its docstring."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            node.decorator_list = []
+            if ast.get_docstring(node, clean=False) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree

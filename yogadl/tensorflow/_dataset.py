@@ -112,7 +112,7 @@ def _from_generator(
 
     def records() -> Iterator[Any]:
         for record in stream.iterator_fn():
-            yield _as_of(types, record)
+            yield specs.map_nest(_as_of, types, record)
 
     dataset = tf.data.Dataset.from_generator(records, output_signature=_signature(types, shapes))
     if batch_size is not None:
@@ -126,7 +126,7 @@ def _signature(types: Any, shapes: Any) -> Any:
         return {key: _signature(types[key], _child(shapes, key)) for key in types}
     if isinstance(types, tuple | list):
         parts = [_signature(part, _child(shapes, at)) for at, part in enumerate(types)]
-        return type(types)(*parts) if specs.is_namedtuple(types) else tuple(parts)
+        return specs.tuple_like(types, parts)
     return tf.TensorSpec(tf.TensorShape(shapes), types)
 
 
@@ -134,14 +134,8 @@ def _child(shapes: Any, key: Any) -> Any:
     return None if shapes is None else shapes[key]
 
 
-def _as_of(types: Any, record: Any) -> Any:
-    """A record whose numbers are of the dtypes of a nest, as ``output_types`` had them cast."""
-    if isinstance(types, dict):
-        return {key: _as_of(types[key], record[key]) for key in types}
-    if isinstance(types, tuple | list):
-        parts = [_as_of(part, value) for part, value in zip(types, record, strict=True)]
-        return type(types)(*parts) if specs.is_namedtuple(types) else tuple(parts)
-    dtype = tf.as_dtype(types)
-    if tf.is_tensor(record) or dtype == tf.string:
-        return record
-    return np.asarray(record, dtype.as_numpy_dtype)
+def _as_of(dtype: Any, value: Any) -> Any:
+    """A number as of a dtype, as ``output_types`` had it cast."""
+    if tf.is_tensor(value) or dtype == tf.string:
+        return value
+    return np.asarray(value, tf.as_dtype(dtype).as_numpy_dtype)

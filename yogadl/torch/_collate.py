@@ -169,7 +169,7 @@ def _joined(spec: Any, values: list[Any]) -> Any:
     ):
         columns = map(list, zip(*values, strict=True))
         parts = [_joined(part, column) for part, column in zip(spec, columns, strict=True)]
-        return type(first)(*parts) if specs.is_namedtuple(first) else tuple(parts)
+        return specs.tuple_like(first, parts)
     if isinstance(spec, specs.LEAVES) and not _is_tensor(spec):
         return list(values)
     return torch.utils.data.default_collate(values)

@@ -27,26 +27,26 @@ _Sampler: Any = torch.utils.data.Sampler
 
 
 class _Records:
-    """As much of a reader as a state needs. The identity is found when it is first asked for."""
+    """As much of a reader as a state needs. The content id is found when it is first asked for."""
 
-    def __init__(self, count: int, dataref: IndexedDataRef | None, identity: str = "") -> None:
+    def __init__(self, count: int, dataref: IndexedDataRef | None, content_id: str = "") -> None:
         self.count = count
         self._dataref = dataref
-        self._identity = identity
+        self._content_id = content_id
 
     def __len__(self) -> int:
         return self.count
 
     @property
-    def identity(self) -> str:
+    def content_id(self) -> str:
         dataref = self._dataref
         if dataref is not None:
-            self._identity = dataref.reader.identity
+            self._content_id = dataref.reader.content_id
             self._dataref = None
-        return self._identity
+        return self._content_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.count, None, self.identity)
+        return type(self), (self.count, None, self.content_id)
 
 
 class Sampler(_Sampler):  # type: ignore[misc] # known at run time only

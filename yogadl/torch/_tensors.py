@@ -107,7 +107,7 @@ def _map(function: Callable[[specs.Leaf, Any], Any], spec: specs.Structure, nest
     if isinstance(spec, dict):
         return {key: _map(function, child, nest[key]) for key, child in spec.items()}
     values = [_map(function, child, value) for child, value in zip(spec, nest, strict=True)]
-    return type(spec)(*values) if specs.is_namedtuple(spec) else tuple(values)
+    return specs.tuple_like(spec, values)
 
 
 def stacked_spec(spec: specs.Structure, batch: Any) -> specs.Structure:

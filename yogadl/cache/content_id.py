@@ -1,9 +1,9 @@
 """What tells data sets apart: what their records are, and nothing of how these are stored.
 
 Every record has a *token*, of 64 bits: the length of its content and the checksum of that. The
-identity of a data set is a digest of its spec and the tokens of its records in order. So it is the
-same for any layout of a file, however the records came into it, and for any slices, selections and
-concatenations that make the same records of others.
+content id of a data set is a digest of its spec and the tokens of its records in order. So it is
+the same for any layout of a file, however the records came into it, and for any slices, selections
+and concatenations that make the same records of others.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _CHUNK = 1 << 16
 _SHIFTS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
-def identity_of(spec: specs.Structure, count: int, tokens: Callable[[Array], Array]) -> str:
-    """The identity of a data set: the XXH3-128 of its spec and its records' tokens, in hexadecimal.
+def content_id_of(spec: specs.Structure, count: int, tokens: Callable[[Array], Array]) -> str:
+    """The content id of a data set: the XXH3-128 of its spec and its records' tokens, in hex.
 
     Args:
         spec: the element spec; the order of dict keys in it does not matter.
