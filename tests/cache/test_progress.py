@@ -57,6 +57,11 @@ def test_who_has_set_up_a_log_reads_it_there(tmp_path: pathlib.Path) -> None:
     assert len([line for line in lines if "records/s" in line]) >= 2
 
 
+def test_who_wants_to_read_warnings_only_does(tmp_path: pathlib.Path) -> None:
+    program = "logging.basicConfig(level=logging.WARNING)\nstorage.submit(slow(), 'a', '1')"
+    assert said_by(program, tmp_path) == ""
+
+
 def test_a_wait_is_told(tmp_path: pathlib.Path) -> None:
     program = """
         began = threading.Event()

@@ -44,6 +44,6 @@ def _described(file: Any, with_mode: bool) -> Any:
             if image.getexif().get(_ORIENTATION, _UPRIGHT) != _UPRIGHT:
                 return None
             return image.size, image.mode if with_mode else None
-    except (OSError, SyntaxError, AttributeError):
+    except (OSError, SyntaxError, ValueError, AttributeError):
         # What cannot be read is an error where it is decoded, which names the record.
         return None

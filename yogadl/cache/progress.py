@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 def tell(message: str) -> None:
     """Says how long work is getting on: to the log, or to those who have not set up one."""
-    if _log.isEnabledFor(logging.INFO):
+    if _log.hasHandlers():
         _log.info("%s", message)
     elif sys.stderr is not None:
         print(f"yogadl: {message}", file=sys.stderr, flush=True)
