@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -24,6 +26,11 @@ def test_info_and_verify(storage_dir: pathlib.Path) -> None:
     assert "records:  3\n" in printed
     assert "int64" in printed
     assert "{'source': 'here'}" in printed
+    assert f"stored:   by {getpass.getuser()} on {socket.gethostname()}\n" in printed
+    assert "made by:" not in printed
+    storage.cacheable("numbers", "2")(lambda count: [1] * count)(2)
+    _, printed, _ = run("info", str(storage_dir / "numbers/2/cache.mdb"))
+    assert "<lambda>(2)\n" in printed
     assert run("verify", str(path)) == (0, f"{path} is whole: 3 records.\n", "")
 
 

@@ -21,6 +21,11 @@ def _show(dataref: LMDBDataRef) -> None:
     print(f"spec:     {dataref.spec}")
     print(f"format:   {info.format_version}")
     print(f"written:  by yogadl {info.library_version}, {created}")
+    made = info.provenance
+    if made.host:
+        print(f"stored:   by {made.user} on {made.host}")
+    if made.function:
+        print(f"made by:  {made.function}({made.arguments})")
     print(f"metadata: {info.metadata}")
 
 
