@@ -88,7 +88,7 @@ def test_seeds_are_those_of_numpy(datarefs: dict[str, LMDBDataRef], kind: str) -
                     ]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(data=st.data(), seed=st.integers(0, 2**64 - 1), size=st.integers(1, 5))
 def test_pixels_with_other_ranks(
     datarefs: dict[str, LMDBDataRef], data: st.DataObject, seed: int, size: int
