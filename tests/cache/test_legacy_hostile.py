@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import pickle
+import tempfile
 from typing import Any
 
 import lmdb
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from yogadl.cache.mapping import Descriptor, MappedFile
 from yogadl.cache.opening import open_cache
 from yogadl.errors import (
     CacheFormatError,
@@ -226,6 +229,13 @@ def test_wrong_specs(
         open_cache(write(tmp_path / "cache.mdb", entries))
 
 
+def mapped(data: np.ndarray[Any, Any]) -> MappedFile:
+    with tempfile.NamedTemporaryFile() as file:
+        data.tofile(file)
+        file.flush()
+        return MappedFile(Descriptor(os.dup(file.fileno())), pathlib.Path(file.name))
+
+
 FLIPS = st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=6)
 
 
@@ -238,7 +248,7 @@ def test_flipped_bytes(name: str, flips: list[tuple[int, int]], structural: bool
         place = at // 64 % (len(data) // 4096) * 4096 + at % 64 if structural else at
         data[place % len(data)] = byte
     try:
-        reader = LegacyCacheFile(pathlib.Path("cache.mdb"), data)
+        reader = LegacyCacheFile(pathlib.Path("cache.mdb"), mapped(data))
     except YogadlError as error:
         check_message(error)
         return

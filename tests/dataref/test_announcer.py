@@ -33,10 +33,10 @@ class Recording(RecordReader):
     def content_id(self) -> str:
         return "recording"
 
-    def read_columns(self, positions: Any, out: Any = None, spans: bool = False) -> Any:
+    def _columns(self, positions: Any, out: Any, spans: bool) -> Any:
         raise AssertionError("an announcer does not read")
 
-    def read_record(self, position: int) -> Any:
+    def _record(self, position: int) -> Any:
         raise AssertionError("an announcer does not read")
 
     @property

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NUMBERS, data_sets, element_specs, same, structures
 
-from yogadl import dtypes
+from yogadl import chunk_sizes, dtypes
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
 from yogadl.cache.writer import CacheWriter
@@ -61,12 +61,15 @@ def wide(tmp_path: pathlib.Path) -> pathlib.Path:
     return write(tmp_path / "wide.mdb", spec, records)
 
 
+ONE_BATCH = chunk_sizes.ChunkSize(1, 1)
+
+
 @contextlib.contextmanager
 def always_in_a_thread(chunk_bytes: int = 1) -> Iterator[None]:
     """Takes every consumer for a busy one, and reads one batch at a time."""
     with (
         mock.patch.object(_batches, "_BUSY", -1.0),
-        mock.patch.object(_batches, "_CHUNK_BYTES", chunk_bytes),
+        mock.patch.object(chunk_sizes, "BATCHES", chunk_sizes.ChunkSize(chunk_bytes, 8192)),
     ):
         yield
 
@@ -161,7 +164,7 @@ def test_busy_consumers_get_the_same(wide: pathlib.Path, ahead: int | None, busy
         options: dict[str, Any] = {"start_offset": 7, "shuffle": True, "shuffle_seed": 5}
         plain = dataref.stream(**options)
         batches = dataref.stream(**options).batches(2, read_ahead=ahead)
-        with mock.patch.object(_batches, "_CHUNK_BYTES", 1):
+        with mock.patch.object(chunk_sizes, "BATCHES", ONE_BATCH):
             for _epoch in range(2):
                 found = []
                 for batch in batches:
@@ -182,7 +185,7 @@ def test_a_busy_consumer_is_read_ahead_for_in_one_thread(wide: pathlib.Path) -> 
     with (
         LMDBDataRef(wide) as dataref,
         mock.patch.object(CacheFile, "read_columns", read_columns),
-        mock.patch.object(_batches, "_CHUNK_BYTES", 1),
+        mock.patch.object(chunk_sizes, "BATCHES", ONE_BATCH),
     ):
         for _batch in dataref.stream().batches(6):
             time.sleep(0.01)
@@ -770,7 +773,7 @@ def test_after_close(wide: pathlib.Path, busy: bool) -> None:
         for close_stream in (True, False):
             dataref = LMDBDataRef(wide)
             stream = dataref.stream()
-            with mock.patch.object(_batches, "_CHUNK_BYTES", 1):
+            with mock.patch.object(chunk_sizes, "BATCHES", ONE_BATCH):
                 batches = stream.batches(5)
                 begun = iter(batches)
                 first = next(begun)

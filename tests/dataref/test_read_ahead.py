@@ -17,10 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yogadl import chunk_sizes
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.mapping import Access, MappedFile
 from yogadl.cache.writer import CacheWriter
-from yogadl.dataref import LMDBDataRef, _batches, _epochs, _read_ahead
+from yogadl.dataref import LMDBDataRef, _read_ahead
 from yogadl.errors import InvalidArgumentError
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.spec import TensorSpec
@@ -63,24 +64,23 @@ class Recording(FileReader):
     def of(self, name: str) -> list[list[int]]:
         return [positions for event, positions in self.events if event == name]
 
-    def read_columns(
-        self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
-    ) -> list[Any]:
+    def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Any]:
         self.events.append(("read", positions.tolist()))
         return self._reader.read_columns(positions, out, spans)
 
-    def read_record(self, position: int) -> Any:
+    def _record(self, position: int) -> Any:
         return self._reader.read_record(position)
 
     def are_cached(self, positions: Array) -> bool:
         self.events.append(("ask", positions.tolist()))
         return self._cached
 
-    def announce(self, positions: Array) -> None:
-        self.events.append(("announce", positions.tolist()))
-
-    def announce_all(self) -> None:
-        self.events.append(("announce all", []))
+    def announce(self, positions: Array | range) -> None:
+        if isinstance(positions, range):
+            assert positions == range(len(self))
+            self.events.append(("announce all", []))
+        else:
+            self.events.append(("announce", positions.tolist()))
 
     def forget(self, start: int, stop: int) -> None:
         self.events.append(("forget", list(range(start, stop))))
@@ -105,8 +105,8 @@ def small_steps() -> Iterator[None]:
     """Some records at a time, as with records of a megabyte; two pages are no small record."""
     with (
         mock.patch.object(_read_ahead, "_DENSE_BYTES", PAGE_SIZE),
-        mock.patch.object(_epochs, "_CHUNK_RECORDS", STEP),
-        mock.patch.object(_batches, "_CHUNK_BYTES", 1),
+        mock.patch.object(chunk_sizes, "RECORDS", chunk_sizes.ChunkSize(1 << 20, STEP)),
+        mock.patch.object(chunk_sizes, "BATCHES", chunk_sizes.ChunkSize(1, 1)),
     ):
         yield
 

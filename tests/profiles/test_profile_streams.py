@@ -98,7 +98,7 @@ def test_threads_that_were_waited_for_at_once_share_the_time() -> None:
     loader = profile._loader
 
     def source() -> Iterator[int]:
-        with loader.decoding():
+        with loader.reading([], 0):
             # Ends while the other is still busy.
             thread = threading.Thread(target=work)
             thread.start()
@@ -106,7 +106,7 @@ def test_threads_that_were_waited_for_at_once_share_the_time() -> None:
         yield 1
 
     def work() -> None:
-        with loader.decoding():
+        with loader.reading([], 0):
             clock.now += 8
 
     list(profile.watch(source()))
@@ -117,11 +117,11 @@ def test_threads_that_were_waited_for_at_once_share_the_time() -> None:
 
 def test_many_threads() -> None:
     loader = LoadTimer(time.perf_counter, lambda _now: 0.0)
-    buffer = np.zeros(1000, "u1")
 
     def work() -> None:
         for _ in range(500):
-            loader.touch(buffer, np.array([0, 10]), np.array([10, 10]))
+            with loader.reading([], 2):
+                pass
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

@@ -43,7 +43,7 @@ Forced = Callable[[], None]
 @pytest.fixture
 def rows_path(monkeypatch: pytest.MonkeyPatch) -> Forced:
     """Makes NumPy read the records from now on, also where TensorFlow could."""
-    return lambda: monkeypatch.setattr(Pipeline, "_mapped_components", lambda self: None)
+    return lambda: monkeypatch.setattr(Pipeline, "_mapped_components", lambda self, mapped: [])
 
 
 def store(data: Any, directory: pathlib.Path, **options: Any) -> LMDBDataRef:

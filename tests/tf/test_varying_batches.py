@@ -17,13 +17,13 @@ from strategies import data_sets
 from test_round_trip import elements, plain
 
 import yogadl
-from yogadl import dtypes
+from yogadl import chunk_sizes, dtypes
 from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError, InvalidArgumentError, UnsupportedTypeError
 from yogadl.spec import OptionalSpec, TensorSpec
-from yogadl.tensorflow import _pipeline, make_tf_dataset
+from yogadl.tensorflow import make_tf_dataset
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"
 COUNT = 23
@@ -187,7 +187,7 @@ def test_what_is_read_at_once_makes_no_difference(
 ) -> None:
     ref = made(kind, tmp_path)
     records = [plain(record) for record in ref.stream()]
-    monkeypatch.setattr(_pipeline, "_NUMPY_ROW_RECORDS", rows)
+    monkeypatch.setattr(chunk_sizes, "TF_NUMPY_ROW", chunk_sizes.ChunkSize(8 << 20, rows))
     assert elements(make_tf_dataset(ref.stream())) == records
     if kind in FAST:
         value: Any = True if kind == "bool" else 1
@@ -316,15 +316,15 @@ def test_an_iterator_is_restored_to_the_next_batch(
 
     expected = elements(make())
     assert len(expected) == 5 + 6
-    for steps in (1, 5, 8):
+    for taken in (1, 5, 8):
         iterator = iter(make())
-        for _ in range(steps):
+        for _ in range(taken):
             next(iterator)
-        saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / f"run{steps}"))
-        assert elements(iterator) == expected[steps:]
+        saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / f"run{taken}"))
+        assert elements(iterator) == expected[taken:]
         iterator = iter(make())
         tf.train.Checkpoint(iterator=iterator).restore(saved)
-        assert elements(iterator) == expected[steps:]
+        assert elements(iterator) == expected[taken:]
 
 
 @pytest.mark.parametrize(("way", "kind"), [("pad", "tokens"), ("ragged", "tokens"),

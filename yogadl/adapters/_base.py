@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import chunk_sizes
 from yogadl import spec as specs
 from yogadl.adapters._convert import class_name
 from yogadl.cache.columns import Column
@@ -18,11 +19,6 @@ from yogadl.format.codec import RecordCodec
 from yogadl.format.layout import RecordLayout
 
 Array = np.ndarray[Any, Any]
-
-_CHUNK_BYTES = 4 << 20
-_MOST_ROWS = 1024
-# Where records differ in size.
-_BLIND_ROWS = 64
 
 
 class Source(abc.ABC):
@@ -96,7 +92,7 @@ class MapSource(Source):
     def chunk_size(self) -> int:
         """How many records are read at once where all are read."""
         size = RecordLayout(self.spec).content_size
-        return _BLIND_ROWS if size is None else max(1, min(_MOST_ROWS, _CHUNK_BYTES // size))
+        return chunk_sizes.SUBMITTED_BLINDLY if size is None else chunk_sizes.SUBMITTED.of(size)
 
     def chunks(self) -> Iterator[tuple[list[Column], int]]:
         """All records in order: columns as of :meth:`columns`, and how many records each."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import chunk_sizes
 from yogadl import spec as specs
 from yogadl.adapters._base import Array, MapSource
 from yogadl.adapters._convert import to_record, type_name
@@ -15,8 +16,6 @@ from yogadl.adapters._rows import RowStacker, explaining, naming_record, put
 from yogadl.cache.columns import Column
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
-
-_MANY = 32
 
 
 class ItemsSource(MapSource):
@@ -83,7 +82,7 @@ class ItemsSource(MapSource):
 
     def records(self) -> Iterator[Any]:
         """All records in order."""
-        many = _MANY if hasattr(self._data, "__getitems__") else 1
+        many = chunk_sizes.SUBMITTED_ITEMS if hasattr(self._data, "__getitems__") else 1
         for start in range(0, self.count, many):
             places = np.arange(start, min(start + many, self.count)).tolist()
             yield from map(self.convert, self.items(places), places)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import chunk_sizes
 from yogadl import spec as specs
 from yogadl.adapters._base import Source
 from yogadl.cache.writer import CacheWriter
@@ -16,12 +17,6 @@ from yogadl.format.layout import Kind, RecordLayout
 from yogadl.tf_specs import BATCHABLE, from_tf
 
 tf = require("tensorflow", "tensorflow")
-
-_ROW_BYTES = 4 << 20
-_MOST_ROWS = 1024
-# Where the size of a record is not known before it is read; and where the number of records is not,
-# as of a generator, which may be slow, so that they are seen to come.
-_BLIND_ROWS = 64
 
 
 class TfDatasetSource(Source):
@@ -52,12 +47,15 @@ class TfDatasetSource(Source):
             for leaf in specs.leaves(self.spec)
         )
         if plain and layout.content_size is not None and layout.components:
-            most = _BLIND_ROWS if self.count is None else _MOST_ROWS
-            rows = max(1, min(most, _ROW_BYTES // layout.content_size))
+            rows = chunk_sizes.SUBMITTED.of(layout.content_size)
+            if self.count is None:
+                rows = min(rows, chunk_sizes.SUBMITTED_BLINDLY)
             for columns, count in self._batches(self._dataset.batch(rows)):
                 writer.append_columns(columns, count)
         elif plain and layout.components and all(_can_split(part) for part in layout.components):
-            for columns, count in self._batches(self._dataset.ragged_batch(_BLIND_ROWS)):
+            for columns, count in self._batches(
+                self._dataset.ragged_batch(chunk_sizes.SUBMITTED_BLINDLY)
+            ):
                 split = [_split(column, count) for column in columns]
                 for row in zip(*split, strict=True):
                     writer.append(specs.unflatten(self.spec, row))

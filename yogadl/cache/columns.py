@@ -136,8 +136,8 @@ class ColumnReader:
         if int(sizes.min()) < 0 or (sizes > lengths[:, None]).any():
             raise ChecksumError("a record has an array of impossible size")
         ends = np.cumsum((sizes + 7) // 8 * 8, axis=1) + head_size
-        if (ends[:, -1] > lengths).any():
-            raise ChecksumError("a record has arrays beyond its end")
+        if (ends[:, -1] != lengths).any():
+            raise ChecksumError("a record has arrays that end elsewhere than it does")
         starts = np.empty_like(ends)
         starts[:, 0] = head_size
         starts[:, 1:] = ends[:, :-1]

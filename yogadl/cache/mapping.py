@@ -11,6 +11,7 @@ import os
 import pathlib
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,33 @@ class MappedFile:
         if first < last:
             length = (last - first) * mmap.PAGESIZE
             self._advise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
+
+
+@dataclass(frozen=True)
+class Extents:
+    """Some byte ranges of a file.
+
+    Attributes:
+        file: the file.
+        starts, ends: int64 ``[n]`` each, inside the file.
+    """
+
+    file: MappedFile
+    starts: Array
+    ends: Array
+
+    def are_cached(self) -> bool:
+        """Whether their first bytes are in the page cache, as far as the system can tell."""
+        return all(map(self.file.is_cached, self.starts.tolist()))
+
+    def will_need(self) -> None:
+        """See ``MappedFile.will_need``."""
+        self.file.will_need(self.starts, self.ends)
+
+    def forget(self) -> None:
+        """See ``MappedFile.forget``."""
+        for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
+            self.file.forget(start, end)
 
 
 def _page_ranges(starts: Array, ends: Array) -> tuple[list[int], list[int]]:

@@ -55,4 +55,4 @@ def open_cache(
     from yogadl.legacy.reader import LegacyCacheFile
 
     file.expect(Access.NORMAL)
-    return LegacyCacheFile(path, file.array)
+    return LegacyCacheFile(path, file)

@@ -17,7 +17,8 @@ from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.content_id import content_id_of, record_tokens
 from yogadl.cache.file_reader import PIECE_BYTES, CacheInfo, FileReader
 from yogadl.cache.files import shown
-from yogadl.cache.mapping import MappedFile
+from yogadl.cache.mapping import Extents, MappedFile
+from yogadl.cache.record_reader import MappedRecords
 from yogadl.errors import (
     REPAIR,
     ChecksumError,
@@ -63,7 +64,7 @@ class CacheFile(FileReader):
             provenance=provenance,
         )
         self.codec = self._make_codec()
-        self._columns = ColumnReader(self.codec)
+        self._column_reader = ColumnReader(self.codec)
         self._known_content_id = ""
         self._index: indexes.Index | None = self._load_index(file)
         self._file: MappedFile | None = file
@@ -173,39 +174,44 @@ class CacheFile(FileReader):
             raise ClosedError(f"the reader of {self._name} is closed; open it again")
         return self._index.lookup(positions)
 
-    def are_cached(self, positions: Array) -> bool:
-        is_cached = self._open_file.is_cached
-        return all(is_cached(offset) for offset in self._entries(positions)["offset"].tolist())
-
-    def announce(self, positions: Array) -> None:
+    def extents(self, positions: Array | range) -> list[Extents]:
+        if not len(positions):
+            return []
+        if isinstance(positions, range):
+            # In the order of positions they lie one behind the other, or nearly so.
+            edges = self._entries(np.array([positions[0], positions[-1]]))
+            starts = edges["offset"].astype("<i8")
+            first, end = starts.min(keepdims=True), (starts + edges["length"]).max(keepdims=True)
+            return [Extents(self._open_file, first, end)]
         entries = self._entries(positions)
         starts = entries["offset"].astype("<i8")
-        self._open_file.will_need(starts, starts + entries["length"])
+        return [Extents(self._open_file, starts, starts + entries["length"])]
 
-    def announce_all(self) -> None:
-        ends = np.array([headers.BODY_OFFSET, self.header.index.offset])
-        self._open_file.will_need(ends[:1], ends[1:])
-
-    def forget(self, start: int, stop: int) -> None:
-        # In the order of positions they lie one behind the other, or nearly so.
-        first, last = self._entries(np.array([start, stop - 1]))["offset"].tolist()
-        self._open_file.forget(first, last)
-
-    def read_columns(
-        self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
-    ) -> list[Column]:
+    def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         entries = self.lookup(positions)
         try:
-            return self._columns.read(self.buffer, entries, out, spans)
+            return self._column_reader.read(self.buffer, entries, out, spans)
         except ChecksumError as error:
             raise ChecksumError(f"{self._name}: {error}; {REPAIR}") from error
 
-    def read_record(self, position: int) -> Any:
+    def _record(self, position: int) -> Any:
         content = self.read_content(position)
         try:
             return self.codec.decode(content)
         except ChecksumError as error:
             raise ChecksumError(f"{self._name}, record {position}: {error}; {REPAIR}") from error
+
+    def _mapped_records(self) -> MappedRecords | None:
+        if self.codec.layout.content_size is None:
+            return None
+        header = self.header
+        return MappedRecords(
+            self.buffer,
+            self.codec.layout,
+            header.value_size,
+            header.alignment,
+            lambda positions: self.lookup(positions)["offset"].astype("i8"),
+        )
 
     def read_value(self, position: int) -> memoryview:
         """The LMDB value of a record, without a copy."""
@@ -239,7 +245,7 @@ class CacheFile(FileReader):
         checking._check_records = True
         for start in range(0, len(self), step):
             positions = np.arange(start, min(start + step, len(self)))
-            self.announce(positions)
+            checking.announce(positions)
             checking.lookup(positions)
             self.forget(start, int(positions[-1]) + 1)
         digest = xxhash.xxh3_128()

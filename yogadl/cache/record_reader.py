@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
-from typing import Any
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.content_id import marked
+from yogadl.cache.mapping import Extents
 from yogadl.closing import Closing
+from yogadl.format.layout import RecordLayout
 
 Array = np.ndarray[Any, Any]
+
+
+class Observer(Protocol):
+    """Is told of everything that a reader reads."""
+
+    def reading(
+        self, extents: Sequence[Extents], count: int
+    ) -> contextlib.AbstractContextManager[None]:
+        """Surrounds the reading of ``count`` records, which lie in some extents of files."""
+
+
+@dataclass(frozen=True)
+class MappedRecords:
+    """Records of one size in one buffer, for who reads them there without this library's help.
+
+    Attributes:
+        buffer: uint8; not to be written to.
+        layout: of the records.
+        value_size: bytes of the LMDB value of each.
+        alignment: values up to ``INLINE_LIMIT`` bytes start on a multiple of it.
+        offsets: where in the buffer the values of some records start: int64 ``[n]`` of positions.
+            Checks what is to be checked before they are read.
+    """
+
+    buffer: Array
+    layout: RecordLayout
+    value_size: int
+    alignment: int
+    offsets: Callable[[Array], Array]
 
 
 class RecordReader(Closing):
@@ -24,9 +58,11 @@ class RecordReader(Closing):
 
     Attributes:
         spec: the element spec.
+        observer: is told of what is read.
     """
 
     spec: specs.Structure
+    observer: Observer | None = None
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -53,7 +89,6 @@ class RecordReader(Closing):
         """
         return marked(positions.astype("u8"), self.content_id)
 
-    @abc.abstractmethod
     def read_columns(
         self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
     ) -> list[Column]:
@@ -66,10 +101,42 @@ class RecordReader(Closing):
             spans: values of one unknown dimension may be returned as ``Spans``, to be read by the
                 caller.
         """
+        if self.observer is None:
+            return self._columns(positions, out, spans)
+        with self.observer.reading(self.extents(positions), len(positions)):
+            return self._columns(positions, out, spans)
 
     @abc.abstractmethod
+    def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
+        """See :meth:`read_columns`."""
+
     def read_record(self, position: int) -> Any:
         """One record, a nest as of the spec, its arrays fresh and writable."""
+        if self.observer is None:
+            return self._record(position)
+        with self.observer.reading(self.extents(np.array([position])), 1):
+            return self._record(position)
+
+    @abc.abstractmethod
+    def _record(self, position: int) -> Any:
+        """See :meth:`read_record`."""
+
+    def mapped_records(self) -> MappedRecords | None:
+        """The records where they lie, if they are of one size in one buffer."""
+        found, observer = self._mapped_records(), self.observer
+        if found is None or observer is None:
+            return found
+        look_up = found.offsets
+
+        def offsets(positions: Array) -> Array:
+            with observer.reading(self.extents(positions), len(positions)):
+                return look_up(positions)
+
+        return dataclasses.replace(found, offsets=offsets)
+
+    def _mapped_records(self) -> MappedRecords | None:
+        """See :meth:`mapped_records`."""
+        return None
 
     @property
     def lends_rows(self) -> bool:
@@ -80,31 +147,6 @@ class RecordReader(Closing):
         """
         return True
 
-    # What follows is of use to data that can be larger than memory; a reader may do without.
-
-    def are_cached(self, positions: Array) -> bool:  # noqa: ARG002
-        """Whether some records need not be fetched from the disk, as far as their first bytes tell.
-
-        Args:
-            positions: as for :meth:`read_columns`; a sample is enough.
-        """
-        return True
-
-    def announce(self, positions: Array) -> None:  # noqa: ARG002
-        """Tells the system that some records will be read soon, so that it fetches them."""
-        return
-
-    def announce_all(self) -> None:
-        """Tells the system that every record will be read soon, in no particular order."""
-        return
-
-    def forget(self, start: int, stop: int) -> None:  # noqa: ARG002
-        """Takes the records ``start … stop-1`` out of this process's memory.
-
-        They stay in the page cache, and can be read again all the same.
-        """
-        return
-
     @property
     @abc.abstractmethod
     def record_bytes(self) -> int:
@@ -113,3 +155,35 @@ class RecordReader(Closing):
     @abc.abstractmethod
     def close(self) -> None:
         """Lets go of the data. Reading afterwards raises ``ClosedError``. May be called twice."""
+
+    # What is of use where data can be larger than memory.
+
+    def extents(self, positions: Array | range) -> list[Extents]:  # noqa: ARG002
+        """Where in files some records lie, as far as there are files.
+
+        Args:
+            positions: as for :meth:`read_columns`; or a run of positions, in no particular order,
+                of which the extents may have what lies between them, too.
+        """
+        return []
+
+    def are_cached(self, positions: Array) -> bool:
+        """Whether some records need not be fetched from the disk, as far as their first bytes tell.
+
+        Args:
+            positions: as for :meth:`read_columns`; a sample is enough.
+        """
+        return all(extents.are_cached() for extents in self.extents(positions))
+
+    def announce(self, positions: Array | range) -> None:
+        """Tells the system that some records will be read soon, so that it fetches them."""
+        for extents in self.extents(positions):
+            extents.will_need()
+
+    def forget(self, start: int, stop: int) -> None:
+        """Takes the records ``start … stop-1`` out of this process's memory.
+
+        They stay in the page cache, and can be read again all the same.
+        """
+        for extents in self.extents(range(start, stop)):
+            extents.forget()

@@ -18,7 +18,6 @@ from yogadl.dataref._sources import (
 )
 from yogadl.dataref._state import state_of
 from yogadl.dataref._stream import IndexedStream
-from yogadl.dataref._views import selected_from
 
 __all__ = [
     "DerivedDataRef",
@@ -38,7 +37,6 @@ __all__ = [
     "from_source",
     "from_torch",
     "mix",
-    "selected_from",
     "state_of",
     "zip",
 ]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from yogadl import dtypes
+from yogadl import chunk_sizes, dtypes
 from yogadl import spec as specs
 from yogadl.arguments import as_index
 from yogadl.cache.columns import Column, records_of
@@ -25,9 +25,6 @@ Array = np.ndarray[Any, Any]
 _Batched: TypeAlias = list[list[Column]]
 """Some batches, each a column per leaf."""
 
-# Batches smaller than this are read several at a time, and are views of what was read.
-_CHUNK_BYTES = 1 << 20
-_CHUNK_RECORDS = 8192
 _READ_AHEAD = 2
 # A consumer that takes this share of the time of reading is worth reading ahead for.
 _BUSY = 0.25
@@ -116,8 +113,7 @@ class StreamBatches:
             end -= (end - start) % self._size
         size = self._size
         if self._out is None:
-            record_bytes = self._epochs.reader().record_bytes
-            size *= max(1, min(_CHUNK_BYTES // record_bytes, _CHUNK_RECORDS) // size)
+            size = chunk_sizes.BATCHES.of(self._epochs.reader().record_bytes, size)
         for number, at in enumerate(range(start, end, size)):
             yield _Chunk(at, min(at + size, end), number)
 

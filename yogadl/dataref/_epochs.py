@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from yogadl import chunk_sizes
 from yogadl.cache.columns import copied_rows, records_of
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._cursor import Cursor
@@ -17,9 +18,6 @@ from yogadl.orders import EpochCounter, Order, Permutations
 from yogadl.seeding import Transform, transformed_record
 
 PositionsOf = Callable[[int, int], np.ndarray[Any, Any]]
-
-_CHUNK_BYTES = 1 << 20
-_CHUNK_RECORDS = 1024
 
 
 class Readable(Protocol):
@@ -74,7 +72,7 @@ class Epochs:
         reader = self.reader()
         cursor, start = self.begin()
         epoch = cursor.epoch
-        step = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // reader.record_bytes))
+        step = chunk_sizes.RECORDS.of(reader.record_bytes)
         positions = self.positions_of(epoch)
         ahead = self.read_ahead(positions, start)
         end = self.order.stop(epoch)
@@ -145,6 +143,20 @@ class Epochs:
     def moved_to(self, order: Order, epoch: int, offset: int) -> Epochs:
         """The epochs of a stream of the same data set, read in the same way, from elsewhere on."""
         return Epochs(self.dataref, order, epoch, offset, self.window)
+
+    def read_by(self, dataref: Readable) -> Epochs:
+        """The same epochs, with the same place in them, read by another reference to the data set.
+
+        Each is closed by itself.
+
+        Raises:
+            ClosedError: the stream or its DataRef is closed.
+        """
+        self.reader()
+        other = object.__new__(Epochs)
+        # The place is in objects that both have.
+        vars(other).update(vars(self), dataref=dataref)
+        return other
 
     def read_ahead(self, positions: PositionsOf, start: int) -> ReadAhead:
         """What announces the records of one epoch, of these positions, from ``start`` on."""

@@ -30,6 +30,20 @@ class Selection(abc.ABC):
     def of(self, indices: Array) -> Array:
         """The positions that stand at some indices, int64."""
 
+    def choose(self, chosen: Selection) -> Selection:
+        """The positions that stand at chosen indices, as one selection."""
+        if isinstance(chosen, Listed):
+            return Listed(self.of(chosen.positions))
+        return _Chosen(self, chosen)
+
+    def run(self, indices: range) -> Array | range:
+        """The positions at a run of indices: a run, too, if that has few others between them."""
+        positions = self.of(np.arange(indices.start, indices.stop, dtype=np.int64))
+        if not len(positions):
+            return positions
+        first, last = int(positions.min()), int(positions.max())
+        return range(first, last + 1) if last - first < 2 * len(positions) else positions
+
 
 class Slice(Selection):
     """Positions at equal distances, as a slice has them."""
@@ -45,18 +59,50 @@ class Slice(Selection):
     def of(self, indices: Array) -> Array:
         return self.range.start + indices * self.range.step
 
+    def choose(self, chosen: Selection) -> Selection:
+        if not isinstance(chosen, Slice):
+            return super().choose(chosen)
+        start = self.range.start + chosen.range.start * self.range.step
+        step = self.range.step * chosen.range.step
+        return Slice(range(start, start + len(chosen) * step, step))
+
+    def run(self, indices: range) -> Array | range:
+        if self.range.step != 1:
+            return super().run(indices)
+        start = self.range.start
+        return range(start + indices.start, start + indices.stop)
+
 
 class Listed(Selection):
     """Any positions, int64 ``[n]``."""
 
     def __init__(self, positions: Array) -> None:
-        self._positions = positions
+        self.positions = positions
 
     def __len__(self) -> int:
-        return len(self._positions)
+        return len(self.positions)
 
     def of(self, indices: Array) -> Array:
-        return self._positions[indices]
+        return self.positions[indices]
+
+    def choose(self, chosen: Selection) -> Selection:
+        if not isinstance(chosen, Slice):
+            return super().choose(chosen)
+        return Listed(self.of(chosen.of(np.arange(len(chosen), dtype=np.int64))))
+
+
+class _Chosen(Selection):
+    """Of the positions of one selection those at the indices of another."""
+
+    def __init__(self, outer: Selection, inner: Selection) -> None:
+        self._outer = outer
+        self._inner = inner
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def of(self, indices: Array) -> Array:
+        return self._outer.of(self._inner.of(indices))
 
 
 class Mixed(Selection):

@@ -93,7 +93,7 @@ class ReadAhead:
             return
         elif self._whole:
             self._whole = False
-            self._reader.announce_all()
+            self._reader.announce(range(len(self._reader)))
             return
         else:
             self._trusted = _TRUST

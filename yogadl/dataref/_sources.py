@@ -88,13 +88,11 @@ class SourceReader(RecordReader):
                 checksums.append(xxhash.xxh3_64_intdigest(content) & 0xFFFFFFFF)
         return record_tokens(np.array(lengths, "u8"), np.array(checksums, "u8"))
 
-    def read_columns(
-        self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
-    ) -> list[Column]:
+    def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         del spans  # Its values are no bytes in a file.
         return self.source.columns(positions, out)
 
-    def read_record(self, position: int) -> Any:
+    def _record(self, position: int) -> Any:
         return self.source.record(position)
 
     @property

@@ -4,8 +4,9 @@ side. Nothing is copied or stored."""
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.content_id import content_id_of, marked, mixed
-from yogadl.cache.record_reader import RecordReader
-from yogadl.dataref._positions import Selection, Slice
+from yogadl.cache.mapping import Extents
+from yogadl.cache.record_reader import MappedRecords, RecordReader
+from yogadl.dataref._positions import Selection
 from yogadl.errors import ClosedError, InvalidArgumentError
 from yogadl.format import spec_json
 
@@ -61,61 +63,49 @@ class _View(RecordReader):
 
 
 class SelectedReader(_View):
-    """Some records of another reader."""
+    """Some records of another reader. One of a selection reads that one's base by one map."""
 
     def __init__(self, base: RecordReader, positions: Selection) -> None:
         super().__init__([base])
-        self.positions = positions
+        self._positions = positions
+        if isinstance(base, SelectedReader):
+            self._positions = base._positions.choose(positions)
         self.spec = base.spec
 
     @property
     def base(self) -> RecordReader:
-        return self.bases[0]
+        """What has the records, which is no selection."""
+        (base,) = self.bases
+        # Through all of them, since closing one closes those that are made of it.
+        return base.base if isinstance(base, SelectedReader) else base
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return len(self._positions)
 
     def tokens(self, positions: Array) -> Array:
-        return self.base.tokens(self.positions.of(positions))
+        return self.base.tokens(self._positions.of(positions))
 
-    def read_columns(
-        self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
-    ) -> list[Column]:
-        return self.base.read_columns(self.positions.of(positions), out, spans)
+    def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
+        return self.base.read_columns(self._positions.of(positions), out, spans)
 
-    def read_record(self, position: int) -> Any:
-        return self.base.read_record(int(self.positions.of(np.array([position]))[0]))
+    def _record(self, position: int) -> Any:
+        return self.base.read_record(int(self._positions.of(np.array([position]))[0]))
 
-    def are_cached(self, positions: Array) -> bool:
-        return self.base.are_cached(self.positions.of(positions))
+    def _mapped_records(self) -> MappedRecords | None:
+        found, of = self.base.mapped_records(), self._positions.of
+        if found is None:
+            return None
+        offsets = found.offsets
+        return dataclasses.replace(found, offsets=lambda positions: offsets(of(positions)))
 
-    def announce(self, positions: Array) -> None:
-        self.base.announce(self.positions.of(positions))
-
-    def announce_all(self) -> None:
-        if 2 * len(self) > len(self.base):
-            self.base.announce_all()
-        else:
-            self.announce(np.arange(len(self), dtype=np.int64))
-
-    def forget(self, start: int, stop: int) -> None:
-        # Of any other choice, what lies between may still be wanted.
-        if isinstance(self.positions, Slice) and self.positions.range.step > 0:
-            run = self.positions.range[start:stop]
-            self.base.forget(run[0], run[-1] + 1)
+    def extents(self, positions: Array | range) -> list[Extents]:
+        if isinstance(positions, range):
+            return self.base.extents(self._positions.run(positions))
+        return self.base.extents(self._positions.of(positions))
 
     @property
     def record_bytes(self) -> int:
         return self.base.record_bytes
-
-
-def selected_from(reader: RecordReader) -> tuple[RecordReader, list[Selection]]:
-    """What a reader selects from, through any number of selections, and these, outermost first."""
-    selections = []
-    while isinstance(reader, SelectedReader):
-        selections.append(reader.positions)
-        reader = reader.base
-    return reader, selections
 
 
 class ConcatenatedReader(_View):
@@ -146,9 +136,7 @@ class ConcatenatedReader(_View):
             tokens[places] = found if own == whole else marked(found, own)
         return tokens
 
-    def read_columns(
-        self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
-    ) -> list[Column]:
+    def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         parts = self._parts(positions)
         if len(parts) == 1:
             ((base, places, local),) = parts
@@ -180,29 +168,28 @@ class ConcatenatedReader(_View):
         dtype = np.dtype(object) if leaf.is_string else dtypes.to_numpy(leaf.dtype)
         return np.empty((count, *leaf.static_shape), dtype)
 
-    def read_record(self, position: int) -> Any:
+    def _record(self, position: int) -> Any:
         number = int(np.searchsorted(self._ends, position, side="right"))
         base = self.bases[number]
         record = base.read_record(position - int(self._starts[number]))
         # Its keys may come in another order, and its tuples have other names.
         return specs.unflatten(self.spec, specs.flatten(base.spec, record))
 
-    def are_cached(self, positions: Array) -> bool:
-        return all(base.are_cached(local) for base, _, local in self._parts(positions))
+    def extents(self, positions: Array | range) -> list[Extents]:
+        return [
+            extents for base, local in self._local(positions) for extents in base.extents(local)
+        ]
 
-    def announce(self, positions: Array) -> None:
-        for base, _, local in self._parts(positions):
-            base.announce(local)
-
-    def announce_all(self) -> None:
-        for base in self.bases:
-            base.announce_all()
-
-    def forget(self, start: int, stop: int) -> None:
+    def _local(self, positions: Array | range) -> Iterator[tuple[RecordReader, Array | range]]:
+        """Per reader that has any of some positions, those in it."""
+        if not isinstance(positions, range):
+            for base, _, local in self._parts(positions):
+                yield base, local
+            return
         for base, first in zip(self.bases, self._starts.tolist(), strict=True):
-            begin, end = max(start - first, 0), min(stop - first, len(base))
-            if begin < end:
-                base.forget(begin, end)
+            start, stop = max(positions.start - first, 0), min(positions.stop - first, len(base))
+            if start < stop:
+                yield base, range(start, stop)
 
     @property
     def record_bytes(self) -> int:
@@ -241,9 +228,7 @@ class ZippedReader(_View):
         first, *others = [base.tokens(positions) for base in self.bases]
         return functools.reduce(mixed, others, first)
 
-    def read_columns(
-        self, positions: Array, out: Sequence[Array] | None = None, spans: bool = False
-    ) -> list[Column]:
+    def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         columns: list[Column] = []
         for base in self.bases:
             width = len(list(specs.leaves(base.spec)))
@@ -251,23 +236,11 @@ class ZippedReader(_View):
             columns.extend(base.read_columns(positions, target, spans))
         return columns
 
-    def read_record(self, position: int) -> Any:
+    def _record(self, position: int) -> Any:
         return _fill(self._nest, [base.read_record(position) for base in self.bases])
 
-    def are_cached(self, positions: Array) -> bool:
-        return all(base.are_cached(positions) for base in self.bases)
-
-    def announce(self, positions: Array) -> None:
-        for base in self.bases:
-            base.announce(positions)
-
-    def announce_all(self) -> None:
-        for base in self.bases:
-            base.announce_all()
-
-    def forget(self, start: int, stop: int) -> None:
-        for base in self.bases:
-            base.forget(start, stop)
+    def extents(self, positions: Array | range) -> list[Extents]:
+        return [extents for base in self.bases for extents in base.extents(positions)]
 
     @property
     def record_bytes(self) -> int:

@@ -136,6 +136,8 @@ class RecordCodec:
                 raise ValueError(f"an array of {size} bytes at byte {position}")
             spans.append((position, size))
             position += align(size)
+        if spans and position != len(content):
+            raise ValueError(f"its arrays end at byte {position}")
         return spans
 
 

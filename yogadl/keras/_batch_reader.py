@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import chunk_sizes
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.memory import MemoryPool
@@ -16,9 +17,6 @@ from yogadl.format.layout import FixedArray, RecordLayout
 from yogadl.seeding import Transform, transformed_batch
 
 Array = np.ndarray[Any, Any]
-
-# Less is faster read into fresh memory.
-_LARGE = 256 << 10
 
 
 class BatchReader:
@@ -70,10 +68,12 @@ class BatchReader:
 
     def _memory(self, count: int) -> list[Array] | None:
         """Where to read a batch to, if it is so large that memory of earlier ones pays."""
-        if count * self._record_bytes < _LARGE:
+        if count * self._record_bytes < chunk_sizes.KERAS_LARGE:
             return None
         return [
-            (self._pool.empty if count * nbytes >= _LARGE else np.empty)((count, *shape), dtype)
+            (self._pool.empty if count * nbytes >= chunk_sizes.KERAS_LARGE else np.empty)(
+                (count, *shape), dtype
+            )
             for shape, dtype, nbytes in self._arrays
         ]
 

@@ -21,6 +21,7 @@ from yogadl.cache.columns import Column, stack
 from yogadl.cache.file_reader import PIECE_BYTES, CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.gather import gather
+from yogadl.cache.mapping import Extents, MappedFile
 from yogadl.errors import (
     REPAIR,
     CacheFormatError,
@@ -54,14 +55,15 @@ class LegacyCacheFile(FileReader):
 
     Args:
         path: of the file, for errors.
-        buffer: the bytes of the file, uint8.
+        file: the open file.
 
     Raises:
         CacheFormatError: it is not such a file; see its subclasses.
     """
 
-    def __init__(self, path: pathlib.Path, buffer: Array) -> None:
+    def __init__(self, path: pathlib.Path, file: MappedFile) -> None:
         self.path = path
+        buffer = file.array
         self._name = shown(path)
         tree = Tree(buffer, self._name)
         extra = self._find_extra(tree)
@@ -80,7 +82,7 @@ class LegacyCacheFile(FileReader):
             digest=self._identify(tree, buffer),
             provenance=UNKNOWN,
         )
-        self._buffer: memoryview | None = view
+        self._file: MappedFile | None = file
         # Made when first needed, from any record: threads may make two, which are as good.
         self._mold: _Mold | None = None
         self._mold_tried = False
@@ -172,25 +174,31 @@ class LegacyCacheFile(FileReader):
         return max(self.info.file_size // max(self.info.record_count, 1), 1)
 
     @property
-    def _open_buffer(self) -> memoryview:
-        if self._buffer is None:
+    def _open_file(self) -> MappedFile:
+        if self._file is None:
             raise ClosedError(f"the reader of {self._name} is closed; open it again")
-        return self._buffer
+        return self._file
 
     def _load(self, position: int) -> tuple[Any, list[Any]]:
         """One record, and the values of its leaves, checked against the spec."""
-        buffer = self._open_buffer
+        buffer = memoryview(self._open_file.array)
         start, size = int(self._offsets[position]), int(self._sizes[position])
         try:
             return _fit(self.spec, unpickling.load(buffer[start : start + size]))
         except YogadlError as error:
             raise type(error)(f"{self._name}: record {position}: {error}; {REPAIR}") from error
 
-    def read_columns(
+    def extents(self, positions: Array | range) -> list[Extents]:
+        if isinstance(positions, range):
+            positions = np.array(positions, dtype="<i8")
+        starts = self._offsets[positions]
+        return [Extents(self._open_file, starts, starts + self._sizes[positions])]
+
+    def _columns(
         self,
         positions: Array,
-        out: Sequence[Array] | None = None,
-        spans: bool = False,  # noqa: ARG002 # pickles have to be taken apart to the end
+        out: Sequence[Array] | None,
+        spans: bool,  # noqa: ARG002 # pickles have to be taken apart to the end
     ) -> list[Column]:
         columns = self._read_columns(positions)
         if out is None:
@@ -200,23 +208,20 @@ class LegacyCacheFile(FileReader):
         return list(out)
 
     def _read_columns(self, positions: Array) -> list[Column]:
-        alike = self._read_alike(positions)
+        alike = self._read_alike(self._open_file.array, positions)
         if alike is not None:
             return alike
         rows = [self._load(position)[1] for position in positions.tolist()]
-        if not rows and self._buffer is None:
-            raise ClosedError(f"the reader of {self._name} is closed; open it again")
         columns = zip(*rows, strict=True) if rows else [()] * len(self._leaves)
         return [
             stack(leaf, values) if isinstance(leaf, specs.TensorSpec) else list(values)
             for leaf, values in zip(self._leaves, columns, strict=True)
         ]
 
-    def _read_alike(self, positions: Array) -> list[Column] | None:
+    def _read_alike(self, buffer: Array, positions: Array) -> list[Column] | None:
         """The columns of records whose pickles differ only in the bytes of their arrays, as those
         of most caches do; ``None`` if these are not of that kind."""
-        buffer = self._buffer
-        if buffer is None or len(positions) == 0:
+        if len(positions) == 0:
             return None
         if not self._mold_tried:
             first = int(positions[0])
@@ -225,25 +230,25 @@ class LegacyCacheFile(FileReader):
             self._mold_tried = True
         if self._mold is None or (self._sizes[positions] != self._mold.size).any():
             return None
-        return self._mold.read(np.frombuffer(buffer, "u1"), self._offsets[positions])
+        return self._mold.read(buffer, self._offsets[positions])
 
-    def read_record(self, position: int) -> Any:
+    def _record(self, position: int) -> Any:
         return self._load(position)[0]
 
     def verify(self) -> None:
         step = max(_VERIFY_BYTES // self.record_bytes, 1)
         for start in range(0, len(self), step):
             positions = np.arange(start, min(start + step, len(self)))
-            if self._read_alike(positions) is None:
+            if self._read_alike(self._open_file.array, positions) is None:
                 for position in positions.tolist():
                     self._load(position)
 
     def pieces(self) -> Iterator[Array]:
         for start in range(0, self.info.file_size, PIECE_BYTES):
-            yield np.frombuffer(self._open_buffer[start : start + PIECE_BYTES], "u1")
+            yield self._open_file.array[start : start + PIECE_BYTES]
 
     def close(self) -> None:
-        self._buffer = None
+        self._file = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.profile._meter import Clock, Meter
 from yogadl.profile._report import Report
-from yogadl.profile._timed import LoadTimer, TimedEpochs
+from yogadl.profile._timed import LoadTimer, TimedRef
 
 
 class Profile:
@@ -53,7 +53,9 @@ class Profile:
                 f"Profile.stream takes a stream of DataRef.stream, not {stream!r:.100}; anything "
                 "that can be iterated over can be given to Profile.watch"
             )
-        profiled = IndexedStream(TimedEpochs(stream.epochs, self._loader))
+        profiled = IndexedStream(
+            stream.epochs.read_by(TimedRef(stream.epochs.dataref, self._loader))
+        )
         self._streams += 1
         return profiled
 

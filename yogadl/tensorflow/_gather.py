@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.cache.reader import CacheFile
+from yogadl.cache.record_reader import MappedRecords
 from yogadl.extras import require
 from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT, Component, FixedArray
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
@@ -38,23 +38,23 @@ class MappedComponent:
     """Reads one component from the mapped file, as its carrier dtype.
 
     Args:
-        reader: the open file.
+        records: where the file is, and how its records lie in it.
         component: a component of static shape, not empty, that is no string.
 
     Attributes:
         table: the file in rows, an array ``[rows, items]`` that shares its memory.
     """
 
-    def __init__(self, reader: CacheFile, component: Component) -> None:
+    def __init__(self, records: MappedRecords, component: Component) -> None:
         (place,) = component.arrays
         assert isinstance(place, FixedArray)
         self._place = place
         self._dtype = component.spec.dtype
         self._word = _words.shared_word(self._dtype)
-        large = reader.header.value_size > INLINE_LIMIT
+        large = records.value_size > INLINE_LIMIT
         self._start = (LEAD if large else 0) + place.offset
         # Where the component begins in a value, all values being alike modulo ``period``.
-        period = PAGE_SIZE if large else math.gcd(reader.header.alignment, place.offset)
+        period = PAGE_SIZE if large else math.gcd(records.alignment, place.offset)
         begins = (PAGE_HEADER + self._start) if large else 0
         if math.gcd(period, begins) % self._word.itemsize:
             # Keys of nine digits leave values unaligned.
@@ -62,7 +62,7 @@ class MappedComponent:
         self._row = self._row_bytes(period, begins)
         self._shift = begins % self._row
         self._count = -(-place.nbytes // self._row)
-        whole = reader.buffer[self._shift :]
+        whole = records.buffer[self._shift :]
         whole = whole[: len(whole) // self._row * self._row]
         self.table: Array = whole.view(self._word).reshape(-1, self._row // self._word.itemsize)
 

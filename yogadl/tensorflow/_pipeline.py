@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from yogadl import dtypes, seeding
+from yogadl import chunk_sizes, dtypes, seeding
 from yogadl import spec as specs
-from yogadl.cache.reader import CacheFile
-from yogadl.dataref import IndexedStream, Padding, ReadAhead, selected_from
+from yogadl.cache.record_reader import MappedRecords
+from yogadl.dataref import IndexedStream, Padding, ReadAhead
 from yogadl.dataref._epochs import PositionsOf
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
@@ -35,26 +35,13 @@ tf = require("tensorflow", "tensorflow")
 Array = np.ndarray[Any, Any]
 Plan = Callable[[Any], Any]
 """Makes the data set of one epoch of its number, first record and end, an int64 ``[3]``."""
+RowOf = Callable[[Array], Array]
+"""Makes a row of the positions of some records."""
 
-# Looked up by one call into Python, which costs about 50 µs; records are read ahead as they are
-# looked up, so not too many.
-_LOOKUP_RECORDS = 4096
-_LOOKUP_BYTES = 32 << 20
 # Epochs whose order is kept while they are read: so many at least and at most, in between by bytes.
 _FEWEST_READINGS = 2
 _MOST_READINGS = 8
 _READINGS_BYTES = 64 << 20
-# Records that are read at once and then taken apart: larger rows leave the processor's cache,
-# smaller ones cost more calls.
-_ROW_BYTES = 2 << 20
-_ROW_RECORDS = 1024
-# Batches that are read at once, for the same reason, if they are small.
-_ROW_BATCHES = 4
-# What suits single records where NumPy reads them, and every row is a data set that has to be made.
-_NUMPY_ROW_BYTES = 8 << 20
-_NUMPY_ROW_RECORDS = 2048
-# Copying smaller rows takes less time than handing them to another thread.
-_LARGE_ROW = 1 << 20
 _PARALLEL_ROWS = 2
 # Two threads in Python would only wait for each other.
 _PARALLEL_NUMPY_ROWS = 1
@@ -93,7 +80,6 @@ class Pipeline:
         self._readings: dict[int, tuple[PositionsOf, ReadAhead]] = {}
         # A reader of its own, for the data set may outlive the stream's.
         self._reader = copy.copy(stream.epochs.reader())
-        self._base, self._selections = selected_from(self._reader)
         self._spec = self._reader.spec
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
@@ -113,8 +99,12 @@ class Pipeline:
         calls = Calls()
         # They refer to this object, and are to go as soon as TensorFlow lets go of them.
         self._calls: Calls = weakref.proxy(calls)
-        mapped = self._mapped_components()
-        plan = self._by_rows() if mapped is None else self._by_gather(mapped)
+        mapped = self._reader.mapped_records()
+        components = [] if mapped is None else self._mapped_components(mapped)
+        if mapped is not None and components:
+            plan = self._by_gather(mapped.offsets, components)
+        else:
+            plan = self._by_rows()
         if self._seed is not None:
             plan = self._with_seeds(plan, self._seed)
         handle = calls.handle()
@@ -127,7 +117,7 @@ class Pipeline:
         if self._count is PER_ITERATION:
             dataset = self._claimed().flat_map(kept)
         else:
-            label = self._label(is_mapped=mapped is not None)
+            label = self._label(is_mapped=bool(components))
             dataset = label.flat_map(self._starts(), kept, self._calls)
         cardinality = self._cardinality()
         if cardinality is not None:
@@ -207,7 +197,7 @@ class Pipeline:
     def _with_seeds(self, plan: Plan, seed: int) -> Plan:
         """A plan of pairs: an element, and the seeds of its record or records."""
         size = self._batch_size or self._row_size
-        chunk = size * max(1, _LOOKUP_RECORDS // size)
+        chunk = chunk_sizes.TF_LOOKUP.of(1, size)
 
         def find(epoch: Array, at: Array, end: Array) -> Array:
             stop = min(int(at) + chunk, int(end))
@@ -235,25 +225,20 @@ class Pipeline:
         """The end of the records of an epoch that are read."""
         return start[2] - (start[2] - start[1]) % self._whole
 
-    def _rows(self, start: Any, size: int, offsets: bool, whole: int = 1) -> Any:
+    def _rows(self, start: Any, size: int, row_of: RowOf | None = None, whole: int = 1) -> Any:
         """The rows of one epoch, each of ``size`` records but for the last.
 
-        What is left of the epoch after multiples of ``whole`` records is left out.
+        They are positions, or what ``row_of`` makes of these. What is left of the epoch after
+        multiples of ``whole`` records is left out.
         """
-        most = min(_LOOKUP_RECORDS, _LOOKUP_BYTES // self._reader.record_bytes)
-        chunk = size * max(1, most // size)
+        chunk = chunk_sizes.TF_LOOKUP.of(self._reader.record_bytes, size)
         end = start[2] - (start[2] - start[1]) % whole
         are_full = self._drop_remainder and whole % size == 0
 
         def look_up(epoch: Array, at: Array, end: Array) -> Array:
             stop = min(int(at) + chunk, int(end))
             positions = self._positions(int(epoch), int(at), stop, int(end))
-            if not offsets:
-                return positions
-            for selection in self._selections:
-                positions = selection.of(positions)
-            assert isinstance(self._base, CacheFile)
-            return self._base.lookup(positions)["offset"].astype("i8")
+            return positions if row_of is None else row_of(positions)
 
         def row(at: Any) -> Any:
             found = self._calls.numpy_function(look_up, [start[0], at, end], tf.int64)
@@ -287,25 +272,20 @@ class Pipeline:
     @property
     def _row_size(self) -> int:
         """Records in a row that suits reading single records."""
-        return max(1, min(_ROW_RECORDS, _ROW_BYTES // self._reader.record_bytes))
-
-    @property
-    def _numpy_row_size(self) -> int:
-        """The same for reading by NumPy."""
-        return max(1, min(_NUMPY_ROW_RECORDS, _NUMPY_ROW_BYTES // self._reader.record_bytes))
+        return chunk_sizes.TF_ROW.of(self._reader.record_bytes)
 
     @property
     def _batches_per_row(self) -> int:
         """How many batches to read at once and then take apart."""
         assert self._batch_size is not None
         batch_bytes = self._batch_size * self._reader.record_bytes
-        most = min(_ROW_BATCHES, _LARGE_ROW // 2 // batch_bytes)
+        most = min(chunk_sizes.TF_ROW_BATCHES, chunk_sizes.TF_LARGE // 2 // batch_bytes)
         return max(1, most) if self._can_unbatch else 1
 
-    def _batch_rows(self, start: Any, offsets: bool) -> Any:
+    def _batch_rows(self, start: Any) -> Any:
         """The rows of one epoch that are its batches."""
         assert self._batch_size is not None
-        return self._rows(start, self._batch_size, offsets, self._whole)
+        return self._rows(start, self._batch_size, whole=self._whole)
 
     @property
     def _whole(self) -> int:
@@ -314,26 +294,23 @@ class Pipeline:
 
     def _map(self, rows: Any, read: Callable[[Any], Any], size: int, parallel: int) -> Any:
         """Rows of ``size`` records as what they read; large ones ahead of time, in order."""
-        if size * self._reader.record_bytes < _LARGE_ROW:
+        if size * self._reader.record_bytes < chunk_sizes.TF_LARGE:
             return rows.map(read)
         return rows.map(read, num_parallel_calls=parallel, deterministic=True)
 
     # Records, by TensorFlow out of the mapped file
 
-    def _mapped_components(self) -> list[MappedComponent] | None:
-        """One per component, or ``None`` where TensorFlow cannot read the file itself."""
-        reader = self._base
-        if not isinstance(reader, CacheFile) or reader.codec.layout.content_size is None:
-            return None
-        components = reader.codec.layout.components
+    def _mapped_components(self, mapped: MappedRecords) -> list[MappedComponent]:
+        """One per component, none where TensorFlow cannot read the file itself."""
+        components = mapped.layout.components
         plain = (specs.TensorSpec, specs.NoneSpec)
         if not all(isinstance(leaf, plain) for leaf in specs.leaves(self._spec)) or any(
             is_empty(component.spec) for component in components
         ):
-            return None
-        return [MappedComponent(reader, component) for component in components]
+            return []
+        return [MappedComponent(mapped, component) for component in components]
 
-    def _by_gather(self, components: list[MappedComponent]) -> Plan:
+    def _by_gather(self, offsets_of: RowOf, components: list[MappedComponent]) -> Plan:
         tables = MappedTables(components, self._calls)
 
         def plan(start: Any) -> Any:
@@ -349,13 +326,13 @@ class Pipeline:
             parallel = _PARALLEL_ROWS
             if self._batch_size is not None:
                 size = self._batch_size * self._batches_per_row
-                rows = self._rows(start, size, True, self._whole)
+                rows = self._rows(start, size, offsets_of, self._whole)
                 batches = self._map(rows, read, size, parallel)
                 if size == self._batch_size:
                     return batches
                 return batches.rebatch(self._batch_size, self._drop_remainder)
             size = self._row_size
-            rows = self._rows(start, size, offsets=True)
+            rows = self._rows(start, size, offsets_of)
             if self._can_unbatch:
                 return self._map(rows, read, size, parallel).unbatch()
             return self._map(rows, gather, size, parallel).unbatch().map(self._nest)
@@ -395,20 +372,20 @@ class Pipeline:
         )
 
         def plan(start: Any) -> Any:
-            size, row_size = self._batch_size, self._numpy_row_size
-            parallel = _PARALLEL_NUMPY_ROWS
+            size, parallel = self._batch_size, _PARALLEL_NUMPY_ROWS
+            row_size = chunk_sizes.TF_NUMPY_ROW.of(self._reader.record_bytes)
             if size is not None and stacks:
-                rows = self._batch_rows(start, offsets=False)
+                rows = self._batch_rows(start)
                 return self._map(
                     rows, lambda row: self._nest(*reader.read(row)[1:]), size, parallel
                 )
             if size is not None and self._ragged and reader.is_plain:
-                row_size = size * max(1, row_size // size)
-                rows = self._rows(start, row_size, False, self._whole)
+                row_size = chunk_sizes.TF_NUMPY_ROW.of(self._reader.record_bytes, size)
+                rows = self._rows(start, row_size, whole=self._whole)
                 parts = self._map(rows, reader.read, row_size, parallel)
                 batches = functools.partial(reader.ragged_batches, size, self._drop_remainder)
                 return parts.flat_map(batches)
-            rows = self._rows(start, row_size, offsets=False)
+            rows = self._rows(start, row_size)
             records = self._map(rows, reader.read, row_size, parallel).flat_map(reader.records)
             if size is not None and self._padding is not None and reader.is_plain:
                 return reader.finished(self._padded(records, self._padding, words=True))

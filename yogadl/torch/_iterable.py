@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from yogadl import chunk_sizes
 from yogadl.arguments import as_index
 from yogadl.dataref import IndexedStream, state_of
 from yogadl.dataref._place import Place
@@ -22,9 +23,6 @@ from yogadl.torch._workers import end_in_order
 
 torch = require("torch", "torch")
 
-# Records that are not wanted in batches are read this many at a time.
-_CHUNK_BYTES = 1 << 20
-_CHUNK_RECORDS = 1024
 _IterableDataset: Any = torch.utils.data.IterableDataset
 
 
@@ -225,7 +223,7 @@ class Items(Iterator[Any]):
         if dataset.transform is not None:
             as_torch = functools.partial(_tensors.record_tensors, spec)
             return iter(stream.map(after(as_torch, dataset.transform)))
-        size = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // share.reader().record_bytes))
+        size = chunk_sizes.RECORDS.of(share.reader().record_bytes)
         return itertools.chain.from_iterable(
             _tensors.split(spec, _tensors.batch_tensors(spec, chunk), not share.reader().lends_rows)
             for chunk in stream.batches(size)

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from yogadl import chunk_sizes
 from yogadl.arguments import as_index
 from yogadl.dataref import IndexedDataRef
 from yogadl.torch import _tensors
 
 Array = np.ndarray[Any, Any]
-
-_BLOCK_BYTES = 2 << 20
 
 
 class Position(int):
@@ -116,7 +115,7 @@ class Run:
     def _read(self, dataref: IndexedDataRef, start: int, last: _Block | None) -> _Block:
         size = self.batch_size
         is_next = last is not None and last.stop == start and not last.batches
-        most = max(1, _BLOCK_BYTES // dataref.reader.record_bytes // size)
+        most = chunk_sizes.TORCH_RUN.of(dataref.reader.record_bytes, size) // size
         self._count = min(2 * self._count, most) if is_next else 1
         stop = start + self._count * size
         whole = _tensors.batch_tensors(dataref.spec, dataref.read(self.positions[start:stop]))
