@@ -105,14 +105,12 @@ def _simple(draw: st.DrawFn, folder: pathlib.Path, spec: Any) -> Composed:
     spec = draw(reordered(spec))
     found = draw(st.lists(records(spec), max_size=4))
     given = [draw(reordered(record)) for record in found]
-    kinds = ["stored", "stored in another layout", "list"]
+    kinds = ["stored", "list"]
     # A tuple of arrays of which some are no arrays of rows is a tuple of records.
     kinds += ["arrays", "stored arrays"] if is_static(spec) and not is_hollow(spec) else []
     kind = draw(st.sampled_from(kinds))
     if kind == "stored":
         dataref: IndexedDataRef = stored(folder, spec, given)
-    elif kind == "stored in another layout":
-        dataref = stored(folder, spec, given, key_digits=1)
     elif kind == "list":
         # Nobody looks at what is in it, so it needs a name.
         name = str(uuid.uuid4())

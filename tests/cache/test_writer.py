@@ -19,19 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import data_sets, records, same, static_specs
 
+from yogadl.cache import writer as writer_module
 from yogadl.cache.opening import open_cache
 from yogadl.cache.reader import CacheFile
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
-from yogadl.format.index import BLOCK, ENTRY, Index, block_checksums, gap
-from yogadl.format.layout import RecordLayout
-from yogadl.format.record_keys import key_order, record_key
+from yogadl.format.index import BLOCK, ENTRY
+from yogadl.format.record_keys import record_key
 from yogadl.spec import NoneSpec, TensorSpec, flatten, leaves, unflatten
 
 INLINE_LIMIT = 2000
 """As the format has it; the library's own constant may not change."""
 
-OWN_KEYS = [b"__checksums__", b"__index__00000000", b"__metadata__", b"__spec__", b"__yogadl__"]
+OWN_KEYS = [b"__checksums__", b"__index__", b"__metadata__", b"__spec__", b"__yogadl__"]
 BYTES = TensorSpec("uint8", (None,))
 """Records of the size wanted: the content is 8 bytes longer, rounded up to a multiple of 8."""
 
@@ -57,9 +57,9 @@ def lmdb_open(path: pathlib.Path, **options: Any) -> lmdb.Environment:
     return lmdb.open(str(path), subdir=False, lock=False, **{"readonly": True, **options})
 
 
-def check_as_lmdb(path: pathlib.Path, values: list[bytes], digits: int = 8) -> None:
+def check_as_lmdb(path: pathlib.Path, values: list[bytes]) -> None:
     """py-lmdb finds the same values, with a cursor in the order of keys and by key."""
-    expected = {record_key(at, digits): value for at, value in enumerate(values)}
+    expected = {record_key(at): value for at, value in enumerate(values)}
     with lmdb_open(path) as env, env.begin() as txn:
         found = dict(txn.cursor())
         assert list(found) == [*sorted(expected), *OWN_KEYS]
@@ -174,66 +174,42 @@ def test_around_the_inline_limit(tmp_path: pathlib.Path, words: int, columns: bo
         check_as_lmdb(path, values_of(reader))
 
 
-@pytest.mark.parametrize("count", [99, 100, 101, 150, 1000, 1001, 1234])
 @pytest.mark.parametrize("kind", ["inline", "large", "variable"])
-def test_keys_that_outgrow_their_digits(tmp_path: pathlib.Path, count: int, kind: str) -> None:
+def test_more_records_than_a_file_holds(
+    tmp_path: pathlib.Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "MOST_RECORDS", 30)
     path = tmp_path / "cache.mdb"
     spec: Any = TensorSpec("int32", (600 if kind == "large" else 2,))
-    data: Any = [np.full(spec.shape, at, "i4") for at in range(count)]
+    data: Any = [np.full(spec.shape, at, "i4") for at in range(31)]
     if kind == "variable":
-        spec = BYTES
-        data = sized([2500 if at % 7 == 3 else at % 30 for at in range(count)])
-    with write(path, spec, data, key_digits=2) as reader:
-        assert same([reader.read_record(at) for at in range(count)], data)
-        order = np.random.RandomState(count).permutation(count)
-        (column,) = reader.read_columns(order)
-        assert same(list(column), [data[at] for at in order])
-        reader.verify()
-        check_as_lmdb(path, values_of(reader), digits=2)
+        spec, data = BYTES, sized(list(range(31)))
+    with write(path, spec, data[:30]) as reader:
+        assert len(reader) == 30
+    before = path.read_bytes()
+    with pytest.raises(InvalidArgumentError, match="at most; submit the rest as another version"):
+        write(path, spec, data)
+    assert path.read_bytes() == before
 
 
-@given(count=st.integers(1, 12_345), digits=st.integers(1, 4))
-def test_key_order(count: int, digits: int) -> None:
-    found = np.concatenate(list(key_order(count, digits))).tolist()
-    assert found == sorted(range(count), key=lambda at: record_key(at, digits))
-
-
-@pytest.mark.parametrize("segments", [1, 2, 3])
-def test_index_in_segments(tmp_path: pathlib.Path, segments: int) -> None:
+def test_the_index_of_many_blocks(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "cache.mdb"
     count = 2 * BLOCK + 77
-    segment = BLOCK * (4 - segments)
-    some = (0, min(segment, count) - 1, count - 1)
-    with CacheWriter(path, TensorSpec("int64"), segment=segment) as writer:
+    some = (0, BLOCK - 1, BLOCK, count - 1)
+    with CacheWriter(path, TensorSpec("int64")) as writer:
         writer.append_columns([np.arange(count)], count)
         writer.commit()
     raw = np.fromfile(path, "u1")
-    parts = -(-count // segment)
     with lmdb_open(path) as env, env.begin() as txn:
-        pieces = [txn.get(b"__index__%08d" % number) for number in range(parts)]
-        assert txn.get(b"__index__%08d" % parts) is None
-        stored = np.frombuffer(b"".join(pieces), ENTRY)
-        assert len(stored) == count
+        stored = np.frombuffer(txn.get(b"__index__"), ENTRY)
         values = [txn.get(record_key(at)) for at in some]
+    assert len(stored) == count
     with open_cache(path) as reader:
         assert isinstance(reader, CacheFile)
-        place = reader.header.index
-    assert gap(segment) == 256
-    index = Index(
-        raw[place.offset : place.offset + 16 * (count + (parts - 1) * gap(segment))].view(ENTRY),
-        count,
-        block_checksums(stored),
-        limit=len(raw),
-        layout=RecordLayout(TensorSpec("int64")),
-        alignment=8,
-        name="file",
-        segment=segment,
-    )
-    positions = np.random.RandomState(1).permutation(count)
-    assert (index.lookup(positions) == stored[positions]).all()
+        positions = np.random.RandomState(1).permutation(count)
+        assert (reader.lookup(positions) == stored[positions]).all()
     for at, value in zip(some, values, strict=True):
-        (entry,) = index.lookup(np.array([at]))
-        start = int(entry["offset"])
+        start = int(stored["offset"][at])
         assert raw[start : start + 8].tobytes() == value == np.int64(at).tobytes()
 
 

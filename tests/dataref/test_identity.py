@@ -43,8 +43,6 @@ def test_no_layout_changes_it(data_set: tuple[Any, list[Any]], data: st.DataObje
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         whole = stored(folder, spec, records)
-        # Keys of one digit: from the eleventh record on, as from 10**8 on, leaves are rewritten.
-        assert identity(stored(folder, spec, records, key_digits=1)) == identity(whole)
         assert identity(stored(folder, spec, records, metadata={"a": 1})) == identity(whole)
         cuts = sorted(data.draw(st.lists(st.integers(0, len(records)), max_size=3)))
         ends = itertools.pairwise([0, *cuts, len(records)])
@@ -145,7 +143,7 @@ def test_a_run_goes_on_with_the_same_records_stored_again(tmp_path: pathlib.Path
             [
                 submitted(tmp_path, records[:300]),
                 in_memory[300:301],
-                stored(tmp_path, in_memory.spec, records[301:], key_digits=2),
+                stored(tmp_path, in_memory.spec, records[301:]),
             ]
         ),
     ]

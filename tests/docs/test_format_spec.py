@@ -21,14 +21,12 @@ import xxhash
 
 import yogadl.storage
 from yogadl import spec as specs
-from yogadl.cache.writer import CacheWriter
 
 Read = Callable[[int, int], bytes]
 Array = tuple[Any, Any]
 """Item type (``None`` for the bytes of strings), and shape if it is fixed, else ``None``."""
 
 BLOCK = 4096
-SEGMENT = 2**27 - 4096
 NUMPY_NAMES = {"bool": "?", "qint8": "i1", "quint8": "u1", "qint16": "i2", "quint16": "u2"}
 
 
@@ -37,8 +35,6 @@ def align(number: int, to: int) -> int:
 
 
 class SpecReader:
-    segment = SEGMENT
-
     def __init__(self, read: Read, file_size: int) -> None:
         self.read = read
         page = read(8192, 4096)
@@ -77,8 +73,7 @@ class SpecReader:
         number, within = divmod(position, BLOCK)
         if number not in self.known_blocks:
             first = number * BLOCK
-            offset = self.index_at[0] + 16 * (first + 256 * (first // self.segment))
-            raw = self.read(offset, 16 * min(BLOCK, self.count - first))
+            raw = self.read(self.index_at[0] + 16 * first, 16 * min(BLOCK, self.count - first))
             assert xxhash.xxh3_64_intdigest(raw) == self.sums[number]
             self.known_blocks[number] = raw
         entry: tuple[int, int, int] = struct.unpack_from(
@@ -364,48 +359,11 @@ def test_keys(tmp_path: pathlib.Path) -> None:
     opened = lmdb.open(path, subdir=False, readonly=True, lock=False)
     with opened as environment, environment.begin() as transaction:
         found = dict(transaction.cursor())
-    special = [b"__checksums__", b"__index__00000000", b"__metadata__", b"__spec__", b"__yogadl__"]
+    special = [b"__checksums__", b"__index__", b"__metadata__", b"__spec__", b"__yogadl__"]
     assert list(found) == [b"00000000", b"00000001", b"00000002", *special]
     assert found[b"00000001"] == reader.content(1)
     assert found[b"__yogadl__"] == read.data[8208:12288]
     assert found[b"__spec__"] == reader.section(reader.spec_at)
-
-
-def test_segments(tmp_path: pathlib.Path) -> None:
-    """As the index of more than 2**27 records is laid out, with segments of one block."""
-    path = tmp_path / "cache.mdb"
-    with CacheWriter(path, specs.TensorSpec("int64"), segment=BLOCK) as writer:
-        for number in range(10_000):
-            writer.append(number)
-        writer.commit()
-    read = RangedReads(path)
-    reader = SpecReader(read, len(read.data))
-    reader.segment = BLOCK
-    for number in (0, 4095, 4096, 8191, 8192, 9999):
-        assert reader.record(number) == number
-    assert sum(reader.index_at[:2]) % 4096 == 0
-    reader.check_digest()
-
-
-def test_keys_that_are_not_in_order_of_positions(tmp_path: pathlib.Path) -> None:
-    """As from position 10**8 on, with keys of one digit and more."""
-    path = tmp_path / "cache.mdb"
-    with CacheWriter(path, specs.TensorSpec("string"), key_digits=1) as writer:
-        for number in range(250):
-            writer.append(f"record {number}")
-        writer.commit()
-    read = RangedReads(path)
-    reader = SpecReader(read, len(read.data))
-    assert reader.alignment == 1
-    assert [reader.record(number) for number in range(250)] == [
-        b"record %d" % number for number in range(250)
-    ]
-    opened = lmdb.open(str(path), subdir=False, readonly=True, lock=False)
-    with opened as environment, environment.begin() as transaction:
-        found = dict(transaction.cursor())
-    assert list(found)[:250] == sorted(b"%d" % number for number in range(250))
-    assert found[b"42"] == reader.content(42)
-    reader.check_digest()
 
 
 def test_meta_pages(tmp_path: pathlib.Path) -> None:

@@ -107,27 +107,23 @@ class CacheFile(FileReader):
 
     def _load_index(self, file: MappedFile) -> indexes.Index:
         header, buffer = self.header, file.array
-        count = header.record_count
-        segments = max(-(-count // indexes.SEGMENT), 1)
-        slots = count + (segments - 1) * indexes.gap(indexes.SEGMENT)
+        count, item = header.record_count, indexes.ENTRY.itemsize
         if (
             header.index_checksums.length != -(-count // indexes.BLOCK) * 8
-            or slots * indexes.ENTRY.itemsize > header.index.length
+            or count * item > header.index.length
         ):
             raise ChecksumError(f"{self._name} has an index of the wrong size; rebuild it")
         sums = self._section(buffer, header.index_checksums, "index").view("<u8")
-        end = header.index.offset + slots * indexes.ENTRY.itemsize
+        start = header.index.offset
         return indexes.Index(
-            buffer[header.index.offset : end].view(indexes.ENTRY),
-            count,
+            buffer[start : start + count * item].view(indexes.ENTRY),
             sums,
             limit=header.file_size,
             layout=self.codec.layout,
             alignment=header.alignment,
             name=self._name,
-            announce=lambda start, stop: file.will_need(
-                np.array([header.index.offset + start * indexes.ENTRY.itemsize]),
-                np.array([header.index.offset + stop * indexes.ENTRY.itemsize]),
+            announce=lambda first, end: file.will_need(
+                np.array([start + first * item]), np.array([start + end * item])
             ),
         )
 

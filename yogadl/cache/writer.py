@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
-import mmap
 import os
 import pathlib
 import time
@@ -53,7 +53,7 @@ from yogadl.format.pages import (
     write_branches,
 )
 from yogadl.format.provenance import METADATA_KEY, UNKNOWN, Provenance
-from yogadl.format.record_keys import KEY_DIGITS, key_order, record_key, record_keys
+from yogadl.format.record_keys import MOST_RECORDS, record_key, record_keys
 
 Array = np.ndarray[Any, Any]
 
@@ -132,15 +132,11 @@ class CacheWriter:
         total: int | None = None,
         *,
         provenance: Provenance = UNKNOWN,
-        key_digits: int = KEY_DIGITS,
-        segment: int = indexes.SEGMENT,
     ) -> None:
         self._metadata = _metadata_json(metadata, provenance)
         self._spec_json = _spec_json(spec)
         self._codec = RecordCodec(spec)
         self._spec = spec
-        self._key_digits = key_digits
-        self._segment = segment
         self._codec.layout.check_size()
         value_size = self._codec.layout.value_size
         if total is not None and value_size is not None:
@@ -203,7 +199,15 @@ class CacheWriter:
             self._append_columns([column[:count] for column in self._waiting], count)
             self._flush_at = time.monotonic() + _FLUSH_SECONDS
 
+    def _check_count(self, more: int) -> None:
+        if self._count + more > MOST_RECORDS:
+            raise InvalidArgumentError(
+                f"a file holds {MOST_RECORDS:,} records at most; submit the rest as another "
+                "version, and join them by yogadl.concat"
+            )
+
     def _append_variable(self, content: bytes) -> None:
+        self._check_count(1)
         value = bytes(lead_of(len(content))) + content
         if len(value) > MAX_VALUE:
             raise InvalidArgumentError(
@@ -215,7 +219,7 @@ class CacheWriter:
             page = self._write_overflow(value)
             offset = page * PAGE_SIZE + PAGE_HEADER
             payload = big_payload(page)
-        key = record_key(self._count, self._key_digits)
+        key = record_key(self._count)
         self._packer.add(leaf_node(key, len(value), payload, offset > 0))
         self._queue.append((offset, len(value), xxhash.xxh3_64_intdigest(content) & _LOW_HALF))
         self._count += 1
@@ -247,16 +251,10 @@ class CacheWriter:
         step = max(1, _BLOCK_BYTES // content_size)
         for start in range(0, count, step):
             part = [column[start : start + step] for column in columns]
-            size = min(step, count - start)
-            # Keys change length at powers of ten, and nodes of one block must not.
-            limit = 10 ** max(self._key_digits, len(str(self._count)))
-            if self._count < limit < self._count + size:
-                head = limit - self._count
-                self._append_block([column[:head] for column in part], head)
-                part, size = [column[head:] for column in part], size - head
-            self._append_block(part, size)
+            self._append_block(part, min(step, count - start))
 
     def _append_block(self, columns: Sequence[Any], count: int) -> None:
+        self._check_count(count)
         content_size = self._codec.layout.content_size
         assert content_size is not None
         if content_size > INLINE_LIMIT:
@@ -265,8 +263,7 @@ class CacheWriter:
             values = np.zeros((count, content_size), "u1")
             self._codec.encode_columns(columns, values)
             offsets, payloads = np.zeros(count, "<u8"), values
-        width = max(self._key_digits, len(str(self._count)))
-        keys = record_keys(self._count + np.arange(count), width)
+        keys = record_keys(self._count + np.arange(count))
         size = values.shape[1]
         self._packer.add_many(leaf_nodes(keys, size, payloads, content_size > INLINE_LIMIT))
         entries = np.empty(count, indexes.ENTRY)
@@ -346,8 +343,6 @@ class CacheWriter:
         self._flush_queue()
         self._packer.flush()
         entries = self._finished_entries()
-        if self._count > 10**self._key_digits:
-            entries = self._rewrite_leaves(entries)
         sections, nodes = self._write_sections(entries)
         for node in nodes:
             self._packer.add(node)
@@ -375,54 +370,21 @@ class CacheWriter:
         entries["offset"][inside] = self._packer.positions()[inside]
         return entries
 
-    def _rewrite_leaves(self, entries: Array) -> Array:
-        """Lays down the leaves once more, in key order.
-
-        Keys of more digits sort between those of fewer, so the leaves written on the way, in the
-        order of positions, are no B+tree. They stay in the file, reached by nothing.
-        """
-        self._packer = LeafPacker(self._write, self._next_page)
-        order: list[Array] = []
-        size = self._file.size
-        with mmap.mmap(self._file.fileno(), size, prot=mmap.PROT_READ) as written:
-            for positions in key_order(self._count, self._key_digits):
-                order.append(positions)
-                for position, entry in zip(
-                    positions.tolist(), entries[positions].tolist(), strict=True
-                ):
-                    self._packer.add(self._leaf_node_of(written, position, entry))
-        self._packer.flush()
-        sorted_positions = np.concatenate(order)
-        inside = entries["length"][sorted_positions] <= INLINE_LIMIT
-        moved = sorted_positions[inside]
-        entries["offset"][moved] = self._packer.positions()[inside]
-        return entries
-
-    def _leaf_node_of(self, written: mmap.mmap, position: int, entry: tuple[int, ...]) -> bytes:
-        offset, length, _ = entry
-        key = record_key(position, self._key_digits)
-        if length > INLINE_LIMIT:
-            return leaf_node(key, length, big_payload(offset // PAGE_SIZE), True)
-        return leaf_node(key, length, written[offset : offset + length], False)
-
     def _write_sections(self, entries: Array) -> tuple[dict[str, headers.Section], list[bytes]]:
         """Writes index, spec and metadata; returns their places and leaf nodes, sorted by key."""
-        sums = indexes.block_checksums(entries).tobytes()
+        parts = {
+            "checksums": indexes.block_checksums(entries).tobytes(),
+            "metadata": self._metadata,
+            "spec": self._spec_json,
+            "index": entries.tobytes(),
+        }
         sections = {}
         nodes = []
-        for name, data in zip(
-            ("checksums", "metadata", "spec"), (sums, self._metadata, self._spec_json), strict=True
-        ):
+        for name, data in parts.items():
             sections[name], node = self._write_section(b"__%s__" % name.encode(), data)
             nodes.append(node)
-        first = 0
-        for start in range(0, max(len(entries), 1), self._segment):
-            segment = entries[start : start + self._segment]
-            key = b"__index__%08d" % (start // self._segment)
-            section, node = self._write_section(key, segment.tobytes())
-            first = first or section.offset
-            nodes.append(node)
-        sections["index"] = headers.Section(first, self._file.size - first, 0)
+        # It has checksums of its own, so that it need not be read when the file is opened.
+        sections["index"] = dataclasses.replace(sections["index"], checksum=0)
         size = headers.PAYLOAD
         nodes.append(leaf_node(b"__yogadl__", size, big_payload(headers.HEADER_PAGE), True))
         return sections, sorted(nodes, key=lambda node: node[8:])
@@ -479,9 +441,7 @@ class CacheWriter:
 
     def _alignment(self, entries: Array) -> int:
         """What every content's offset is a multiple of."""
-        if (entries["length"] > INLINE_LIMIT).all():
-            return WIDE_ALIGNMENT
-        return ALIGNMENT if self._key_digits == 8 and self._count <= 10**8 else 1
+        return WIDE_ALIGNMENT if (entries["length"] > INLINE_LIMIT).all() else ALIGNMENT
 
     def __enter__(self) -> CacheWriter:
         return self

@@ -161,7 +161,7 @@ def unpack(page: bytes, file_size: int, name: str) -> Header:
     if (
         fields[2] != PAGE_SIZE
         or file_size % PAGE_SIZE
-        or header.alignment not in (1, 8, 64)
+        or header.alignment not in (8, 64)
         or header.spec.length > LARGEST_SPEC
         or header.metadata.length > LARGEST_METADATA
     ):

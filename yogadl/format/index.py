@@ -1,9 +1,5 @@
 """The index: offset, length and checksum of every record, 16 bytes each.
 
-The entries lie in segments, because LMDB holds no value over 4 GiB: ``SEGMENT`` entries, then the
-page header of the next segment's value, and so on. A segment is a whole number of pages, so
-together they are one array with a gap of ``GAP`` entries after every segment.
-
 Entries are checked in blocks when first used: opening must not depend on the number of records.
 """
 
@@ -28,15 +24,6 @@ ENTRY = np.dtype([("offset", "<u8"), ("length", "<u4"), ("checksum", "<u4")])
 BLOCK = 4096
 """Entries under one checksum."""
 
-SEGMENT = 2**27 - BLOCK
-"""Entries in one LMDB value: 2 GiB, less one block."""
-
-
-def gap(segment: int) -> int:
-    """Entries that fit between the end of a full segment and the start of the next."""
-    used = PAGE_HEADER + segment * ENTRY.itemsize
-    return (-used % PAGE_SIZE + PAGE_HEADER) // ENTRY.itemsize
-
 
 def block_checksums(entries: Array) -> Array:
     """One XXH3-64 for every ``BLOCK`` entries, uint64."""
@@ -50,32 +37,27 @@ class Index:
     """The entries of an open file, checked as they are used. Safe for threads.
 
     Args:
-        slots: entries and gaps as they lie in the file.
-        count: number of records.
+        entries: of all records, as they lie in the file.
         checksums: one per block, as of :func:`block_checksums`.
         limit: file size; records end a page before it, if not earlier.
         layout: of the records.
         alignment: what the offset of every content must be a multiple of.
-        segment: entries per segment.
         name: what to call the file in errors.
-        announce: called with the first slot and the end of what is about to be read.
+        announce: called with the first entry and the end of those about to be read.
     """
 
     def __init__(
         self,
-        slots: Array,
-        count: int,
+        entries: Array,
         checksums: Array,
         *,
         limit: int,
         layout: RecordLayout,
         alignment: int,
         name: str,
-        segment: int = SEGMENT,
         announce: Callable[[int, int], None] | None = None,
     ) -> None:
-        self._slots = slots
-        self._count = count
+        self._entries = entries
         self._checksums = checksums
         # Leaf pages come after all values, so that a whole page around a value is in the file.
         self._limit = limit - PAGE_SIZE
@@ -83,14 +65,12 @@ class Index:
         self._smallest = layout.smallest_content
         self._alignment = alignment
         self._name = name
-        self._segment = segment
-        self._gap = gap(segment)
         self._announce = announce
         self._checked = np.zeros(len(checksums), bool)
         self._all_checked = len(checksums) == 0
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._entries)
 
     def lookup(self, positions: Array) -> Array:
         """The entries of some records.
@@ -107,9 +87,7 @@ class Index:
         """
         if not self._all_checked:
             self._check(positions // BLOCK)
-        if self._count > self._segment:
-            positions = positions + positions // self._segment * self._gap
-        return self._slots[positions]
+        return self._entries[positions]
 
     def _check(self, blocks: Array) -> None:
         missing = blocks[~self._checked[blocks]]
@@ -121,10 +99,9 @@ class Index:
 
     def _check_block(self, block: int) -> None:
         first = block * BLOCK
-        start = first + first // self._segment * self._gap
-        entries = self._slots[start : start + min(BLOCK, self._count - first)]
+        entries = self._entries[first : first + BLOCK]
         if self._announce is not None:
-            self._announce(start, start + len(entries))
+            self._announce(first, first + len(entries))
         if xxhash.xxh3_64_intdigest(entries) != int(self._checksums[block]):
             raise ChecksumError(
                 f"{self._name} has a damaged index at records {first} to "

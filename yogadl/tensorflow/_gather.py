@@ -56,9 +56,6 @@ class MappedComponent:
         # Where the component begins in a value, all values being alike modulo ``period``.
         period = PAGE_SIZE if large else math.gcd(records.alignment, place.offset)
         begins = (PAGE_HEADER + self._start) if large else 0
-        if math.gcd(period, begins) % self._word.itemsize:
-            # Keys of nine digits leave values unaligned.
-            self._word = np.dtype("u1")
         self._row = self._row_bytes(period, begins)
         self._shift = begins % self._row
         self._count = -(-place.nbytes // self._row)
