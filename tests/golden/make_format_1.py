@@ -95,7 +95,7 @@ def main(directory: pathlib.Path) -> None:
     for name, (spec, records, metadata) in DATA_SETS.items():
         with (
             mock.patch("time.time_ns", return_value=TIME_NS),
-            mock.patch("yogadl.cache.writer.__version__", RELEASE),
+            mock.patch("yogadl.cache.container.__version__", RELEASE),
             CacheWriter(directory / f"{name}.mdb", spec, metadata) as writer,
         ):
             for record in records:

@@ -41,7 +41,7 @@ class SlowDisk(np.ndarray):
 def slow(stream: Any, clock: Clock) -> list[int]:
     """Makes the file of a profiled stream a slow disk; returns the offsets that are touched."""
     reader = stream.epochs.reader()
-    file = reader._file = copy.copy(reader._file)
+    file = reader._open_memory = copy.copy(reader._open_memory)
     file.array = file.array.view(SlowDisk)
     file.array.clock, file.array.touched = clock, []
     return file.array.touched

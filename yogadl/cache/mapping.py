@@ -12,7 +12,7 @@ import pathlib
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -53,6 +53,8 @@ _unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _advise = ctypes.PyDLL(None).madvise
 _advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _FAILED = ctypes.c_void_p(-1).value
+_MAP_FIXED = 0x10
+_MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0)
 
 
 class Descriptor:
@@ -66,20 +68,16 @@ class Descriptor:
 
 
 class _Map:
-    """A file in memory, read-only: what its array and all views of that keep alive."""
+    """A range of addresses, read-only: what its array and all views of that keep alive."""
 
-    def __init__(self, descriptor: int, size: int) -> None:
-        address = _map(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
-        if address == _FAILED:
-            code = ctypes.get_errno()
-            raise OSError(code, f"{size:,} bytes cannot be mapped: {os.strerror(code)}")
-        self.address: int = address
+    def __init__(self, size: int, protection: int, flags: int, descriptor: int) -> None:
+        self.address = _mapped(None, size, protection, flags, descriptor)
         self._size = size
         self.__array_interface__ = {
             "version": 3,
             "typestr": "|u1",
             "shape": (size,),
-            "data": (address, True),
+            "data": (self.address, True),
         }
 
     def __del__(self, unmap: Callable[[int, int], int] = _unmap) -> None:
@@ -87,12 +85,90 @@ class _Map:
             unmap(self.address, self._size)
 
 
+def _mapped(at: int | None, size: int, protection: int, flags: int, descriptor: int) -> int:
+    address = _map(at, size, protection, flags, descriptor, 0)
+    if address == _FAILED:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{size:,} bytes cannot be mapped: {os.strerror(code)}")
+    found: int = address
+    return found
+
+
+class MappedRange:
+    """A range of addresses, and what the system is told about how it will be read.
+
+    Attributes:
+        array: all of it, uint8, not to be written to.
+    """
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self._address = array.ctypes.data
+
+    def expect(self, access: Access) -> None:
+        """Tells the system how it will be read where that is not announced."""
+        self._advise(_ADVICE[access], 0, len(self.array))
+
+    def will_need(self, starts: Array, ends: Array) -> None:
+        """Has the system read some byte ranges into the page cache, without waiting for them.
+
+        Args:
+            starts, ends: int64 ``[n]`` each, inside the range.
+        """
+        for start, end in zip(*_page_ranges(starts, ends), strict=True):
+            for at in range(start, end, _LARGEST_CALL):
+                self._advise(mmap.MADV_WILLNEED, at, min(_LARGEST_CALL, end - at))
+
+    def forget(self, start: int, end: int) -> None:
+        """Takes whole pages between two offsets out of this process's memory.
+
+        They stay in the page cache, and come back when they are touched.
+        """
+        first, last = -(-start // mmap.PAGESIZE), end // mmap.PAGESIZE
+        if first < last:
+            length = (last - first) * mmap.PAGESIZE
+            self._advise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
+
+    def _advise(self, advice: int, start: int, size: int) -> None:
+        # What lies beyond the map belongs to others, who may lose it by such advice.
+        size = min(size, len(self.array) - start)
+        if size > 0:
+            # Where the system cannot take it, reading takes longer, no more.
+            _advise(self._address + start, size, advice)
+
+
+class ReservedRange(MappedRange):
+    """A range in which files can be mapped. What is not mapped must not be touched.
+
+    Args:
+        size: bytes; pages of memory or of a disk are not taken for it.
+
+    Raises:
+        OSError: the system has no such range left.
+    """
+
+    def __init__(self, size: int) -> None:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+        super().__init__(np.asarray(_Map(max(size, 1), 0, flags, -1)))
+
+    def map(self, descriptor: Descriptor, size: int, offset: int) -> Array:
+        """Maps a file of so many bytes at an offset, in place of what was there.
+
+        Raises:
+            OSError: the system cannot; of maps, a process has 65,530 by default.
+        """
+        assert 0 <= offset <= offset + size <= len(self.array)
+        at = self._address + offset
+        _mapped(at, size, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, descriptor.number)
+        return self.array[offset : offset + size]
+
+
 _descriptors: collections.OrderedDict[int, Descriptor] = collections.OrderedDict()
 """Those kept open, oldest first, by ``MappedFile._key``."""
 _keys = itertools.count()
 
 
-class MappedFile:
+class MappedFile(MappedRange):
     """An open file in memory. Read-only; safe for threads and forks.
 
     The map lives as long as the last array on it, and needs no descriptor. One serves to ask what
@@ -101,22 +177,28 @@ class MappedFile:
     Args:
         descriptor: of the file.
         path: of the file.
-
-    Attributes:
-        array: the whole file, uint8.
+        into: a range, and an offset in it, to map it to.
     """
 
-    def __init__(self, descriptor: Descriptor, path: pathlib.Path) -> None:
+    def __init__(
+        self,
+        descriptor: Descriptor,
+        path: pathlib.Path,
+        into: tuple[ReservedRange, int] | None = None,
+    ) -> None:
         status = os.fstat(descriptor.number)
         self._path = os.path.abspath(path)
         self._identity = status.st_dev, status.st_ino
         self._key = next(_keys)
-        self._address = 0
-        self.array: Array = np.empty(0, "u1")
-        if status.st_size:
-            mapped = _Map(descriptor.number, status.st_size)
-            self._address = mapped.address
-            self.array = np.asarray(mapped)
+        size = status.st_size
+        if not size:
+            super().__init__(np.empty(0, "u1"))
+        elif into is None:
+            mapped = _Map(size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor.number)
+            super().__init__(np.asarray(mapped))
+        else:
+            place, offset = into
+            super().__init__(place.map(descriptor, size, offset))
         self._keep(descriptor)
         weakref.finalize(self, _descriptors.pop, self._key, None)
 
@@ -142,17 +224,6 @@ class MappedFile:
         self._keep(opened)
         return opened
 
-    def expect(self, access: Access) -> None:
-        """Tells the system how the file will be read where that is not announced."""
-        self._advise(_ADVICE[access], 0, len(self.array))
-
-    def _advise(self, advice: int, start: int, size: int) -> None:
-        # What lies beyond the map belongs to others, who may lose it by such advice.
-        size = min(size, len(self.array) - start)
-        if size > 0:
-            # Where the system cannot take it, reading takes longer, no more.
-            _advise(self._address + start, size, advice)
-
     def is_cached(self, offset: int) -> bool:
         """Whether the byte at an offset is in the page cache; ``False`` where that is not known."""
         descriptor = self._descriptor() if _NO_WAIT else None
@@ -164,37 +235,31 @@ class MappedFile:
             # It is not, or the file system cannot tell.
             return False
 
-    def will_need(self, starts: Array, ends: Array) -> None:
-        """Has the system read some byte ranges into the page cache, without waiting for them.
 
-        Args:
-            starts, ends: int64 ``[n]`` each, inside the file.
-        """
-        for start, end in zip(*_page_ranges(starts, ends), strict=True):
-            for at in range(start, end, _LARGEST_CALL):
-                self._advise(mmap.MADV_WILLNEED, at, min(_LARGEST_CALL, end - at))
+class Memory(Protocol):
+    """Mapped memory: a file, or several one behind the other."""
 
-    def forget(self, start: int, end: int) -> None:
-        """Takes whole pages between two offsets out of this process's memory.
+    @property
+    def array(self) -> Array:
+        """All of it, uint8, not to be written to."""
 
-        They stay in the page cache, and come back when they are touched.
-        """
-        first, last = -(-start // mmap.PAGESIZE), end // mmap.PAGESIZE
-        if first < last:
-            length = (last - first) * mmap.PAGESIZE
-            self._advise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
+    def is_cached(self, offset: int) -> bool: ...
+
+    def will_need(self, starts: Array, ends: Array) -> None: ...
+
+    def forget(self, start: int, end: int) -> None: ...
 
 
 @dataclass(frozen=True)
 class Extents:
-    """Some byte ranges of a file.
+    """Some byte ranges of mapped memory.
 
     Attributes:
-        file: the file.
-        starts, ends: int64 ``[n]`` each, inside the file.
+        file: the file or files.
+        starts, ends: int64 ``[n]`` each, inside the memory.
     """
 
-    file: MappedFile
+    file: Memory
     starts: Array
     ends: Array
 
@@ -222,3 +287,8 @@ def _page_ranges(starts: Array, ends: Array) -> tuple[list[int], list[int]]:
     heads = np.flatnonzero(begins)
     tails = np.append(heads[1:], len(first))[: len(heads)] - 1
     return (first[heads] * mmap.PAGESIZE).tolist(), (last[tails] * mmap.PAGESIZE).tolist()
+
+
+def page_multiple(sizes: Array) -> Array:
+    """Sizes rounded up to whole pages of memory."""
+    return -(-sizes // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
-import errno
 import json
-import os
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-import lmdb
 import numpy as np
 import xxhash
 
 from yogadl import spec as specs
-from yogadl._version import __version__
+from yogadl.cache.container import Container
 from yogadl.cache.files import shown
 from yogadl.cache.partial import PartialFile, check_room
 from yogadl.cache.progress import Progress
 from yogadl.errors import (
     InvalidArgumentError,
     SpecMismatchError,
-    TooManyFilesError,
     UnsupportedTypeError,
-    YogadlError,
 )
 from yogadl.format import header as headers
 from yogadl.format import index as indexes
@@ -43,14 +37,11 @@ from yogadl.format.layout import (
 from yogadl.format.pages import (
     PAGE_HEADER,
     PAGE_SIZE,
-    LeafPacker,
     big_payload,
     leaf_node,
     leaf_nodes,
-    meta_pages,
     overflow_header,
     overflow_pages,
-    write_branches,
 )
 from yogadl.format.provenance import METADATA_KEY, UNKNOWN, Provenance
 from yogadl.format.record_keys import MOST_RECORDS, record_key, record_keys
@@ -141,12 +132,11 @@ class CacheWriter:
         value_size = self._codec.layout.value_size
         if total is not None and value_size is not None:
             check_room(path, total * value_size)
-        self._file = PartialFile(path)
+        self._container = Container(path)
+        self._file = self._container.file
+        self._packer = self._container.packer
         self._progress = Progress(f"Writing {shown(path)}", total)
-        self._digest = xxhash.xxh3_128()
-        self._packer = LeafPacker(self._write, self._next_page)
         self._count = 0
-        self._overflow_pages = 1
         # Per block of records: offsets of values outside the leaves (0 if inside), lengths, sums.
         self._entries: list[Array] = []
         self._queue: list[tuple[int, int, int]] = []
@@ -156,15 +146,6 @@ class CacheWriter:
         self._waiting_count = 0
         self._waiting_limit = max(1, min(1024, _BLOCK_BYTES // (value_size or _BLOCK_BYTES)))
         self._flush_at = time.monotonic() + _FLUSH_SECONDS
-        self._begin()
-
-    def _begin(self) -> None:
-        """Makes room for the meta pages and the header, which are written last."""
-        try:
-            self._file.append(bytes(headers.BODY_OFFSET))
-        except BaseException:
-            self._file.discard()
-            raise
 
     # Appending
 
@@ -216,7 +197,7 @@ class CacheWriter:
         offset = 0
         payload = value
         if len(content) > INLINE_LIMIT:
-            page = self._write_overflow(value)
+            page = self._container.write_overflow(value)
             offset = page * PAGE_SIZE + PAGE_HEADER
             payload = big_payload(page)
         key = record_key(self._count)
@@ -284,37 +265,21 @@ class CacheWriter:
         pages = overflow_pages(size)
         if self._buffer.shape != (count, pages * PAGE_SIZE):
             self._buffer = np.zeros((count, pages * PAGE_SIZE), "u1")
-        first = self._next_page()
+        first = self._container.next_page()
         numbers = first + pages * np.arange(count, dtype="<u8")
         header = np.frombuffer(overflow_header(0, size), "u1")
         self._buffer[:, :PAGE_HEADER] = header
         self._buffer[:, :8] = numbers.view("u1").reshape(count, 8)
         values = self._buffer[:, PAGE_HEADER : PAGE_HEADER + size]
         self._codec.encode_columns(columns, values[:, LEAD:])
-        self._write(self._buffer)
-        self._overflow_pages += pages * count
+        self._container.write(self._buffer)
+        self._container.overflow_pages += pages * count
         return numbers * PAGE_SIZE + PAGE_HEADER, numbers.view("u1").reshape(count, 8), values
-
-    def _write_overflow(self, value: Any) -> int:
-        """Writes one value on pages of its own and returns the first page's number."""
-        page, size = self._next_page(), len(value)
-        pages = overflow_pages(size)
-        padding = bytes(pages * PAGE_SIZE - PAGE_HEADER - size)
-        self._write(b"".join((overflow_header(page, size), value, padding)))
-        self._overflow_pages += pages
-        return page
 
     def _flush_queue(self) -> None:
         if self._queue:
             self._entries.append(np.array(self._queue, indexes.ENTRY))
             self._queue = []
-
-    def _next_page(self) -> int:
-        return self._file.size // PAGE_SIZE
-
-    def _write(self, data: Any) -> None:
-        self._file.append(data)
-        self._digest.update(data)
 
     # Finishing
 
@@ -343,23 +308,19 @@ class CacheWriter:
         self._flush_queue()
         self._packer.flush()
         entries = self._finished_entries()
-        sections, nodes = self._write_sections(entries)
-        for node in nodes:
-            self._packer.add(node)
-        self._packer.flush()
-        leaves = self._packer.leaves
-        root, depth, branches = write_branches(leaves, self._write, self._next_page)
-        metas = meta_pages(
-            root,
-            depth,
-            branches,
-            len(leaves),
-            self._overflow_pages,
-            self._count + len(nodes),
-            self._next_page(),
-        )
-        self._write_front(metas, sections, entries)
-        self._check_with_lmdb(self._count + len(nodes))
+        sections = {
+            "checksums": indexes.block_checksums(entries).tobytes(),
+            "metadata": self._metadata,
+            "spec": self._spec_json,
+            "index": entries.tobytes(),
+        }
+        fields = {
+            "record_count": self._count,
+            "alignment": self._alignment(entries),
+            "value_size": self._codec.layout.value_size or 0,
+            "created_ns": time.time_ns(),
+        }
+        self._container.finish(sections, self._count, fields)
         self._progress.close(done=True)
         return self._file
 
@@ -369,75 +330,6 @@ class CacheWriter:
         inside = entries["offset"] == 0
         entries["offset"][inside] = self._packer.positions()[inside]
         return entries
-
-    def _write_sections(self, entries: Array) -> tuple[dict[str, headers.Section], list[bytes]]:
-        """Writes index, spec and metadata; returns their places and leaf nodes, sorted by key."""
-        parts = {
-            "checksums": indexes.block_checksums(entries).tobytes(),
-            "metadata": self._metadata,
-            "spec": self._spec_json,
-            "index": entries.tobytes(),
-        }
-        sections = {}
-        nodes = []
-        for name, data in parts.items():
-            sections[name], node = self._write_section(b"__%s__" % name.encode(), data)
-            nodes.append(node)
-        # It has checksums of its own, so that it need not be read when the file is opened.
-        sections["index"] = dataclasses.replace(sections["index"], checksum=0)
-        size = headers.PAYLOAD
-        nodes.append(leaf_node(b"__yogadl__", size, big_payload(headers.HEADER_PAGE), True))
-        return sections, sorted(nodes, key=lambda node: node[8:])
-
-    def _write_section(self, key: bytes, data: bytes) -> tuple[headers.Section, bytes]:
-        page = self._write_overflow(data)
-        place = headers.Section(
-            page * PAGE_SIZE + PAGE_HEADER, len(data), xxhash.xxh3_64_intdigest(data)
-        )
-        return place, leaf_node(key, len(data), big_payload(page), True)
-
-    def _write_front(
-        self, metas: bytes, sections: dict[str, headers.Section], entries: Array
-    ) -> None:
-        """Writes the meta pages and the header, which only now are known."""
-        header = headers.Header(
-            record_count=self._count,
-            alignment=self._alignment(entries),
-            value_size=self._codec.layout.value_size or 0,
-            file_size=self._file.size,
-            created_ns=time.time_ns(),
-            spec=sections["spec"],
-            metadata=sections["metadata"],
-            index=sections["index"],
-            index_checksums=sections["checksums"],
-            library_version=__version__,
-            digest=bytes(16),
-        )
-        self._digest.update(metas)
-        self._digest.update(headers.clear_digest(header.pack()))
-        finished = headers.Header(**{**vars(header), "digest": self._digest.digest()})
-        self._file.overwrite(metas + finished.pack(), 0)
-
-    def _check_with_lmdb(self, entries: int) -> None:
-        """Lets LMDB itself, whose format this is, open the file before anybody gets to see it."""
-        with self._open_with_lmdb() as environment, environment.begin() as transaction:
-            found = transaction.stat()["entries"]
-            header = transaction.get(b"__yogadl__")
-        if found != entries or header is None:
-            raise AssertionError(f"wrote a tree of {entries} entries in which LMDB finds {found}")
-
-    def _open_with_lmdb(self) -> Any:
-        path = os.fsencode(self._file.path)
-        try:
-            return lmdb.open(path, subdir=False, readonly=True, lock=False)
-        except (lmdb.Error, OSError) as error:
-            # Not all releases of lmdb tell the number; and some import a module first.
-            if any(os.strerror(number) in str(error) for number in (errno.EMFILE, errno.ENFILE)):
-                raise TooManyFilesError(
-                    f"{shown(path)} cannot be checked: {error}. Close what is not needed, or "
-                    "raise the limit (ulimit -n)"
-                ) from error
-            raise YogadlError(f"LMDB cannot open {shown(path)}: {error}") from error
 
     def _alignment(self, entries: Array) -> int:
         """What every content's offset is a multiple of."""

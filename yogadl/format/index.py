@@ -1,11 +1,13 @@
 """The index: offset, length and checksum of every record, 16 bytes each.
 
 Entries are checked in blocks when first used: opening must not depend on the number of records.
+Files that are mapped one behind the other have one index, whose entries lie in each of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,9 @@ ENTRY = np.dtype([("offset", "<u8"), ("length", "<u4"), ("checksum", "<u4")])
 BLOCK = 4096
 """Entries under one checksum."""
 
+# To find the file of a position, as many times as there are files.
+_BUCKETS = 4
+
 
 def block_checksums(entries: Array) -> Array:
     """One XXH3-64 for every ``BLOCK`` entries, uint64."""
@@ -33,44 +38,73 @@ def block_checksums(entries: Array) -> Array:
     return np.asarray(sums, "<u8")
 
 
+def block_counts(counts: Any) -> Any:
+    """Blocks of a file of so many records; also for arrays."""
+    return -(-counts // BLOCK)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where some files lie in a buffer, in the order of positions; arrays int64 ``[n]``.
+
+    Attributes:
+        counts: records of each; at least 1, but where there is one file only.
+        bases: the byte of the buffer that is its first.
+        sizes: its bytes.
+        entries: where its entries begin in it.
+    """
+
+    counts: Array
+    bases: Array
+    sizes: Array
+    entries: Array
+
+
 class Index:
-    """The entries of an open file, checked as they are used. Safe for threads.
+    """The entries of all records of some files, checked as they are used. Safe for threads.
 
     Args:
-        entries: of all records, as they lie in the file.
-        checksums: one per block, as of :func:`block_checksums`.
-        limit: file size; records end a page before it, if not earlier.
+        buffer: in which the files lie, uint8.
+        places: of them.
+        checksums: one per block of each, as of :func:`block_checksums`.
         layout: of the records.
         alignment: what the offset of every content must be a multiple of.
-        name: what to call the file in errors.
-        announce: called with the first entry and the end of those about to be read.
+        name: what to call it all in errors.
+        touch: called before entries are read: with the number of the file, and their first byte in
+            the buffer and the end of them.
     """
 
     def __init__(
         self,
-        entries: Array,
+        buffer: Array,
+        places: Places,
         checksums: Array,
         *,
-        limit: int,
         layout: RecordLayout,
         alignment: int,
         name: str,
-        announce: Callable[[int, int], None] | None = None,
+        touch: Callable[[int, int, int], object],
     ) -> None:
-        self._entries = entries
+        self._buffer = buffer
+        self._places = places
         self._checksums = checksums
-        # Leaf pages come after all values, so that a whole page around a value is in the file.
-        self._limit = limit - PAGE_SIZE
         self._value_size = layout.value_size
         self._smallest = layout.smallest_content
         self._alignment = alignment
         self._name = name
-        self._announce = announce
+        self._touch = touch
+        self._ends = np.cumsum(places.counts)
+        self._firsts = self._ends - places.counts
+        blocks = block_counts(places.counts)
+        self._first_blocks = np.cumsum(blocks) - blocks
+        self._at = places.bases + places.entries - ENTRY.itemsize * self._firsts
+        self._buckets, self._shift = _buckets(self._ends)
+        self._whole = self._entries_of(0) if len(places.counts) == 1 else None
         self._checked = np.zeros(len(checksums), bool)
         self._all_checked = len(checksums) == 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return int(self._ends[-1])
 
     def lookup(self, positions: Array) -> Array:
         """The entries of some records.
@@ -79,15 +113,38 @@ class Index:
             positions: int64 ``[n]``, each in ``[0, len(self))``; not checked here.
 
         Returns:
-            ``ENTRY`` records ``[n]``; the caller may trust that they lie inside the file, where the
-            format lets them begin, and are no shorter than the spec allows.
+            ``ENTRY`` records ``[n]``, with offsets in the buffer; the caller may trust that they
+            lie inside their file, where the format lets them begin, and are no shorter than the
+            spec allows.
 
         Raises:
             ChecksumError: a block that is needed is damaged.
         """
+        if self._whole is not None:
+            if not self._all_checked:
+                self._check(positions // BLOCK)
+            return self._whole[positions]
+        files = self.files_of(positions)
         if not self._all_checked:
-            self._check(positions // BLOCK)
-        return self._entries[positions]
+            within = positions - self._firsts[files]
+            self._check(self._first_blocks[files] + within // BLOCK)
+        at = self._at[files] + ENTRY.itemsize * positions
+        entries = _gather_entries(self._buffer, at)
+        entries["offset"] += self._places.bases[files].view("u8")
+        return entries
+
+    def files_of(self, positions: Array) -> Array:
+        """The numbers of the files in which some records are, int64 ``[n]``."""
+        files: Array = self._buckets[positions >> self._shift]
+        while (beyond := positions >= self._ends[files]).any():
+            files = files + beyond
+        return files
+
+    def _entries_of(self, file: int) -> Array:
+        """All entries of a file, where they lie; offsets are in the file."""
+        start = int(self._places.bases[file] + self._places.entries[file])
+        size = int(self._places.counts[file]) * ENTRY.itemsize
+        return self._buffer[start : start + size].view(ENTRY)
 
     def _check(self, blocks: Array) -> None:
         missing = blocks[~self._checked[blocks]]
@@ -98,30 +155,38 @@ class Index:
         self._all_checked = bool(self._checked.all())
 
     def _check_block(self, block: int) -> None:
-        first = block * BLOCK
-        entries = self._entries[first : first + BLOCK]
-        if self._announce is not None:
-            self._announce(first, first + len(entries))
+        file = int(np.searchsorted(self._first_blocks, block, side="right")) - 1
+        first = (block - int(self._first_blocks[file])) * BLOCK
+        count = min(BLOCK, int(self._places.counts[file]) - first)
+        start = int(self._places.bases[file] + self._places.entries[file])
+        start += first * ENTRY.itemsize
+        stop = start + count * ENTRY.itemsize
+        self._touch(file, start, stop)
+        entries = self._buffer[start:stop].view(ENTRY)
+        first += int(self._firsts[file])
         if xxhash.xxh3_64_intdigest(entries) != int(self._checksums[block]):
             raise ChecksumError(
                 f"{self._name} has a damaged index at records {first} to "
-                f"{first + len(entries) - 1}; {REPAIR}"
+                f"{first + count - 1}; {REPAIR}"
             )
-        if not self._are_possible(entries["offset"], entries["length"]):
+        if not self._are_possible(entries, int(self._places.sizes[file])):
             raise ChecksumError(
                 f"{self._name} has an index with impossible entries (a record outside the file, of "
                 f"another size than its spec has, or out of line) at records {first} to "
-                f"{first + len(entries) - 1}; {REPAIR}"
+                f"{first + count - 1}; {REPAIR}"
             )
         self._checked[block] = True
 
-    def _are_possible(self, offsets: Array, lengths: Array) -> bool:
+    def _are_possible(self, entries: Array, file_size: int) -> bool:
         """Whether values can lie there: all that readers of records rely on."""
+        offsets, lengths = entries["offset"], entries["length"]
+        # Leaf pages come after all values, so that a whole page around a value is in the file.
+        limit = file_size - PAGE_SIZE
         # In this order: a sum could wrap around where an offset is beyond the limit.
         if (
             (offsets < BODY_OFFSET).any()
-            or (offsets > self._limit).any()
-            or (offsets + lengths > self._limit).any()
+            or (offsets > limit).any()
+            or (offsets + lengths > limit).any()
         ):
             return False
         if self._value_size is not None:
@@ -141,3 +206,27 @@ class Index:
         if large:
             return bool((offsets % PAGE_SIZE == PAGE_HEADER).all())
         return bool((offsets % self._alignment == 0).all())
+
+
+def _gather_entries(buffer: Array, offsets: Array) -> Array:
+    """The entries at some bytes of a buffer, a copy."""
+    items = max(len(buffer) - ENTRY.itemsize + 1, 0)
+    # Every byte of the buffer is taken as the start of an entry, of which NumPy then copies some.
+    window = np.ndarray((items,), f"V{ENTRY.itemsize}", buffer, strides=(1,))
+    found: Array = window[offsets].view(ENTRY)
+    return found
+
+
+def _buckets(ends: Array) -> tuple[Array, int]:
+    """By which a position's file is found without a search.
+
+    Args:
+        ends: the first position behind each file, ascending.
+
+    Returns:
+        For every run of ``2**shift`` positions, the file of the first of them; and ``shift``.
+    """
+    count = max(1, int(ends[-1]))
+    shift = max(0, (count // (_BUCKETS * len(ends))).bit_length() - 1)
+    starts = np.arange(0, count, 1 << shift)
+    return np.searchsorted(ends, starts, side="right").clip(0, len(ends) - 1), shift

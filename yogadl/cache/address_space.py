@@ -1,0 +1,65 @@
+"""Many files mapped one behind the other, so that what reads one file reads all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from yogadl.cache.mapping import MappedFile, ReservedRange, page_multiple
+
+Array = np.ndarray[Any, Any]
+
+
+class AddressSpace:
+    """Files in one range of addresses, each mapped when it is first needed.
+
+    Read-only; safe for threads and forks. What was not mapped yet must not be touched. The range
+    lives as long as the last array on it.
+
+    Args:
+        sizes: bytes of each file, int64 ``[n]``.
+        map_file: maps the file of a number into the range, at an offset in it; safe for threads.
+
+    Attributes:
+        array: the whole range, uint8, not to be written to.
+        bases: where in it each file begins, int64 ``[n]``.
+    """
+
+    def __init__(
+        self, sizes: Array, map_file: Callable[[int, ReservedRange, int], MappedFile]
+    ) -> None:
+        ends = np.cumsum(page_multiple(sizes))
+        self.bases: Array = ends - page_multiple(sizes)
+        self._range = ReservedRange(int(ends[-1]))
+        self._map_file = map_file
+        self._files: list[MappedFile | None] = [None] * len(sizes)
+        self.array = self._range.array
+
+    def file(self, number: int) -> MappedFile:
+        """A file, mapped."""
+        found = self._files[number]
+        if found is None:
+            # Two threads may map it to the same place, the one after the other: it is the same.
+            found = self._map_file(number, self._range, int(self.bases[number]))
+            self._files[number] = found
+        return found
+
+    def files_between(self, start: int, end: int) -> range:
+        """The numbers of the files that have any of some bytes."""
+        first, last = np.searchsorted(self.bases, [start, max(start, end - 1)], side="right") - 1
+        return range(int(first), int(last) + 1)
+
+    def is_cached(self, offset: int) -> bool:
+        """See ``MappedFile.is_cached``."""
+        (number,) = self.files_between(offset, offset + 1)
+        return self.file(number).is_cached(offset - int(self.bases[number]))
+
+    def will_need(self, starts: Array, ends: Array) -> None:
+        """See ``MappedFile.will_need``."""
+        self._range.will_need(starts, ends)
+
+    def forget(self, start: int, end: int) -> None:
+        """See ``MappedFile.forget``."""
+        self._range.forget(start, end)

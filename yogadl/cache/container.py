@@ -1,0 +1,148 @@
+"""The LMDB file around what is stored: its pages, its tree, and yogadl's header."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import lmdb
+import xxhash
+
+from yogadl._version import __version__
+from yogadl.cache.files import shown
+from yogadl.cache.partial import PartialFile
+from yogadl.errors import TooManyFilesError, YogadlError
+from yogadl.format import header as headers
+from yogadl.format.pages import (
+    PAGE_HEADER,
+    PAGE_SIZE,
+    LeafPacker,
+    big_payload,
+    leaf_node,
+    meta_pages,
+    overflow_header,
+    overflow_pages,
+    write_branches,
+)
+
+
+class Container:
+    """An LMDB file that is written front to back, once. Not thread-safe.
+
+    Args:
+        path: of the file.
+
+    Attributes:
+        file: the file, under its partial name.
+        packer: makes leaf pages of the nodes it is given, in the order of keys.
+        overflow_pages: pages of values outside the leaves.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.file = PartialFile(path)
+        self.packer = LeafPacker(self.write, self.next_page)
+        self.overflow_pages = 1
+        self._digest = xxhash.xxh3_128()
+        try:
+            # Room for the meta pages and the header, which are written last.
+            self.file.append(bytes(headers.BODY_OFFSET))
+        except BaseException:
+            self.file.discard()
+            raise
+
+    def next_page(self) -> int:
+        """The number of the page that is written next."""
+        return self.file.size // PAGE_SIZE
+
+    def write(self, data: Any) -> None:
+        """Appends whole pages."""
+        self.file.append(data)
+        self._digest.update(data)
+
+    def write_overflow(self, value: Any) -> int:
+        """Writes one value on pages of its own and returns the first page's number."""
+        page, size = self.next_page(), len(value)
+        pages = overflow_pages(size)
+        padding = bytes(pages * PAGE_SIZE - PAGE_HEADER - size)
+        self.write(b"".join((overflow_header(page, size), value, padding)))
+        self.overflow_pages += pages
+        return page
+
+    def finish(
+        self, sections: Mapping[str, bytes], records: int, fields: Mapping[str, Any]
+    ) -> headers.Header:
+        """Writes what is not records, and completes the file.
+
+        Args:
+            sections: ``checksums``, ``metadata``, ``spec``, ``index``.
+            records: nodes of records among those that the packer was given.
+            fields: those of the header that do not follow from the file.
+        """
+        self.packer.flush()
+        places, nodes = self._write_sections(sections)
+        for node in nodes:
+            self.packer.add(node)
+        self.packer.flush()
+        leaves, entries = self.packer.leaves, records + len(nodes)
+        root, depth, branches = write_branches(leaves, self.write, self.next_page)
+        metas = meta_pages(
+            root, depth, branches, len(leaves), self.overflow_pages, entries, self.next_page()
+        )
+        header = headers.Header(
+            file_size=self.file.size,
+            spec=places["spec"],
+            metadata=places["metadata"],
+            # It has checksums of its own, so that it need not be read when the file is opened.
+            index=dataclasses.replace(places["index"], checksum=0),
+            index_checksums=places["checksums"],
+            library_version=__version__,
+            digest=bytes(16),
+            **fields,
+        )
+        self._digest.update(metas)
+        self._digest.update(headers.clear_digest(header.pack()))
+        header = dataclasses.replace(header, digest=self._digest.digest())
+        self.file.overwrite(metas + header.pack(), 0)
+        self._check_with_lmdb(entries)
+        return header
+
+    def _write_sections(
+        self, sections: Mapping[str, bytes]
+    ) -> tuple[dict[str, headers.Section], list[bytes]]:
+        """Writes the sections; returns their places and leaf nodes, sorted by key."""
+        places = {}
+        nodes = []
+        for name, data in sections.items():
+            page = self.write_overflow(data)
+            offset, checksum = page * PAGE_SIZE + PAGE_HEADER, xxhash.xxh3_64_intdigest(data)
+            places[name] = headers.Section(offset, len(data), checksum)
+            key = b"__%s__" % name.encode()
+            nodes.append(leaf_node(key, len(data), big_payload(page), True))
+        size = headers.PAYLOAD
+        nodes.append(leaf_node(b"__yogadl__", size, big_payload(headers.HEADER_PAGE), True))
+        return places, sorted(nodes, key=lambda node: node[8:])
+
+    def _check_with_lmdb(self, entries: int) -> None:
+        """Lets LMDB itself, whose format this is, open the file before anybody gets to see it."""
+        with self._open_with_lmdb() as environment, environment.begin() as transaction:
+            found = transaction.stat()["entries"]
+            header = transaction.get(b"__yogadl__")
+        if found != entries or header is None:
+            raise AssertionError(f"wrote a tree of {entries} entries in which LMDB finds {found}")
+
+    def _open_with_lmdb(self) -> Any:
+        path = os.fsencode(self.file.path)
+        try:
+            return lmdb.open(path, subdir=False, readonly=True, lock=False)
+        except (lmdb.Error, OSError) as error:
+            # Not all releases of lmdb tell the number; and some import a module first.
+            if any(os.strerror(number) in str(error) for number in (errno.EMFILE, errno.ENFILE)):
+                raise TooManyFilesError(
+                    f"{shown(path)} cannot be checked: {error}. Close what is not needed, or "
+                    "raise the limit (ulimit -n)"
+                ) from error
+            raise YogadlError(f"LMDB cannot open {shown(path)}: {error}") from error

@@ -1,0 +1,172 @@
+"""Reading records of format version 1 out of files that are mapped into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from yogadl.cache.columns import Column, ColumnReader
+from yogadl.cache.content_id import content_id_of, record_tokens
+from yogadl.cache.file_reader import FileReader
+from yogadl.cache.mapping import Extents, Memory
+from yogadl.cache.record_reader import MappedRecords
+from yogadl.errors import REPAIR, ChecksumError, ClosedError
+from yogadl.format.codec import RecordCodec
+from yogadl.format.index import Index
+from yogadl.format.layout import INLINE_LIMIT, LEAD
+from yogadl.format.pages import PAGE_SIZE
+
+Array = np.ndarray[Any, Any]
+
+
+class MappedReader(FileReader):
+    """Records in mapped memory, found by an index.
+
+    With ``check_records``, every record is compared with its checksum whenever it is looked up.
+
+    Args:
+        memory: what is mapped.
+        codec: of the records.
+        alignment: of their contents.
+        name: what to call it in errors.
+        check_records: see above.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        codec: RecordCodec,
+        index: Index,
+        alignment: int,
+        name: str,
+        check_records: bool,
+    ) -> None:
+        self.codec = codec
+        self.spec = codec.spec
+        self._name = name
+        self._check_records = check_records
+        self._alignment = alignment
+        self._column_reader = ColumnReader(codec)
+        self._known_content_id = ""
+        self._open_index: Index | None = index
+        self._open_memory: Memory | None = memory
+
+    @property
+    def _memory(self) -> Memory:
+        if self._open_memory is None:
+            raise self._closed()
+        return self._open_memory
+
+    @property
+    def _index(self) -> Index:
+        if self._open_index is None:
+            raise self._closed()
+        return self._open_index
+
+    def _closed(self) -> ClosedError:
+        return ClosedError(f"the reader of {self._name} is closed; open it again")
+
+    @property
+    def content_id(self) -> str:
+        if not self._known_content_id:
+            self._known_content_id = content_id_of(self.spec, len(self), self.tokens)
+        return self._known_content_id
+
+    def tokens(self, positions: Array) -> Array:
+        entries = self._index.lookup(positions)
+        lengths = entries["length"]
+        leads = np.where(lengths > INLINE_LIMIT, np.uint32(LEAD), np.uint32(0))
+        return record_tokens(lengths - leads, entries["checksum"])
+
+    @property
+    def buffer(self) -> Array:
+        """What is mapped, uint8. Must not be written to."""
+        return self._memory.array
+
+    @property
+    def record_bytes(self) -> int:
+        return max(self.info.file_size // max(self.info.record_count, 1), 1)
+
+    def lookup(self, positions: Array) -> Array:
+        """Index entries of some records; see :meth:`yogadl.format.index.Index.lookup`.
+
+        Raises:
+            ChecksumError: the index is damaged there, or with ``check_records`` a record is.
+        """
+        entries = self._index.lookup(positions)
+        if self._check_records:
+            self._check(positions, entries)
+        return entries
+
+    def extents(self, positions: Array | range) -> list[Extents]:
+        if not len(positions):
+            return []
+        if isinstance(positions, range):
+            # In the order of positions they lie one behind the other, or nearly so.
+            edges = self._index.lookup(np.array([positions[0], positions[-1]]))
+            starts = edges["offset"].astype("<i8")
+            first, end = starts.min(keepdims=True), (starts + edges["length"]).max(keepdims=True)
+            return [Extents(self._memory, first, end)]
+        entries = self._index.lookup(positions)
+        starts = entries["offset"].astype("<i8")
+        return [Extents(self._memory, starts, starts + entries["length"])]
+
+    def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
+        entries = self.lookup(positions)
+        try:
+            return self._column_reader.read(self.buffer, entries, out, spans)
+        except ChecksumError as error:
+            raise ChecksumError(f"{self._name}: {error}; {REPAIR}") from error
+
+    def _record(self, position: int) -> Any:
+        content = self.read_content(position)
+        try:
+            return self.codec.decode(content)
+        except ChecksumError as error:
+            raise ChecksumError(f"{self._name}, record {position}: {error}; {REPAIR}") from error
+
+    def _mapped_records(self) -> MappedRecords | None:
+        if self.codec.layout.content_size is None:
+            return None
+        value_size = self.codec.layout.value_size
+        assert value_size is not None
+        return MappedRecords(
+            self.buffer,
+            self.codec.layout,
+            value_size,
+            self._alignment,
+            lambda positions: self.lookup(positions)["offset"].astype("i8"),
+        )
+
+    def read_value(self, position: int) -> memoryview:
+        """The LMDB value of a record, without a copy."""
+        offset, length, _ = self.lookup(np.array([position])).tolist()[0]
+        if length > PAGE_SIZE:
+            # Else its pages are fetched one by one.
+            self._memory.will_need(np.array([offset]), np.array([offset + length]))
+        return memoryview(self.buffer)[offset : offset + length]
+
+    def read_content(self, position: int) -> memoryview:
+        value = self.read_value(position)
+        return value[LEAD:] if len(value) > INLINE_LIMIT else value
+
+    def _check(self, positions: Array, entries: Array) -> None:
+        """Compares some records with their checksums."""
+        view = memoryview(self.buffer)
+        for position, (offset, length, checksum) in zip(
+            positions.tolist(), entries.tolist(), strict=True
+        ):
+            content = view[offset : offset + length]
+            if length > INLINE_LIMIT:
+                content = content[LEAD:]
+            if xxhash.xxh3_64_intdigest(content) & 0xFFFFFFFF != checksum:
+                raise ChecksumError(
+                    f"{self._name}: record {position} is not what was written; {REPAIR}"
+                )
+
+    def close(self) -> None:
+        self._open_memory = None
+        self._open_index = None
