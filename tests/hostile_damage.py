@@ -56,7 +56,7 @@ def _flip_bits(rng: Random, data: bytearray) -> None:
 
 def _marked(data: bytearray) -> range:
     """The header, or the meta pages."""
-    return range(8208, 8416) if is_format_1(bytes(data[:12288])) else range(0, 4096 + 160)
+    return range(8208, 8440) if is_format_1(bytes(data[:12288])) else range(0, 4096 + 160)
 
 
 def _change_page(rng: Random, data: bytearray) -> None:
@@ -81,8 +81,8 @@ def _cut(rng: Random, data: bytearray) -> None:
 
 def _seal(data: bytearray) -> None:
     """Makes the checksum of the header right."""
-    digest = xxhash.xxh3_64_intdigest(bytes(data[8208:8408]))
-    struct.pack_into("<Q", data, 8408, digest)
+    digest = xxhash.xxh3_64_intdigest(bytes(data[8208:8432]))
+    struct.pack_into("<Q", data, 8432, digest)
 
 
 def _change_header(rng: Random, data: bytearray) -> None:

@@ -46,7 +46,7 @@ VARIABLE = {
 }
 LARGE = TensorSpec("int16", (1100,))
 KINDS = ["fixed", "variable", "large"]
-HEADER_CHECKSUM = 8408
+HEADER_CHECKSUM = 8432
 
 
 def _records(kind: str) -> tuple[Any, list[Any]]:

@@ -28,7 +28,7 @@ def forged(path: pathlib.Path, spec: Any, records: list[list[Any]]) -> LMDBDataR
     """A file with components that the writer would not take as values; its checksums are right."""
     with CacheWriter(path, spec) as writer:
         for components in records:
-            writer._append_variable(writer._codec.encode_components(components))
+            writer._append_content(writer._codec.encode_components(components))
         writer.commit()
     return LMDBDataRef(path)
 

@@ -187,7 +187,7 @@ def test_more_records_than_a_file_holds(
     with write(path, spec, data[:30]) as reader:
         assert len(reader) == 30
     before = path.read_bytes()
-    with pytest.raises(InvalidArgumentError, match="at most; submit the rest as another version"):
+    with pytest.raises(InvalidArgumentError, match="30 records at most"):
         write(path, spec, data)
     assert path.read_bytes() == before
 

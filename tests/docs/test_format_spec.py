@@ -41,8 +41,8 @@ class SpecReader:
         assert struct.unpack_from("<QHHI", page) == (2, 0, 4, 1)
         magic, version, page_size = struct.unpack_from("<8sII", page, 16)
         assert (magic, version, page_size) == (b"\x89YOGADL\n", 1, 4096)
-        assert struct.unpack_from("<Q", page, 216)[0] == xxhash.xxh3_64_intdigest(page[16:216])
-        assert page[224:] == bytes(3872)
+        assert struct.unpack_from("<Q", page, 240)[0] == xxhash.xxh3_64_intdigest(page[16:240])
+        assert page[248:] == bytes(3848)
         fields = struct.unpack_from("<5Q", page, 32)
         self.count, self.alignment, self.value_size, size, self.created = fields
         assert size == file_size
@@ -54,7 +54,7 @@ class SpecReader:
             assert offset >= 12288
             assert offset + length <= file_size
         self.release = page[168:200].rstrip(b"\0").decode("ascii")
-        self.digest = page[200:216]
+        self.digest = page[224:240]
         self.file_size = file_size
         self.spec = json.loads(self.section(self.spec_at))
         self.sums: Any = None
@@ -99,7 +99,7 @@ class SpecReader:
         front = self.read(0, 12288)
         digest = xxhash.xxh3_128(self.read(12288, self.file_size - 12288))
         digest.update(front[:8192])
-        digest.update(front[8192:8392] + bytes(24) + front[8416:])
+        digest.update(front[8192:8416] + bytes(24) + front[8440:])
         assert digest.digest() == self.digest
 
 

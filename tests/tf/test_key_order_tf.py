@@ -127,7 +127,7 @@ def test_row_splits_and_indices_that_no_value_has(
 ) -> None:
     path = tmp_path / "cache.mdb"
     with CacheWriter(path, {"a": spec}) as writer:
-        writer._append_variable(writer._codec.encode_components(components))
+        writer._append_content(writer._codec.encode_components(components))
         writer.commit()
     dataset = yogadl.tensorflow.make_tf_dataset(LMDBDataRef(path).stream())
     with pytest.raises((tf.errors.OpError, ChecksumError), match="rebuild it"):

@@ -46,6 +46,11 @@ class AddressSpace:
             self._files[number] = found
         return found
 
+    def touch(self, number: int, start: int, end: int) -> None:
+        """Maps a file, of which some bytes are about to be read."""
+        self.file(number)
+        self._range.will_need(np.array([start]), np.array([end]))
+
     def files_between(self, start: int, end: int) -> range:
         """The numbers of the files that have any of some bytes."""
         first, last = np.searchsorted(self.bases, [start, max(start, end - 1)], side="right") - 1

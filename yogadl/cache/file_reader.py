@@ -16,9 +16,6 @@ from yogadl.format.provenance import Provenance
 
 Array = np.ndarray[Any, Any]
 
-PIECE_BYTES = 16 << 20
-"""A file is read from beginning to end in pieces of this size."""
-
 
 @dataclass(frozen=True)
 class CacheInfo:
@@ -57,6 +54,10 @@ class FileReader(RecordReader):
     @property
     def content_id(self) -> str:
         return self.info.digest
+
+    def parts_by_digest(self) -> dict[bytes, pathlib.Path]:
+        """The files of the parts that the records are in, if this is a table of them."""
+        return {}
 
     @abc.abstractmethod
     def pieces(self) -> Iterator[Array]:

@@ -9,7 +9,7 @@ import numpy as np
 import xxhash
 
 from yogadl.cache.columns import Column, ColumnReader
-from yogadl.cache.content_id import content_id_of, record_tokens
+from yogadl.cache.content_id import TokenSums, entry_tokens
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.mapping import Extents, Memory
 from yogadl.cache.record_reader import MappedRecords
@@ -32,6 +32,7 @@ class MappedReader(FileReader):
         codec: of the records.
         alignment: of their contents.
         name: what to call it in errors.
+        sums: of the records' tokens.
         check_records: see above.
     """
 
@@ -42,6 +43,7 @@ class MappedReader(FileReader):
         index: Index,
         alignment: int,
         name: str,
+        sums: TokenSums,
         check_records: bool,
     ) -> None:
         self.codec = codec
@@ -50,7 +52,7 @@ class MappedReader(FileReader):
         self._check_records = check_records
         self._alignment = alignment
         self._column_reader = ColumnReader(codec)
-        self._known_content_id = ""
+        self._sums = sums
         self._open_index: Index | None = index
         self._open_memory: Memory | None = memory
 
@@ -71,15 +73,10 @@ class MappedReader(FileReader):
 
     @property
     def content_id(self) -> str:
-        if not self._known_content_id:
-            self._known_content_id = content_id_of(self.spec, len(self), self.tokens)
-        return self._known_content_id
+        return self._sums.content_id(self.spec)
 
     def tokens(self, positions: Array) -> Array:
-        entries = self._index.lookup(positions)
-        lengths = entries["length"]
-        leads = np.where(lengths > INLINE_LIMIT, np.uint32(LEAD), np.uint32(0))
-        return record_tokens(lengths - leads, entries["checksum"])
+        return entry_tokens(self._index.lookup(positions))
 
     @property
     def buffer(self) -> Array:

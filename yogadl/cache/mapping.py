@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import enum
+import errno
 import itertools
 import mmap
 import os
@@ -177,14 +178,17 @@ class MappedFile(MappedRange):
     Args:
         descriptor: of the file.
         path: of the file.
-        into: a range, and an offset in it, to map it to.
+        into: a range, an offset in it, and bytes, to map a file of so many bytes to.
+
+    Raises:
+        OSError: the file cannot be mapped, or has another size.
     """
 
     def __init__(
         self,
         descriptor: Descriptor,
         path: pathlib.Path,
-        into: tuple[ReservedRange, int] | None = None,
+        into: tuple[ReservedRange, int, int] | None = None,
     ) -> None:
         status = os.fstat(descriptor.number)
         self._path = os.path.abspath(path)
@@ -197,7 +201,9 @@ class MappedFile(MappedRange):
             mapped = _Map(size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor.number)
             super().__init__(np.asarray(mapped))
         else:
-            place, offset = into
+            place, offset, wanted = into
+            if size != wanted:
+                raise OSError(errno.ESTALE, f"it has {size:,} bytes and should have {wanted:,}")
             super().__init__(place.map(descriptor, size, offset))
         self._keep(descriptor)
         weakref.finalize(self, _descriptors.pop, self._key, None)

@@ -51,6 +51,10 @@ def open_cache(
     if headers.is_header(page):
         file.expect(access)
         keep_freed_memory()
+        if headers.is_table(page):
+            from yogadl.cache.parts_reader import PartsReader
+
+            return PartsReader(path, file, check_records, access)
         return CacheFile(path, file, check_records)
     from yogadl.legacy.reader import LegacyCacheFile
 

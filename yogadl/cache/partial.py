@@ -189,24 +189,28 @@ class PartialFile:
     def fileno(self) -> int:
         return self._descriptor
 
-    def commit(self) -> None:
+    def commit(self, path: pathlib.Path | None = None) -> None:
         """Makes the file durable and gives it its final name, replacing what has it.
+
+        Args:
+            path: another name, on the same file system.
 
         Raises:
             FileSystemError: it is not; the disk is full, for example. What was there is there.
         """
-        with telling("write", self._path):
+        final = path or self._path
+        with telling("write", final):
             os.fsync(self._descriptor)
-            os.replace(self.path, self._path)
+            os.replace(self.path, final)
         self._close()
         # From here on it is stored, and whoever opens it reads it.
         try:
-            sync_folder(self._path.parent)
+            sync_folder(final.parent)
         except YogadlError as error:
             _log.warning(
                 "%s is stored, but might be lost, or be the old one again, if this machine crashed "
                 "now: %s. Store it again when the disk is well",
-                shown(self._path),
+                shown(final),
                 error,
             )
 

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import xxhash
 
-from yogadl.cache.file_reader import PIECE_BYTES, CacheInfo
+from yogadl.cache.content_id import TokenSums
+from yogadl.cache.file_reader import CacheInfo
 from yogadl.cache.files import shown
 from yogadl.cache.mapped_reader import MappedReader
 from yogadl.cache.mapping import MappedFile
 from yogadl.cache.sections import load_codec, load_metadata, section
-from yogadl.errors import REPAIR, ChecksumError
+from yogadl.cache.whole_file import check_digest, pieces
+from yogadl.errors import ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import index as indexes
 
@@ -31,6 +32,7 @@ class CacheFile(MappedReader):
 
     def __init__(self, path: pathlib.Path, file: MappedFile, check_records: bool = False) -> None:
         self.path = path
+        self._file = file
         name, buffer = shown(path), file.array
         page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
         self.header = header = headers.unpack(page, len(buffer), name)
@@ -52,18 +54,19 @@ class CacheFile(MappedReader):
             or header.index.length < count * indexes.ENTRY.itemsize
         ):
             raise ChecksumError(f"{name} has an index of the wrong size; rebuild it")
-        sums = section(buffer, header.index_checksums, "index", name).view("<u8")
+        checksums = section(buffer, header.index_checksums, "index", name).view("<u8")
         numbers = count, 0, header.file_size, header.index.offset
         index = indexes.Index(
             buffer,
             indexes.Places(*[np.array([number], "<i8") for number in numbers]),
-            sums,
+            checksums,
             layout=codec.layout,
             alignment=header.alignment,
             name=name,
             touch=lambda _file, start, stop: file.will_need(np.array([start]), np.array([stop])),
         )
-        super().__init__(file, codec, index, header.alignment, name, check_records)
+        sums = TokenSums(count, header.token_sums)
+        super().__init__(file, codec, index, header.alignment, name, sums, check_records)
 
     def verify(self) -> None:
         step = 1 << 16
@@ -74,21 +77,7 @@ class CacheFile(MappedReader):
             checking.announce(positions)
             checking.lookup(positions)
             self.forget(start, int(positions[-1]) + 1)
-        digest = xxhash.xxh3_128()
-        for piece in self._pieces_from(headers.BODY_OFFSET):
-            digest.update(piece)
-        digest.update(self.buffer[: headers.HEADER_OFFSET])
-        page = self.buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
-        digest.update(headers.clear_digest(page))
-        if digest.digest() != self.header.digest:
-            raise ChecksumError(
-                f"{self._name} is not what was written, though every record is; {REPAIR}"
-            )
+        check_digest(self._file, self.header, self._name)
 
     def pieces(self) -> Iterator[Array]:
-        return self._pieces_from(0)
-
-    def _pieces_from(self, offset: int) -> Iterator[Array]:
-        for start in range(offset, len(self.buffer), PIECE_BYTES):
-            yield self.buffer[start : start + PIECE_BYTES]
-            self._memory.forget(start, start + PIECE_BYTES)
+        return pieces(self._file)

@@ -4,52 +4,31 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from yogadl import spec as specs
-from yogadl.cache.container import Container
+from yogadl.cache.file_writer import FileWriter
 from yogadl.cache.files import shown
 from yogadl.cache.partial import PartialFile, check_room
 from yogadl.cache.progress import Progress
-from yogadl.errors import (
-    InvalidArgumentError,
-    SpecMismatchError,
-    UnsupportedTypeError,
-)
+from yogadl.cache.table_writer import PartList
+from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format import header as headers
-from yogadl.format import index as indexes
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
-from yogadl.format.layout import (
-    ALIGNMENT,
-    INLINE_LIMIT,
-    LEAD,
-    MAX_VALUE,
-    WIDE_ALIGNMENT,
-    lead_of,
-)
-from yogadl.format.pages import (
-    PAGE_HEADER,
-    PAGE_SIZE,
-    big_payload,
-    leaf_node,
-    leaf_nodes,
-    overflow_header,
-    overflow_pages,
-)
+from yogadl.format.header import Header
 from yogadl.format.provenance import METADATA_KEY, UNKNOWN, Provenance
-from yogadl.format.record_keys import MOST_RECORDS, record_key, record_keys
+from yogadl.format.record_keys import MOST_RECORDS
 
 Array = np.ndarray[Any, Any]
 
 _BLOCK_BYTES = 4 << 20
-_LOW_HALF = 0xFFFFFFFF
 # Records do not wait for longer, so that progress tells of them.
 _FLUSH_SECONDS = 0.5
 
@@ -102,7 +81,10 @@ def _check_keys(value: Any) -> None:
 
 
 class CacheWriter:
-    """Writes one cache file, which appears at ``path`` when :meth:`commit` returns.
+    """Writes records, in a file that appears at ``path`` when :meth:`commit` returns.
+
+    Where they are cut into parts, each is handed over as soon as it is full, and the file is the
+    table of them; records of less than a part are one file all the same.
 
     A context manager: leaving it without ``commit`` leaves nothing behind. Not thread-safe; any
     number of writers, in any processes, may write to one path: the last to commit wins.
@@ -113,6 +95,9 @@ class CacheWriter:
         metadata: anything JSON can hold, for the user.
         total: number of records if known, for the progress bar and an early check of free space.
         provenance: how the records came to be.
+        part_bytes: bytes from which on a part is full.
+        take_part: takes a finished part and its header: commits it, or reads it. Without it, all
+            records are in one file.
     """
 
     def __init__(
@@ -123,24 +108,24 @@ class CacheWriter:
         total: int | None = None,
         *,
         provenance: Provenance = UNKNOWN,
+        part_bytes: int | None = None,
+        take_part: Callable[[PartialFile, Header], object] | None = None,
     ) -> None:
+        self._path = path
         self._metadata = _metadata_json(metadata, provenance)
         self._spec_json = _spec_json(spec)
         self._codec = RecordCodec(spec)
-        self._spec = spec
         self._codec.layout.check_size()
+        self._part_bytes = sys.maxsize if part_bytes is None else part_bytes
+        self._take_part = take_part
+        self._parts = PartList()
         value_size = self._codec.layout.value_size
         if total is not None and value_size is not None:
-            check_room(path, total * value_size)
-        self._container = Container(path)
-        self._file = self._container.file
-        self._packer = self._container.packer
+            check_room(path, min(total * value_size, self._part_bytes))
+        self._writer = FileWriter(path, self._codec)
+        self._written = 0
+        self._table: PartialFile | None = None
         self._progress = Progress(f"Writing {shown(path)}", total)
-        self._count = 0
-        # Per block of records: offsets of values outside the leaves (0 if inside), lengths, sums.
-        self._entries: list[Array] = []
-        self._queue: list[tuple[int, int, int]] = []
-        self._buffer = np.empty((0, 0), "u1")
         # Records of fixed size wait here to be written as columns.
         self._waiting: list[Array] = []
         self._waiting_count = 0
@@ -161,7 +146,7 @@ class CacheWriter:
         except (SpecMismatchError, UnsupportedTypeError) as error:
             raise type(error)(f"record {self._count + self._waiting_count}: {error}") from error
         if self._codec.layout.content_size is None:
-            self._append_variable(self._codec.encode_components(components))
+            self._append_content(self._codec.encode_components(components))
             return
         if not self._waiting:
             limit = self._waiting_limit
@@ -180,33 +165,13 @@ class CacheWriter:
             self._append_columns([column[:count] for column in self._waiting], count)
             self._flush_at = time.monotonic() + _FLUSH_SECONDS
 
-    def _check_count(self, more: int) -> None:
-        if self._count + more > MOST_RECORDS:
-            raise InvalidArgumentError(
-                f"a file holds {MOST_RECORDS:,} records at most; submit the rest as another "
-                "version, and join them by yogadl.concat"
-            )
-
-    def _append_variable(self, content: bytes) -> None:
-        self._check_count(1)
-        value = bytes(lead_of(len(content))) + content
-        if len(value) > MAX_VALUE:
-            raise InvalidArgumentError(
-                f"record {self._count} has {len(value):,} bytes; the limit is {MAX_VALUE:,}"
-            )
-        offset = 0
-        payload = value
-        if len(content) > INLINE_LIMIT:
-            page = self._container.write_overflow(value)
-            offset = page * PAGE_SIZE + PAGE_HEADER
-            payload = big_payload(page)
-        key = record_key(self._count)
-        self._packer.add(leaf_node(key, len(value), payload, offset > 0))
-        self._queue.append((offset, len(value), xxhash.xxh3_64_intdigest(content) & _LOW_HALF))
-        self._count += 1
-        if len(self._queue) == indexes.BLOCK:
-            self._flush_queue()
-        self._progress.update(1, self._file.size)
+    def _append_content(self, content: bytes) -> None:
+        self._make_room(1)
+        try:
+            self._writer.add(content)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"record {self._count}: {error}") from error
+        self._progress.update(1, self._written + self._writer.file.size)
 
     def append_columns(self, columns: Sequence[Any], count: int) -> None:
         """Appends ``count`` records of fixed size, given as one array per component.
@@ -229,57 +194,42 @@ class CacheWriter:
     def _append_columns(self, columns: Sequence[Any], count: int) -> None:
         content_size = self._codec.layout.content_size
         assert content_size is not None
-        step = max(1, _BLOCK_BYTES // content_size)
+        step = max(1, min(_BLOCK_BYTES, self._part_bytes) // content_size)
         for start in range(0, count, step):
-            part = [column[start : start + step] for column in columns]
-            self._append_block(part, min(step, count - start))
+            size = min(step, count - start)
+            self._make_room(size)
+            self._writer.add_columns([column[start : start + size] for column in columns], size)
+            self._progress.update(size, self._written + self._writer.file.size)
 
-    def _append_block(self, columns: Sequence[Any], count: int) -> None:
-        self._check_count(count)
-        content_size = self._codec.layout.content_size
-        assert content_size is not None
-        if content_size > INLINE_LIMIT:
-            offsets, payloads, values = self._write_overflows(columns, count, content_size)
-        else:
-            values = np.zeros((count, content_size), "u1")
-            self._codec.encode_columns(columns, values)
-            offsets, payloads = np.zeros(count, "<u8"), values
-        keys = record_keys(self._count + np.arange(count))
-        size = values.shape[1]
-        self._packer.add_many(leaf_nodes(keys, size, payloads, content_size > INLINE_LIMIT))
-        entries = np.empty(count, indexes.ENTRY)
-        entries["offset"] = offsets
-        entries["length"] = size
-        digest = xxhash.xxh3_64_intdigest
-        contents = values[:, lead_of(content_size) :]
-        entries["checksum"] = [digest(content) & _LOW_HALF for content in contents]
-        self._entries.append(entries)
-        self._count += count
-        self._progress.update(count, self._file.size)
+    # Parts
 
-    def _write_overflows(
-        self, columns: Sequence[Any], count: int, content_size: int
-    ) -> tuple[Array, Array, Array]:
-        """Writes values on pages of their own; returns offsets, leaf payloads and the values."""
-        size = LEAD + content_size
-        pages = overflow_pages(size)
-        if self._buffer.shape != (count, pages * PAGE_SIZE):
-            self._buffer = np.zeros((count, pages * PAGE_SIZE), "u1")
-        first = self._container.next_page()
-        numbers = first + pages * np.arange(count, dtype="<u8")
-        header = np.frombuffer(overflow_header(0, size), "u1")
-        self._buffer[:, :PAGE_HEADER] = header
-        self._buffer[:, :8] = numbers.view("u1").reshape(count, 8)
-        values = self._buffer[:, PAGE_HEADER : PAGE_HEADER + size]
-        self._codec.encode_columns(columns, values[:, LEAD:])
-        self._container.write(self._buffer)
-        self._container.overflow_pages += pages * count
-        return numbers * PAGE_SIZE + PAGE_HEADER, numbers.view("u1").reshape(count, 8), values
+    @property
+    def _count(self) -> int:
+        """Records that were written."""
+        return self._parts.record_count + self._writer.count
 
-    def _flush_queue(self) -> None:
-        if self._queue:
-            self._entries.append(np.array(self._queue, indexes.ENTRY))
-            self._queue = []
+    def _make_room(self, more: int) -> None:
+        """Begins another part if the one that is being written is full."""
+        writer = self._writer
+        if writer.file.size < self._part_bytes and writer.count + more <= MOST_RECORDS:
+            return
+        if self._take_part is None:
+            raise InvalidArgumentError(
+                f"a file holds {MOST_RECORDS:,} records at most, and this would have more"
+            )
+        if writer.count:
+            self._finish_part(self._take_part)
+            self._writer = FileWriter(self._path, self._codec)
+
+    def _finish_part(self, take: Callable[[PartialFile, Header], object]) -> None:
+        writer = self._writer
+        # The same records are to be the same part, whenever they are written.
+        header = writer.finish(self._spec_json, b"{}", 0)
+        take(writer.file, header)
+        self._parts.add(header, writer.checksums)
+        self._written += writer.file.size
+        writer.file.discard()
+        writer.count = 0
 
     # Finishing
 
@@ -305,35 +255,15 @@ class CacheWriter:
             StorageFullError: the disk is full, or nearly so.
         """
         self._flush_waiting()
-        self._flush_queue()
-        self._packer.flush()
-        entries = self._finished_entries()
-        sections = {
-            "checksums": indexes.block_checksums(entries).tobytes(),
-            "metadata": self._metadata,
-            "spec": self._spec_json,
-            "index": entries.tobytes(),
-        }
-        fields = {
-            "record_count": self._count,
-            "alignment": self._alignment(entries),
-            "value_size": self._codec.layout.value_size or 0,
-            "created_ns": time.time_ns(),
-        }
-        self._container.finish(sections, self._count, fields)
+        now = time.time_ns()
+        if self._parts and self._take_part is not None:
+            if self._writer.count:
+                self._finish_part(self._take_part)
+            self._table = self._parts.write(self._path, self._spec_json, self._metadata, now)
+        else:
+            self._writer.finish(self._spec_json, self._metadata, now)
         self._progress.close(done=True)
-        return self._file
-
-    def _finished_entries(self) -> Array:
-        entries = np.concatenate([np.empty(0, indexes.ENTRY), *self._entries])
-        self._entries = []
-        inside = entries["offset"] == 0
-        entries["offset"][inside] = self._packer.positions()[inside]
-        return entries
-
-    def _alignment(self, entries: Array) -> int:
-        """What every content's offset is a multiple of."""
-        return WIDE_ALIGNMENT if (entries["length"] > INLINE_LIMIT).all() else ALIGNMENT
+        return self._table or self._writer.file
 
     def __enter__(self) -> CacheWriter:
         return self
@@ -345,4 +275,6 @@ class CacheWriter:
         trace: TracebackType | None,
     ) -> None:
         self._progress.close(done=False)
-        self._file.discard()
+        self._writer.file.discard()
+        if self._table is not None:
+            self._table.discard()

@@ -33,8 +33,9 @@ LARGEST_SPEC = 4 << 20
 LARGEST_METADATA = 16 << 20
 """Bytes of the JSON documents, which are read as a whole when a file is opened."""
 
-_FIELDS = struct.Struct("<8sIIQQQQQ12Q32s16s")
+_FIELDS = struct.Struct("<8sIIQQQQQ12Q32sQ2Q16s")
 _CHECKSUM = struct.Struct("<Q")
+_PARTS_OFFSET = PAGE_HEADER + struct.calcsize("<8sIIQQQQQ12Q32s")
 _VERSIONED = struct.Struct("<8sI")
 _DIGEST_SIZE = 16
 
@@ -61,6 +62,8 @@ class Header:
         spec, metadata: JSON documents.
         index: the table of records; ``index_checksums``: one XXH3-64 per block of it.
         library_version: the yogadl release that wrote the file.
+        part_count: parts that the records are in, if this is a table of them, else 0.
+        token_sums: of the records' tokens, see ``cache.content_id``.
         digest: XXH3-128 of the file; its digest and checksum fields count as zero, and the
             bytes before ``BODY_OFFSET`` come after the others.
     """
@@ -75,6 +78,8 @@ class Header:
     index: Section
     index_checksums: Section
     library_version: str
+    part_count: int
+    token_sums: tuple[int, int]
     digest: bytes
 
     def pack(self) -> bytes:
@@ -91,6 +96,8 @@ class Header:
             self.created_ns,
             *[number for section in sections for number in astuple(section)],
             self.library_version.encode()[:32],
+            self.part_count,
+            *self.token_sums,
             self.digest,
         )
         payload = fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
@@ -106,6 +113,11 @@ def clear_digest(page: bytes) -> bytes:
 
 def is_header(page: bytes) -> bool:
     return page[PAGE_HEADER : PAGE_HEADER + len(MAGIC)] == MAGIC
+
+
+def is_table(page: bytes) -> bool:
+    """Whether a header page says, unchecked, that the file is a table of parts."""
+    return any(page[_PARTS_OFFSET : _PARTS_OFFSET + 8])
 
 
 def unpack(page: bytes, file_size: int, name: str) -> Header:
@@ -148,7 +160,9 @@ def unpack(page: bytes, file_size: int, name: str) -> Header:
         index=index,
         index_checksums=sums,
         library_version=version_name,
-        digest=fields[21],
+        part_count=fields[21],
+        token_sums=fields[22:24],
+        digest=fields[24],
     )
     if header.file_size != file_size:
         raise TruncatedCacheError(

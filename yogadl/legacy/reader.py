@@ -18,10 +18,11 @@ import xxhash
 from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.columns import Column, stack
-from yogadl.cache.file_reader import PIECE_BYTES, CacheInfo, FileReader
+from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.gather import gather
 from yogadl.cache.mapping import Extents, MappedFile
+from yogadl.cache.whole_file import pieces
 from yogadl.errors import (
     REPAIR,
     CacheFormatError,
@@ -244,8 +245,7 @@ class LegacyCacheFile(FileReader):
                     self._load(position)
 
     def pieces(self) -> Iterator[Array]:
-        for start in range(0, self.info.file_size, PIECE_BYTES):
-            yield self._open_file.array[start : start + PIECE_BYTES]
+        return pieces(self._open_file)
 
     def close(self) -> None:
         self._file = None

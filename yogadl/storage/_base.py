@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from yogadl.adapters import as_spec, open_source
+from yogadl.arguments import as_index
+from yogadl.cache.file_reader import FileReader
 from yogadl.cache.files import shown, telling
+from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.writer import CacheWriter
 from yogadl.core import Params, Storage, Submittable
@@ -113,12 +116,14 @@ class Submission:
         spec: as users give it.
         metadata: likewise.
         provenance: of the data.
+        part_bytes: bytes from which on a part is full.
     """
 
     make: Callable[[], Any]
     spec: Any
     metadata: Mapping[str, Any] | None
     provenance: Provenance
+    part_bytes: int | None
 
 
 class CacheStorage(Storage, Generic[V]):
@@ -128,6 +133,7 @@ class CacheStorage(Storage, Generic[V]):
     """
 
     _tensorflow_config: Any = None
+    _default_part_bytes: int | None = None
 
     # What a kind of storage supplies
 
@@ -152,6 +158,11 @@ class CacheStorage(Storage, Generic[V]):
         """See :meth:`delete`."""
 
     @abc.abstractmethod
+    def _store_part(self, file: PartialFile, version: V, digest: bytes) -> None:
+        """Stores a part of this digest, which was made beside ``version.claim()``, for all versions
+        of the id. What is there by this name already is the same."""
+
+    @abc.abstractmethod
     def _publish(self, file: PartialFile, version: V) -> None:
         """Stores a whole file that was made beside ``version.claim()``, replacing what is there."""
 
@@ -174,16 +185,28 @@ class CacheStorage(Storage, Generic[V]):
         *,
         spec: Any = None,
         metadata: Mapping[str, Any] | None = None,
+        part_bytes: int | None = None,
     ) -> None:
         """See ``Storage.submit``. Takes no lock: of several, the last to finish wins.
 
         Readers of a version that is replaced keep the old one.
 
+        Args:
+            data: see ``Storage.submit``.
+            dataset_id: likewise.
+            dataset_version: likewise.
+            spec: likewise.
+            metadata: likewise.
+            part_bytes: cut the data set into parts of about so many bytes, each a file. What is
+                smaller is one file, and by default all is, up to the 10**8 records of a file.
+
         Raises:
             StoreError: the bucket cannot be written to; what was stored is as it was.
         """
         version = self._version(dataset_id, dataset_version)
-        submission = Submission(lambda: data, spec, metadata, _provenance.of_here())
+        submission = Submission(
+            lambda: data, spec, metadata, _provenance.of_here(), self._part_bytes(part_bytes)
+        )
         with self._staged(submission, version) as file:
             self._publish(file, version)
 
@@ -240,8 +263,9 @@ class CacheStorage(Storage, Generic[V]):
         *,
         spec: Any = None,
         metadata: Mapping[str, Any] | None = None,
+        part_bytes: int | None = None,
     ) -> Callable[[Callable[Params, Any]], Callable[Params, LMDBDataRef]]:
-        """See ``Storage.cacheable``.
+        """See ``Storage.cacheable``, and :meth:`submit` for ``part_bytes``.
 
         What is stored but cannot be read, as a killed yogadl 0.1.4 leaves it, is built again; what
         a newer yogadl wrote is an error. The wait for another builder can be interrupted.
@@ -253,6 +277,7 @@ class CacheStorage(Storage, Generic[V]):
             )
         version = self._version(dataset_id, dataset_version)
         wanted = None if spec is None else as_spec(spec)
+        part_bytes = self._part_bytes(part_bytes)
 
         def decorate(function: Callable[Params, Any]) -> Callable[Params, LMDBDataRef]:
             @functools.wraps(function)
@@ -262,7 +287,7 @@ class CacheStorage(Storage, Generic[V]):
                 if found is None:
                     make = functools.partial(function, *args, **kwargs)
                     with _building_alone(version):
-                        submission = Submission(make, wanted, metadata, provenance)
+                        submission = Submission(make, wanted, metadata, provenance, part_bytes)
                         found = self._build(submission, version)
                 _provenance.check_stored(found, str(version), wanted, provenance)
                 return found
@@ -306,9 +331,12 @@ class CacheStorage(Storage, Generic[V]):
             ref.verify()
             path = target.claim()
             remove_leftovers(path)
+            for digest, part in ref.reader.parts_by_digest().items():
+                with PartialFile(path) as file, open_cache(part) as reader:
+                    _append_pieces(file, reader)
+                    to._store_part(file, target, digest)
             with PartialFile(path) as file:
-                for piece in ref.reader.pieces():
-                    file.append(piece)
+                _append_pieces(file, ref.reader)
                 to._publish(file, target)
 
     @contextlib.contextmanager
@@ -326,9 +354,14 @@ class CacheStorage(Storage, Generic[V]):
             _merged(source.metadata, submission.metadata),
             source.count,
             provenance=submission.provenance,
+            part_bytes=submission.part_bytes,
+            take_part=lambda part, header: self._store_part(part, version, header.digest),
         ) as writer:
             source.feed(writer)
             yield writer.finish()
+
+    def _part_bytes(self, given: Any) -> int | None:
+        return self._default_part_bytes if given is None else as_index("part_bytes", given, 1)
 
     def _fetch_usable(self, version: V) -> LMDBDataRef | None:
         try:
@@ -348,6 +381,12 @@ class CacheStorage(Storage, Generic[V]):
 
     def _nothing_to_delete(self, version: V) -> CacheNotFoundError:
         return CacheNotFoundError(f"there is no {version} to delete in {self._where}")
+
+
+def _append_pieces(file: PartialFile, reader: FileReader) -> None:
+    """Appends all bytes of an open file."""
+    for piece in reader.pieces():
+        file.append(piece)
 
 
 def _merged(known: Mapping[str, Any], given: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 from yogadl.cache.files import make_folders, shown, telling
 from yogadl.cache.partial import PartialFile
+from yogadl.cache.parts_reader import part_path
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import CacheNotFoundError, FileSystemError, InvalidArgumentError
 from yogadl.storage._base import (
@@ -105,6 +106,11 @@ class LFSStorage(CacheStorage[FileVersion]):
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
             raise self._nothing_to_delete(version) from error
+
+    def _store_part(self, file: PartialFile, version: FileVersion, digest: bytes) -> None:
+        path = part_path(version.path, digest)
+        make_folders(path.parent)
+        file.commit(path)
 
     def _publish(self, file: PartialFile, version: FileVersion) -> None:
         file.commit()

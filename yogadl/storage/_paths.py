@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+from yogadl.cache.parts_reader import PARTS_FOLDER
 from yogadl.errors import InvalidArgumentError
 
 CACHE_FILE = "cache.mdb"
@@ -17,7 +18,9 @@ _LONGEST = 255
 
 
 def relative_path(
-    dataset_id: Any, dataset_version: Any, reserved: tuple[str, ...] = (CACHE_FILE, LOCK_FILE)
+    dataset_id: Any,
+    dataset_version: Any,
+    reserved: tuple[str, ...] = (CACHE_FILE, LOCK_FILE, PARTS_FOLDER),
 ) -> pathlib.PurePosixPath:
     """The folder of a version below the storage directory.
 
