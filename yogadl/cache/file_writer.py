@@ -39,6 +39,19 @@ Array = np.ndarray[Any, Any]
 _LOW_HALF = 0xFFFFFFFF
 
 
+def record_bytes(content_size: int) -> int:
+    """Bytes that a record of this size takes in a file, with its node and its entry in the index.
+
+    Leaf pages are filled as far as nodes go, which is not counted.
+    """
+    if content_size > INLINE_LIMIT:
+        node = leaf_node(record_key(0), 0, big_payload(0), True)
+        pages = overflow_pages(LEAD + content_size)
+        return len(node) + 2 + pages * PAGE_SIZE + indexes.ENTRY.itemsize
+    node = leaf_node(record_key(0), 0, bytes(content_size), False)
+    return len(node) + 2 + indexes.ENTRY.itemsize
+
+
 class FileWriter:
     """One file, of records that were checked. Not thread-safe.
 

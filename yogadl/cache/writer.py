@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
-from yogadl.cache.file_writer import FileWriter
+from yogadl.cache.file_writer import FileWriter, record_bytes
 from yogadl.cache.files import shown
 from yogadl.cache.partial import PartialFile, check_room
 from yogadl.cache.progress import Progress
@@ -22,7 +22,7 @@ from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTy
 from yogadl.format import header as headers
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
-from yogadl.format.header import Header
+from yogadl.format.header import BODY_OFFSET, Header
 from yogadl.format.provenance import METADATA_KEY, UNKNOWN, Provenance
 from yogadl.format.record_keys import MOST_RECORDS
 
@@ -116,12 +116,19 @@ class CacheWriter:
         self._spec_json = _spec_json(spec)
         self._codec = RecordCodec(spec)
         self._codec.layout.check_size()
-        self._part_bytes = sys.maxsize if part_bytes is None else part_bytes
         self._take_part = take_part
+        self._part_bytes, self._part_records = sys.maxsize, MOST_RECORDS
+        size = self._codec.layout.content_size
+        if part_bytes is not None and take_part is not None:
+            if size is None:
+                self._part_bytes = BODY_OFFSET + part_bytes
+            else:
+                # Parts of as many records each are read a little faster.
+                self._part_records = min(max(1, part_bytes // record_bytes(size)), MOST_RECORDS)
         self._parts = PartList()
         value_size = self._codec.layout.value_size
         if total is not None and value_size is not None:
-            check_room(path, min(total * value_size, self._part_bytes))
+            check_room(path, min(total, self._part_records) * value_size)
         self._writer = FileWriter(path, self._codec)
         self._written = 0
         self._table: PartialFile | None = None
@@ -166,7 +173,7 @@ class CacheWriter:
             self._flush_at = time.monotonic() + _FLUSH_SECONDS
 
     def _append_content(self, content: bytes) -> None:
-        self._make_room(1)
+        self._make_room()
         try:
             self._writer.add(content)
         except InvalidArgumentError as error:
@@ -194,12 +201,14 @@ class CacheWriter:
     def _append_columns(self, columns: Sequence[Any], count: int) -> None:
         content_size = self._codec.layout.content_size
         assert content_size is not None
-        step = max(1, min(_BLOCK_BYTES, self._part_bytes) // content_size)
-        for start in range(0, count, step):
-            size = min(step, count - start)
-            self._make_room(size)
-            self._writer.add_columns([column[start : start + size] for column in columns], size)
-            self._progress.update(size, self._written + self._writer.file.size)
+        step = max(1, _BLOCK_BYTES // content_size)
+        start = 0
+        while start < count:
+            self._make_room()
+            stop = min(start + step, start + self._part_records - self._writer.count, count)
+            self._writer.add_columns([column[start:stop] for column in columns], stop - start)
+            self._progress.update(stop - start, self._written + self._writer.file.size)
+            start = stop
 
     # Parts
 
@@ -208,18 +217,17 @@ class CacheWriter:
         """Records that were written."""
         return self._parts.record_count + self._writer.count
 
-    def _make_room(self, more: int) -> None:
+    def _make_room(self) -> None:
         """Begins another part if the one that is being written is full."""
         writer = self._writer
-        if writer.file.size < self._part_bytes and writer.count + more <= MOST_RECORDS:
+        if writer.count < self._part_records and writer.file.size < self._part_bytes:
             return
         if self._take_part is None:
             raise InvalidArgumentError(
                 f"a file holds {MOST_RECORDS:,} records at most, and this would have more"
             )
-        if writer.count:
-            self._finish_part(self._take_part)
-            self._writer = FileWriter(self._path, self._codec)
+        self._finish_part(self._take_part)
+        self._writer = FileWriter(self._path, self._codec)
 
     def _finish_part(self, take: Callable[[PartialFile, Header], object]) -> None:
         writer = self._writer

@@ -51,7 +51,7 @@ class Places:
         counts: records of each; at least 1, but where there is one file only.
         bases: the byte of the buffer that is its first.
         sizes: its bytes.
-        entries: where its entries begin in it.
+        entries: where its entries begin in it, a multiple of 16, as bases are.
     """
 
     counts: Array
@@ -97,7 +97,10 @@ class Index:
         self._firsts = self._ends - places.counts
         blocks = block_counts(places.counts)
         self._first_blocks = np.cumsum(blocks) - blocks
-        self._at = places.bases + places.entries - ENTRY.itemsize * self._firsts
+        # The buffer as entries, and the number in it of the entry of position 0, if a file had it.
+        self._all = buffer[: len(buffer) // ENTRY.itemsize * ENTRY.itemsize].view(ENTRY)
+        self._at = (places.bases + places.entries) // ENTRY.itemsize - self._firsts
+        self._even = _even(places.counts)
         self._buckets, self._shift = _buckets(self._ends)
         self._whole = self._entries_of(0) if len(places.counts) == 1 else None
         self._checked = np.zeros(len(checksums), bool)
@@ -128,13 +131,15 @@ class Index:
         if not self._all_checked:
             within = positions - self._firsts[files]
             self._check(self._first_blocks[files] + within // BLOCK)
-        at = self._at[files] + ENTRY.itemsize * positions
-        entries = _gather_entries(self._buffer, at)
+        entries: Array = self._all[self._at[files] + positions]
         entries["offset"] += self._places.bases[files].view("u8")
         return entries
 
     def files_of(self, positions: Array) -> Array:
         """The numbers of the files in which some records are, int64 ``[n]``."""
+        if self._even:
+            even: Array = positions // self._even
+            return even
         files: Array = self._buckets[positions >> self._shift]
         while (beyond := positions >= self._ends[files]).any():
             files = files + beyond
@@ -208,13 +213,11 @@ class Index:
         return bool((offsets % self._alignment == 0).all())
 
 
-def _gather_entries(buffer: Array, offsets: Array) -> Array:
-    """The entries at some bytes of a buffer, a copy."""
-    items = max(len(buffer) - ENTRY.itemsize + 1, 0)
-    # Every byte of the buffer is taken as the start of an entry, of which NumPy then copies some.
-    window = np.ndarray((items,), f"V{ENTRY.itemsize}", buffer, strides=(1,))
-    found: Array = window[offsets].view(ENTRY)
-    return found
+def _even(counts: Array) -> int:
+    """The records of every file if all have as many, and the last no more; else 0."""
+    first = int(counts[0])
+    are_even = (counts[:-1] == first).all() and counts[-1] <= first
+    return first if are_even else 0
 
 
 def _buckets(ends: Array) -> tuple[Array, int]:

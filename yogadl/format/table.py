@@ -67,6 +67,7 @@ def check_parts(parts: Array, header: Header, name: str) -> None:
         or (sizes % PAGE_SIZE != 0).any()
         or (entries < BODY_OFFSET).any()
         or (entries > sizes).any()
+        or (entries % np.uint64(indexes.ENTRY.itemsize) != 0).any()
         or (entries + counts * np.uint64(indexes.ENTRY.itemsize) > sizes).any()
         or int(sizes.sum(dtype=object)) > LARGEST_TABLE
         or int(counts.sum()) != header.record_count

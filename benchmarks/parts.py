@@ -1,0 +1,114 @@
+"""Whether a data set of many parts is read as fast as one file: rates of this yogadl, in turn.
+
+    python benchmarks/parts.py [--parts 1000] [--rounds 5] [--seconds 1.0] [--scale 1.0]
+
+For each workload and way of reading, one line: the median rate of one file, and that of the parts
+as a share of it, with the lowest and the highest of the rounds. Then, how long 10,000 parts take to
+be opened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from yogadl.storage import LFSStorage
+
+BATCH = 32
+COUNTS = {"scalars": 2_000_000, "3 KB": 60_000, "images": 4_000}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="for one measurement")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the record counts")
+    given = parser.parse_args()
+    for name, full in COUNTS.items():
+        count = max(given.parts, int(full * given.scale))
+        with tempfile.TemporaryDirectory(prefix="parts-") as folder:
+            storage = LFSStorage(folder)
+            storage.submit(arrays(name, count), name, "one")
+            one = storage.fetch(name, "one")
+            storage.submit(
+                arrays(name, count), name, "parts", part_bytes=one.info.file_size // given.parts
+            )
+            many = storage.fetch(name, "parts")
+            found = len(many.reader.parts_by_digest())
+            for way in ("batches", "tf batches", "records"):
+                compare(f"{name}, {found:,} parts, {way}", (one, many), way, given)
+            one.close()
+            many.close()
+    with tempfile.TemporaryDirectory(prefix="parts-") as folder:
+        print(f"10,000 parts are opened in {opening_seconds(LFSStorage(folder)) * 1000:.1f} ms")
+
+
+def arrays(name: str, count: int) -> dict[str, Any]:
+    numbers = np.arange(count)
+    if name == "scalars":
+        return {"number": numbers}
+    shape = (28, 28, 1) if name == "3 KB" else (224, 224, 3)
+    dtype = "float32" if name == "3 KB" else "uint8"
+    pool = np.random.default_rng(0).integers(0, 255, (64, *shape)).astype(dtype)
+    return {"image": pool[numbers % 64], "number": numbers}
+
+
+def compare(title: str, refs: tuple[Any, Any], way: str, given: argparse.Namespace) -> None:
+    for ref in refs:
+        rate(ref, way, 2 * given.seconds)
+    rounds = [[rate(ref, way, given.seconds) for ref in refs] for _ in range(given.rounds)]
+    ratios = [many / one for one, many in rounds]
+    print(
+        f"{title:32} {statistics.median(one for one, _ in rounds):12,.0f}/s   "
+        f"{statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})",
+        flush=True,
+    )
+
+
+def rate(ref: Any, way: str, seconds: float) -> float:
+    """Records a second of shuffled epochs."""
+    stream = ref.stream(shuffle=True, shuffle_seed=1)
+    items = epochs(stream, way)
+    # What it takes to begin is no rate.
+    next(items)
+    taken, started = 0, time.perf_counter()
+    for taken, _ in enumerate(items, 1):
+        if taken % 16 == 0 and time.perf_counter() - started > seconds:
+            break
+    return taken * (1 if way == "records" else BATCH) / (time.perf_counter() - started)
+
+
+def epochs(stream: Any, way: str) -> Iterator[Any]:
+    items = stream
+    if way == "batches":
+        items = stream.batches(BATCH)
+    elif way == "tf batches":
+        import yogadl.tensorflow
+
+        items = yogadl.tensorflow.make_tf_dataset(stream, batch_size=BATCH)
+    while True:
+        yield from items
+
+
+def opening_seconds(storage: LFSStorage) -> float:
+    """The median of five openings of a table of 10,000 parts."""
+    # A part a block of columns, of which each has a part's bytes.
+    storage.submit(({"n": n} for n in range(10_000)), "many", "1", part_bytes=1)
+    spent = []
+    for _ in range(5):
+        started = time.perf_counter()
+        with storage.fetch("many", "1") as ref:
+            spent.append(time.perf_counter() - started)
+            assert len(ref.reader.parts_by_digest()) > 9_000, ref.reader
+    return statistics.median(spent)
+
+
+if __name__ == "__main__":
+    main()
