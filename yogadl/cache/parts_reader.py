@@ -23,6 +23,7 @@ from yogadl.cache.whole_file import check_digest, pieces
 from yogadl.errors import (
     ChecksumError,
     FileSystemError,
+    ForeignFileError,
     TruncatedCacheError,
 )
 from yogadl.format import header as headers
@@ -174,6 +175,39 @@ class PartsReader(MappedReader):
 
     def pieces(self) -> Iterator[Array]:
         return pieces(self._table)
+
+
+def read_header(path: pathlib.Path) -> tuple[headers.Header, MappedFile]:
+    """The header of a file of format 1, and the file, mapped.
+
+    Raises:
+        CacheFormatError: it is none.
+        FileSystemError: it cannot be opened.
+    """
+    with telling("open", path):
+        descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+        file = MappedFile(descriptor, path)
+    page = file.array[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
+    return headers.unpack(page, len(file.array), shown(path)), file
+
+
+def parts_of(path: pathlib.Path) -> dict[bytes, int]:
+    """The digests of the parts that a file names, if it is a table, and their bytes.
+
+    Raises:
+        CacheFormatError: it is damaged.
+        FileSystemError: it cannot be opened.
+    """
+    try:
+        header, file = read_header(path)
+    except ForeignFileError:
+        # Of yogadl 0.1.4, or none of yogadl's, which is for who opens it to say.
+        return {}
+    if not header.part_count:
+        return {}
+    parts = _load_parts(file.array, header, shown(path))
+    digests = [digest.tobytes() for digest in parts["digest"]]
+    return dict(zip(digests, parts["size"].tolist(), strict=True))
 
 
 def _load_parts(buffer: Array, header: headers.Header, name: str) -> Array:

@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from yogadl.cache.partial import PartialFile
+from yogadl.cache.parts_reader import PARTS_FOLDER, read_header
 from yogadl.cache.progress import waiting_for
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
     AccessDeniedError,
+    ForeignFileError,
     LockLostError,
     StoreError,
     UnsafeStoreError,
 )
+from yogadl.format.header import FORMAT_VERSION
 from yogadl.storage._base import (
     CacheStorage,
     StoredVersion,
@@ -29,11 +32,12 @@ from yogadl.storage._base import (
     Version,
     check_configurations,
 )
+from yogadl.storage._bucket_parts import DIGEST_KEY, BucketParts
 from yogadl.storage._configurations import BaseCloudConfigurations
 from yogadl.storage._lease import Lease
 from yogadl.storage._lease_board import LeaseBoard
 from yogadl.storage._lease_object import patience_of
-from yogadl.storage._local_copy import DIGEST_KEY, LocalCopy
+from yogadl.storage._local_copy import LocalCopy
 from yogadl.storage._local_folders import LocalFolders
 from yogadl.storage._locks import PublishLock
 from yogadl.storage._object_store import (
@@ -55,8 +59,11 @@ from yogadl.storage._transfer import file_digest
 
 _RECORDS_KEY = "yogadl-records"
 _FORMAT_KEY = "yogadl-format"
-_RESERVED = (CACHE_FILE, LOCK_FILE, LEASE_OBJECT, METADATA_FILE, WAITING_FILE)
+_RESERVED = (CACHE_FILE, LOCK_FILE, LEASE_OBJECT, METADATA_FILE, WAITING_FILE, PARTS_FOLDER)
 _ATTEMPTS = 5
+# What is built needs so much room on this machine, and what breaks off is sent again; a request
+# takes long enough for its latency not to count.
+_PART_BYTES = 256 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -68,10 +75,12 @@ class ObjectVersion(Version):
     Attributes:
         key: of the object.
         local: its copy on this machine.
+        parts: of its id.
     """
 
     key: str
     local: LocalCopy
+    parts: BucketParts
 
     def claim(self) -> pathlib.Path:
         return self.local.claim()
@@ -98,6 +107,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         InvalidArgumentError: the local cache directory does not exist.
         StoreError: the bucket cannot be used; see its subclasses.
     """
+
+    _default_part_bytes = _PART_BYTES
 
     def __init__(
         self, configurations: BaseCloudConfigurations, tensorflow_config: Any = None
@@ -318,6 +329,9 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     # Publishing
 
+    def _store_part(self, file: PartialFile, version: ObjectVersion, digest: bytes) -> None:
+        version.parts.store(file, digest)
+
     def _publish(self, file: PartialFile, version: ObjectVersion) -> None:
         self._upload(file, version, None)
 
@@ -329,12 +343,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         check_lock: Callable[[], None] = lambda: None,
     ) -> LMDBDataRef | None:
         """Uploads a whole file, makes it the local copy, and opens that if it is the last state."""
-        with LMDBDataRef(file.path) as ref:
-            metadata = {
-                DIGEST_KEY: file_digest(file.path),
-                _RECORDS_KEY: str(ref.info.record_count),
-                _FORMAT_KEY: str(ref.info.format_version),
-            }
+        metadata = {DIGEST_KEY: file_digest(file.path), **_told_of(file.path)}
         try:
             self._store.upload(file.path, version.key, metadata, if_tag, check_lock)
         except PreconditionFailedError:
@@ -375,7 +384,9 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         origin = f"{self._store.origin}/{given.bucket_directory_path}"
         folders = LocalFolders(given.local_cache_dir, origin, folder, source)
         name = f"{self._store.url}/{key}"
-        return ObjectVersion(dataset_id, dataset_version, name, key, LocalCopy(folders, source))
+        parts = BucketParts(self._store, str(given.bucket_directory_path / dataset_id))
+        local = LocalCopy(folders, source, parts)
+        return ObjectVersion(dataset_id, dataset_version, name, key, local, parts)
 
     @property
     def _where(self) -> str:
@@ -393,3 +404,15 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._configurations!r})"
+
+
+def _told_of(path: pathlib.Path) -> dict[str, str]:
+    """What the metadata of an object says of the file that it is."""
+    try:
+        header, _ = read_header(path)
+    except ForeignFileError:
+        with LMDBDataRef(path) as ref:
+            count, version = ref.info.record_count, ref.info.format_version
+    else:
+        count, version = header.record_count, FORMAT_VERSION
+    return {_RECORDS_KEY: str(count), _FORMAT_KEY: str(version)}

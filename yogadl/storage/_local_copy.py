@@ -16,6 +16,7 @@ import pathlib
 import stat
 
 from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.parts_reader import parts_of
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
     CacheFormatError,
@@ -26,15 +27,13 @@ from yogadl.errors import (
     StoreError,
     UnsupportedTypeError,
 )
+from yogadl.storage._bucket_parts import DIGEST_KEY, BucketParts
 from yogadl.storage._local_folders import LocalFolders
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_note import FORMAT, Note, load_note, save_note, trusted_status
 from yogadl.storage._object_store import ObjectInfo, ObjectStore
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE
 from yogadl.storage._transfer import download, file_digest
-
-DIGEST_KEY = "yogadl-digest"
-"""In an object's metadata: XXH3-128 of its bytes."""
 
 _DOWNLOADS = 3
 # What has no digest may have been damaged on its way. Not twice.
@@ -50,11 +49,13 @@ class LocalCopy:
     Args:
         folders: that it may be in.
         source: of the object; no other object has the same.
+        parts: of its id.
     """
 
-    def __init__(self, folders: LocalFolders, source: str) -> None:
+    def __init__(self, folders: LocalFolders, source: str, parts: BucketParts) -> None:
         self._folders = folders
         self._source = source
+        self._parts = parts
 
     def open(self, store: ObjectStore, info: ObjectInfo, check_records: bool) -> LMDBDataRef:
         """Opens the copy, after downloading the object if the copy is not of this state of it.
@@ -72,12 +73,12 @@ class LocalCopy:
             if found is not None:
                 return found
         try:
-            kept = _Kept(self._folders.claim(), self._source)
+            kept = _Kept(self._folders.claim(), self._source, self._parts)
         except (LocalDirectoryError, StorageFullError):
             # Nothing can be noted down, but what is there may be what is wanted.
             for kept in self._ours():
                 if kept.holds(info, check_records):
-                    return LMDBDataRef(kept.path, check_records=check_records)
+                    return kept.read(check_records)
             raise
         return kept.open(store, info, check_records)
 
@@ -97,10 +98,11 @@ class LocalCopy:
             staged: made beside :meth:`claim`.
 
         Returns:
-            ``None``, and a warning, if that failed: what was uploaded is stored all the same.
+            ``None`` for a table of parts; and, with a warning, if that failed: what was uploaded is
+            stored all the same.
         """
         try:
-            return _Kept(staged.path.parent, self._source).install(info, staged)
+            return _Kept(staged.path.parent, self._source, self._parts).install(info, staged)
         except (OSError, *_UNREADABLE) as error:
             _log.warning("%s is stored, but no copy of it was kept: %s", self._source, error)
             return None
@@ -114,16 +116,22 @@ class LocalCopy:
                 _log.warning("%s stays, and will not be used: %s", kept.path, error)
 
     def _ours(self) -> list[_Kept]:
-        return [_Kept(folder, self._source) for folder in self._folders.ours()]
+        return [_Kept(folder, self._source, self._parts) for folder in self._folders.ours()]
 
 
 class _Kept:
     """The copy in one folder, which is safe and this object's."""
 
-    def __init__(self, folder: pathlib.Path, source: str) -> None:
+    def __init__(self, folder: pathlib.Path, source: str, parts: BucketParts) -> None:
         self._folder = folder
         self._source = source
+        self._parts = parts
         self.path = folder / CACHE_FILE
+
+    def read(self, check_records: bool) -> LMDBDataRef:
+        """Opens the copy, after downloading the parts that it names and this machine lacks."""
+        self._parts.fetch(self.path, check_records)
+        return LMDBDataRef(self.path, check_records=check_records)
 
     def open_current(self, info: ObjectInfo, check_records: bool) -> LMDBDataRef | None:
         """Opens the copy if it is known to be of this state of the object, and not damaged."""
@@ -135,7 +143,7 @@ class _Kept:
         if check_records and not self._has_digest(_digest(info, note)):
             return None
         try:
-            return LMDBDataRef(self.path, check_records=check_records)
+            return self.read(check_records)
         except CacheNotFoundError:
             return None
         except _UNREADABLE as error:
@@ -157,7 +165,7 @@ class _Kept:
                     downloads += 1
                 self._record(info, digest)
                 try:
-                    return LMDBDataRef(self.path, check_records=check_records)
+                    return self.read(check_records)
                 except _UNREADABLE:
                     if DIGEST_KEY in info.metadata or downloads == _PROOFS:
                         raise
@@ -176,11 +184,12 @@ class _Kept:
         is_old = "tag" not in note and note.get("time_created") == info.created.timestamp()
         return is_old and not check_records
 
-    def install(self, info: ObjectInfo | None, staged: PartialFile) -> LMDBDataRef:
+    def install(self, info: ObjectInfo | None, staged: PartialFile) -> LMDBDataRef | None:
         with local_lock(self._folder / LOCK_FILE, f"process that downloads {self.path}"):
             _commit(staged)
             self._record(info, None if info is None else info.metadata.get(DIGEST_KEY))
-            return LMDBDataRef(self.path)
+            # Its parts come when somebody wants to read them.
+            return None if parts_of(self.path) else LMDBDataRef(self.path)
 
     def remove(self) -> None:
         with local_lock(self._folder / LOCK_FILE, f"process that downloads {self.path}"):

@@ -1,0 +1,239 @@
+"""Data sets of many parts are read as one file of the same records is."""
+
+from __future__ import annotations
+
+import pathlib
+import pickle
+import tempfile
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import data_sets, same
+
+import yogadl
+from yogadl.cache.opening import open_cache
+from yogadl.cache.partial import PartialFile
+from yogadl.cache.parts_reader import PARTS_FOLDER, PartsReader, part_path
+from yogadl.cache.writer import CacheWriter
+from yogadl.dataref import LMDBDataRef
+from yogadl.errors import CacheFormatError, ChecksumError, ClosedError, InvalidArgumentError
+from yogadl.format import table as tables
+from yogadl.format.codec import RecordCodec
+from yogadl.format.header import Header
+from yogadl.spec import TensorSpec
+from yogadl.storage import LFSStorage
+
+BYTES = TensorSpec("uint8", (None,))
+
+
+def write(path: pathlib.Path, spec: Any, records: list[Any], part_bytes: int) -> LMDBDataRef:
+    def take(part: PartialFile, header: Header) -> None:
+        target = part_path(path, header.digest)
+        target.parent.mkdir(exist_ok=True)
+        part.commit(target)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with CacheWriter(path, spec, part_bytes=part_bytes, take_part=take) as writer:
+        for record in records:
+            writer.append(record)
+        assert writer.commit() == len(records)
+    return LMDBDataRef(path)
+
+
+def part_count(dataref: LMDBDataRef) -> int:
+    return len(dataref.reader.parts_by_digest())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(),
+    data_set=data_sets(max_size=12),
+    part_bytes=st.sampled_from([1, 60, 200, 5000, 1 << 30]),
+)
+def test_parts_are_read_as_one_file_is(
+    data: st.DataObject, data_set: tuple[Any, list[Any]], part_bytes: int
+) -> None:
+    spec, records = data_set
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        one = write(folder / "a" / "one" / "cache.mdb", spec, records, 1 << 40)
+        many = write(folder / "a" / "many" / "cache.mdb", spec, records, part_bytes)
+        if part_bytes == 1:
+            # Equal records are equal parts, of which one file is enough.
+            assert part_count(many) <= len(records)
+            is_fixed = RecordCodec(spec).layout.content_size is not None
+            # Records of any size are counted when their page is full.
+            assert isinstance(many.reader, PartsReader) == (len(records) > 1) or not is_fixed
+        assert (len(many), same(many.spec, spec)) == (len(records), True)
+        assert many.reader.content_id == one.reader.content_id
+        order = data.draw(st.lists(st.integers(0, len(records) - 1))) if records else []
+        assert all(same(many[at], records[at]) for at in order)
+        for columns in zip(*[ref.reader.read_columns(np.array(order, "i8")) for ref in (one, many)],
+                           strict=True):  # fmt: skip
+            assert same(*[list(column) for column in columns])
+        stream = {"shuffle": True, "shuffle_seed": 3, "start_offset": len(records) // 2}
+        assert same(list(many.stream(**stream)), list(one.stream(**stream)))
+        assert same(list(many.stream(**stream).batches(3)), list(one.stream(**stream).batches(3)))
+        state = one.stream(**stream).state_dict()
+        assert same(list(many.stream(state=state)), list(one.stream(state=state)))
+        assert same(list(pickle.loads(pickle.dumps(many)).stream()), records)
+        many.verify()
+        for ref in (one, many):
+            ref.close()
+        with pytest.raises(ClosedError):
+            many.reader.read_record(0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(sizes=st.lists(st.sampled_from([0, 30, 1984, 1992, 1993, 2000, 9000]), min_size=1))
+def test_small_and_large_records_in_parts(sizes: list[int]) -> None:
+    records = [np.full(size, number % 251, "u1") for number, size in enumerate(sizes)]
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name, "a", "1", "cache.mdb")
+        with write(path, BYTES, records, 6000) as dataref:
+            assert same(list(dataref.stream()), records)
+            assert dataref.reader.are_cached(np.arange(len(records)))
+            dataref.reader.announce(range(len(records)))
+            dataref.reader.forget(0, len(records))
+            assert same([dataref[at] for at in range(len(records))], records)
+            checking = LMDBDataRef(path, check_records=True)
+            assert same(list(checking.stream()), records)
+
+
+def numbers(folder: pathlib.Path, count: int = 100, part_bytes: int = 200) -> pathlib.Path:
+    path = folder / "a" / "1" / "cache.mdb"
+    write(path, TensorSpec("int64"), list(range(count)), part_bytes).close()
+    return path
+
+
+def test_parts_of_as_many_records_each(tmp_path: pathlib.Path) -> None:
+    with open_cache(numbers(tmp_path)) as reader:
+        assert isinstance(reader, PartsReader)
+        counts = reader.parts["count"].tolist()
+    assert len(counts) > 10
+    assert set(counts[:-1]) == {counts[0]}
+    assert 0 < counts[-1] <= counts[0]
+
+
+def test_the_same_records_are_the_same_parts(tmp_path: pathlib.Path) -> None:
+    numbers(tmp_path)
+    folder = tmp_path / "a" / PARTS_FOLDER
+    before = sorted(path.name for path in folder.iterdir())
+    numbers(tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_what_is_missing_or_cut_off_is_told_when_it_is_opened(tmp_path: pathlib.Path) -> None:
+    path = numbers(tmp_path)
+    parts = sorted((tmp_path / "a" / PARTS_FOLDER).iterdir())
+    whole = parts[3].read_bytes()
+    parts[3].write_bytes(whole[:-4096])
+    with pytest.raises(CacheFormatError, match="cut off or added to"):
+        LMDBDataRef(path)
+    parts[3].unlink()
+    with pytest.raises(CacheFormatError, match="is not there; rebuild the data set"):
+        LMDBDataRef(path)
+    parts[3].write_bytes(whole)
+    LMDBDataRef(path).verify()
+
+
+def test_another_part_under_its_name_is_refused(tmp_path: pathlib.Path) -> None:
+    path = numbers(tmp_path)
+    parts = sorted((tmp_path / "a" / PARTS_FOLDER).iterdir(), key=lambda part: part.stat().st_size)
+    alike = [part for part in parts if part.stat().st_size == parts[-1].stat().st_size]
+    alike[0].write_bytes(alike[1].read_bytes())
+    with LMDBDataRef(path) as dataref:
+        with pytest.raises(ChecksumError, match="is not the part that"):
+            list(dataref.stream())
+        with pytest.raises(ChecksumError, match="is not the part that"):
+            dataref.verify()
+
+
+def test_a_damaged_part_is_found(tmp_path: pathlib.Path) -> None:
+    path = numbers(tmp_path)
+    part = sorted((tmp_path / "a" / PARTS_FOLDER).iterdir())[0]
+    data = bytearray(part.read_bytes())
+    with open_cache(part) as reader:
+        offset = int(reader.lookup(np.array([0]))["offset"][0])  # type: ignore[attr-defined]
+    data[offset] ^= 1
+    part.write_bytes(data)
+    with LMDBDataRef(path) as dataref, pytest.raises(ChecksumError):
+        dataref.verify()
+    with LMDBDataRef(path, check_records=True) as dataref, pytest.raises(ChecksumError):
+        dataref.read(range(len(dataref)))
+
+
+FIELDS = [name for name in tables.PART.names or () if name not in ("digest", "token_sums")]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    field=st.sampled_from(FIELDS),
+    number=st.integers(0, 5),
+    value=st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 4096, 2**46, 2**63, 2**64 - 1]),
+)
+def test_hostile_tables(field: str, number: int, value: int) -> None:
+    """Its checksums are right; what it says is not."""
+    with tempfile.TemporaryDirectory() as name:
+        path = numbers(pathlib.Path(name), 60)
+        with open_cache(path) as reader:
+            assert isinstance(reader, PartsReader)
+            parts, header = reader.parts.copy(), reader.header
+        was = int(parts[field][number])
+        parts[field][number] = value
+        data = bytearray(path.read_bytes())
+        data[header.index.offset : header.index.offset + parts.nbytes] = parts.tobytes()
+        path.write_bytes(data)
+        try:
+            with LMDBDataRef(path) as dataref:
+                records = [int(record) for record in dataref.stream()]
+        except CacheFormatError:
+            assert value != was
+        else:
+            assert records == list(range(60))
+
+
+def test_parts_in_a_storage(tmp_path: pathlib.Path) -> None:
+    storage = LFSStorage(tmp_path)
+    x = np.arange(3000, dtype="f4").reshape(1000, 3)
+    storage.submit({"x": x}, "a", "one", metadata={"made": 1})
+    storage.submit({"x": x}, "a", "many", metadata={"made": 1}, part_bytes=5000)
+    one, many = storage.fetch("a", "one"), storage.fetch("a", "many")
+    assert (part_count(one), part_count(many) > 5) == (0, True)
+    assert many.metadata == one.metadata == {"made": 1}
+    assert [stored.dataset_version for stored in storage.list_versions()] == ["many", "one"]
+    joined = yogadl.concat([one, many[100:]])
+    assert same(joined.read([999, 1000, 1899]), many.read([999, 100, 999]))
+
+    @storage.cacheable("a", "cached", part_bytes=5000)
+    def make() -> Any:
+        return {"x": x}
+
+    assert part_count(make()) == part_count(many)
+    other = LFSStorage(tmp_path / "other")
+    storage.copy("a", "many", other, new_id="b")
+    copied = other.fetch("b", "many")
+    copied.verify()
+    assert copied.reader.content_id == many.reader.content_id
+    with pytest.raises(InvalidArgumentError, match="yogadl's own files"):
+        storage.submit([1], "a", PARTS_FOLDER)
+    for wrong in (0, -1, 1.5, "1"):
+        with pytest.raises(InvalidArgumentError, match="part_bytes"):
+            storage.submit([1], "a", "1", part_bytes=wrong)  # type: ignore[arg-type]
+
+
+def test_a_source_that_fails_leaves_no_version(tmp_path: pathlib.Path) -> None:
+    def failing() -> Any:
+        yield from range(1000)
+        raise ValueError("broken")
+
+    storage = LFSStorage(tmp_path)
+    with pytest.raises(ValueError, match="broken"):
+        storage.submit(failing(), "a", "1", part_bytes=100)
+    assert storage.list_versions() == []
+    assert [path.name for path in (tmp_path / "a" / "1").iterdir()] == []
+    storage.submit(range(1000), "a", "1", part_bytes=100)
+    assert [int(record) for record in storage.fetch("a", "1").stream()] == list(range(1000))

@@ -1,0 +1,142 @@
+"""The parts of an id in a bucket, and their copies on this machine.
+
+A part is named by its digest, so whatever has its name and that digest is the part: it is written
+without conditions, and copies of it serve all versions that refer to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import pathlib
+
+from yogadl.cache.files import make_folders
+from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.parts_reader import PARTS_FOLDER, part_path, parts_of, read_header
+from yogadl.cache.whole_file import check_digest
+from yogadl.errors import ChecksumError, LocalDirectoryError, StoreError
+from yogadl.format.header import Header
+from yogadl.storage._local_lock import local_lock
+from yogadl.storage._local_note import trusted_status
+from yogadl.storage._object_store import ObjectStore
+from yogadl.storage._paths import LOCK_FILE
+from yogadl.storage._transfer import download, file_digest
+
+DIGEST_KEY = "yogadl-digest"
+"""In an object's metadata: XXH3-128 of its bytes."""
+
+_DOWNLOADS = 3
+
+_log = logging.getLogger(__name__)
+
+
+class BucketParts:
+    """The parts of one id. Safe for threads and processes.
+
+    Args:
+        store: the bucket.
+        folder: of the id in it, a key without its last slash.
+    """
+
+    def __init__(self, store: ObjectStore, folder: str) -> None:
+        self._store = store
+        self._folder = folder
+
+    def key(self, digest: bytes) -> str:
+        """The key of a part."""
+        return f"{self._folder}/{PARTS_FOLDER}/{digest.hex()}.mdb"
+
+    def store(self, file: PartialFile, digest: bytes) -> None:
+        """Uploads a part, unless it is there.
+
+        Raises:
+            StoreError: the bucket cannot be written to.
+        """
+        key, metadata = self.key(digest), {DIGEST_KEY: file_digest(file.path)}
+        found = self._store.head(key)
+        if found is not None and (found.size, dict(found.metadata)) == (file.size, metadata):
+            _log.info("%s is stored already.", key)
+            return
+        self._store.upload(file.path, key, metadata)
+
+    def fetch(self, table: pathlib.Path, check: bool) -> None:
+        """Sees to it that the parts that a table names are on this machine; of a file that is no
+        table, nothing.
+
+        Args:
+            table: a file on this machine, checked.
+            check: also compare those that are there with their digests.
+
+        Raises:
+            ChecksumError: a part is not in the bucket, or not what was uploaded.
+            StoreError: it cannot be read, or arrives differently each time.
+            LocalDirectoryError, StorageFullError: nothing can be kept on this machine.
+        """
+        sizes = parts_of(table)
+        if not self._missing(table, sizes, check):
+            return
+        folder = part_path(table, b"").parent
+        make_folders(folder)
+        if trusted_status(folder) is None:
+            raise LocalDirectoryError(
+                f"{folder} is another user's, or others may write to it; choose another "
+                "local_cache_dir"
+            )
+        with local_lock(folder / LOCK_FILE, f"process that downloads parts to {folder}"):
+            for digest in self._missing(table, sizes, check):
+                self._download(table, digest)
+
+    def _missing(self, table: pathlib.Path, sizes: dict[bytes, int], check: bool) -> list[bytes]:
+        return [
+            digest
+            for digest, size in sizes.items()
+            if not _is_there(part_path(table, digest), digest, size, check)
+        ]
+
+    def _download(self, table: pathlib.Path, digest: bytes) -> None:
+        path, key = part_path(table, digest), self.key(digest)
+        remove_leftovers(path)
+        for attempt in range(1, _DOWNLOADS + 1):
+            info = self._store.head(key)
+            if info is None:
+                raise ChecksumError(
+                    f"{self._store.url}/{key}, a part of {table}, is not there; submit the data "
+                    "set again"
+                )
+            with PartialFile(path) as file:
+                download(self._store, info, file)
+                try:
+                    _check(file.path, digest)
+                except ChecksumError as error:
+                    _log.warning("Download %d of %s: %s", attempt, key, error)
+                    continue
+                file.commit()
+                return
+        raise StoreError(
+            f"{_DOWNLOADS} downloads of {self._store.url}/{key} were not what was uploaded; submit "
+            "the data set again, or fetch it on another machine"
+        )
+
+
+def _is_there(path: pathlib.Path, digest: bytes, size: int, check: bool) -> bool:
+    try:
+        if trusted_status(path) is None or path.stat().st_size != size:
+            return False
+        if check:
+            _check(path, digest)
+    except (OSError, ChecksumError) as error:
+        _log.warning("%s is downloaded again: %s", path, error)
+        return False
+    return True
+
+
+def _check(path: pathlib.Path, digest: bytes) -> Header:
+    """Sees that a file is the part of a digest.
+
+    Raises:
+        ChecksumError: it is not.
+    """
+    header, file = read_header(path)
+    if header.digest != digest:
+        raise ChecksumError(f"{path} is another part")
+    check_digest(file, header, str(path))
+    return header
