@@ -34,6 +34,13 @@ def align(number: int, to: int) -> int:
     return (number + to - 1) // to * to
 
 
+def scatter(word: int) -> int:
+    word = (word + 0x9E3779B97F4A7C15) % 2**64
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    word = (word ^ word >> 27) * 0x94D049BB133111EB % 2**64
+    return word ^ word >> 31
+
+
 class SpecReader:
     def __init__(self, read: Read, file_size: int) -> None:
         self.read = read
@@ -54,6 +61,7 @@ class SpecReader:
             assert offset >= 12288
             assert offset + length <= file_size
         self.release = page[168:200].rstrip(b"\0").decode("ascii")
+        self.parts, *self.token_sums = struct.unpack_from("<3Q", page, 200)
         self.digest = page[224:240]
         self.file_size = file_size
         self.spec = json.loads(self.section(self.spec_at))
@@ -94,6 +102,16 @@ class SpecReader:
 
     def record(self, position: int) -> Any:
         return decode(self.spec, self.content(position))
+
+    def check_token_sums(self) -> None:
+        sums = [0, 0]
+        for position in range(self.count):
+            _, length, checksum = self.entry(position)
+            scattered = (length - 48 if length > 2000 else length) << 32 | checksum
+            for number, factor in enumerate((0x9E6C63D0876A9A4D, 0xC2B2AE3D27D4EB4D)):
+                scattered = scatter(scattered)
+                sums[number] += scattered * pow(factor, position, 2**64)
+        assert [found % 2**64 for found in sums] == self.token_sums
 
     def check_digest(self) -> None:
         front = self.read(0, 12288)
@@ -264,6 +282,7 @@ def test_fixed_size(tmp_path: pathlib.Path) -> None:
     reader.record(0)
     assert len(read.reads) == 8
     reader.check_digest()
+    reader.check_token_sums()
 
 
 def test_content_on_pages_of_its_own(tmp_path: pathlib.Path) -> None:
@@ -274,6 +293,41 @@ def test_content_on_pages_of_its_own(tmp_path: pathlib.Path) -> None:
     offset = reader.entry(2)[0]
     assert offset % 4096 == 16
     assert struct.unpack_from("<QHHI", read.data, offset - 16) == (offset // 4096, 0, 4, 1)
+    reader.check_token_sums()
+
+
+def test_a_table_of_parts(tmp_path: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(tmp_path)
+    storage.submit(np.arange(5000), "some/data", "1", metadata={"a": 1}, part_bytes=100_000)
+    read = RangedReads(tmp_path / "some" / "data" / "1" / "cache.mdb")
+    table = SpecReader(read, len(read.data))
+    table.check_digest()
+    metadata = json.loads(table.section(table.metadata_at))
+    assert metadata["a"] == 1
+    assert (table.count, table.parts > 1, table.value_size) == (5000, True, 8)
+    assert table.index_at[1] == 64 * table.parts
+    found: list[int] = []
+    checksums = b""
+    sums = [0, 0]
+    for number in range(table.parts):
+        entry = read(table.index_at[0] + 64 * number, 64)
+        size, count, index, *part_sums, zero = struct.unpack_from("<6Q", entry, 16)
+        assert zero == 0
+        path = tmp_path / "some" / "data" / "yogadl.parts" / f"{entry[:16].hex()}.mdb"
+        read_part = RangedReads(path)
+        part = SpecReader(read_part, len(read_part.data))
+        assert (part.digest, part.file_size, part.count) == (entry[:16], size, count)
+        assert (part.index_at[0], part.token_sums, part.parts) == (index, part_sums, 0)
+        assert (part.spec, part.spec_at[2], part.created) == (table.spec, table.spec_at[2], 0)
+        assert part.section(part.metadata_at) == b"{}"
+        part.check_digest()
+        checksums += part.section(part.sums_at)
+        for at, factor in enumerate((0x9E6C63D0876A9A4D, 0xC2B2AE3D27D4EB4D)):
+            sums[at] += part_sums[at] * pow(factor, len(found), 2**64)
+        found += [part.record(position) for position in range(count)]
+    assert found == list(range(5000))
+    assert table.section(table.sums_at) == checksums
+    assert table.token_sums == [found % 2**64 for found in sums]
 
 
 def test_variable_size(tmp_path: pathlib.Path) -> None:
