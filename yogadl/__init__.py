@@ -43,6 +43,7 @@ from yogadl.legacy.keys import (
 )
 from yogadl.legacy.lmdb_access import LmdbAccess, serialize_generator_to_lmdb
 from yogadl.seeding import seeded
+from yogadl.shuffles import BlockShuffle, KeyedShuffle
 
 # 0.1.4 had all of its own once one was imported, and scripts rely on it.
 _SUBMODULES = frozenset(
@@ -79,8 +80,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "BlockShuffle",
     "DataRef",
     "GeneratorFromKeys",
+    "KeyedShuffle",
     "LmdbAccess",
     "Storage",
     "Stream",

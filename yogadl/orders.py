@@ -17,6 +17,7 @@ import numpy as np
 
 from yogadl.arguments import SEEDS, check_seed, check_shard
 from yogadl.errors import InvalidArgumentError
+from yogadl.shuffles import FULL, Permutation, Shuffle
 
 Array = np.ndarray[Any, Any]
 
@@ -43,6 +44,7 @@ class Order:
         shard_rank, num_shards: which shard of how many.
         drop_remainder: leave out what is left of an epoch after every shard had as many records.
         shuffle, reshuffle: shuffle at all; again in every epoch.
+        how: in which way to shuffle; ``FULL``, which the above describes, without ``shuffle``.
         seed: in ``[0, 2**32)``; unused without ``shuffle``.
         shuffle_then_shard: shuffle the whole data set, not each shard.
         first_epoch, first_place: with ``shuffle_then_shard``, where the stream begins.
@@ -58,12 +60,13 @@ class Order:
     shuffle_then_shard: bool = False
     first_epoch: int = 0
     first_place: int = 0
+    how: Shuffle = FULL
 
     @classmethod
     def of_stream(
         cls,
         record_count: int,
-        shuffle: bool,
+        shuffle: bool | Shuffle,
         skip_shuffle_at_epoch_end: bool,
         shuffle_seed: int | None,
         shard_rank: int,
@@ -97,13 +100,15 @@ class Order:
             reshuffle=bool(shuffle) and not skip_shuffle_at_epoch_end,
             seed=seed if shuffle else 0,
             shuffle_then_shard=bool(shuffle_then_shard),
+            how=shuffle if isinstance(shuffle, Shuffle) else FULL,
         )
 
     def in_words(self) -> str:
         """What an epoch is: ``1,000 records an epoch, shuffled by seed 23, shard 1 of 4``."""
         words = [f"{len(self):,} records an epoch"]
         if self.shuffle:
-            words.append(f"shuffled {'' if self.reshuffle else 'once '}by seed {self.seed}")
+            how = "" if self.how == FULL else f" ({self.how.name})"
+            words.append(f"shuffled{how}{'' if self.reshuffle else ' once'} by seed {self.seed}")
         if self.num_shards > 1:
             words.append(f"shard {self.shard_rank} of {self.num_shards}")
         return ", ".join(words)
@@ -169,8 +174,8 @@ class Order:
 
     # Positions
 
-    def permutation(self, epoch: int) -> Array | None:
-        """The permutation of an epoch, int64; ``None`` if it is not shuffled.
+    def permutation(self, epoch: int) -> Array | Permutation | None:
+        """The permutation of an epoch, int64 or calculated; ``None`` if it is not shuffled.
 
         Of the shard's own positions, or of all with ``shuffle_then_shard``.
         """
@@ -178,11 +183,12 @@ class Order:
             return None
         seed = (self.seed + epoch) % SEEDS if self.reshuffle else self.seed
         count = self.record_count if self.shuffle_then_shard else len(self)
-        positions = np.arange(count, dtype=np.int64)
-        np.random.RandomState(seed).shuffle(positions)
-        return positions
+        found: Array | Permutation = self.how.permutation(count, seed)
+        return found
 
-    def positions(self, permutation: Array | None, epoch: int, start: int, stop: int) -> Array:
+    def positions(
+        self, permutation: Array | Permutation | None, epoch: int, start: int, stop: int
+    ) -> Array:
         """The data set's positions of the shard's records ``start … stop-1`` of an epoch, int64.
 
         Args:
@@ -253,10 +259,12 @@ class Permutations:
 
     def __init__(self, order: Order) -> None:
         self.order = order
-        self._last: Array | None = None
-        self._known: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
+        self._last: Array | Permutation | None = None
+        self._known: weakref.WeakValueDictionary[int, Array | Permutation] = (
+            weakref.WeakValueDictionary()
+        )
 
-    def of_epoch(self, epoch: int) -> Array | None:
+    def of_epoch(self, epoch: int) -> Array | Permutation | None:
         """See :meth:`Order.permutation`."""
         if not self.order.shuffle:
             return None

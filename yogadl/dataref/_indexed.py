@@ -27,6 +27,7 @@ from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.format.spec_text import spec_text
 from yogadl.lazy import lazy
 from yogadl.orders import Order
+from yogadl.shuffles import Shuffle
 
 Reader = TypeVar("Reader", bound=RecordReader)
 
@@ -57,7 +58,7 @@ class IndexedDataRef(DataRef, Closing):
     def stream(
         self,
         start_offset: int = 0,
-        shuffle: bool = False,
+        shuffle: bool | Shuffle = False,
         skip_shuffle_at_epoch_end: bool = False,
         shuffle_seed: int | None = None,
         shard_rank: int = 0,
@@ -68,11 +69,12 @@ class IndexedDataRef(DataRef, Closing):
         state: Mapping[str, Any] | None = None,
         read_ahead: int = DEFAULT_WINDOW,
     ) -> IndexedStream:
-        """See ``DataRef.stream``, which describes all arguments but the last three.
+        """See ``DataRef.stream``, which describes the other arguments.
 
         Costs the same at any offset; unshuffled, in any data set.
 
         Args:
+            shuffle: also a ``yogadl.KeyedShuffle`` or ``BlockShuffle``, to shuffle in that way.
             shuffle_then_shard: shuffle the whole data set in every epoch, and let rank ``r`` of
                 ``n`` have places ``r, r+n, …`` of that order. ``start_offset`` then counts what all
                 shards have read together; any number of them may go on from there. The order is

@@ -2,7 +2,8 @@
 
 Its keys, of format 1: ``format``; ``dataset`` and ``records``, the content id and the length of the
 data set; ``shuffle``, ``reshuffle``, ``seed``, ``drop_shard_remainder``, ``shuffle_then_shard``,
-``shard_rank`` and ``num_shards``, the order; ``epoch`` and ``offset``, the place in it.
+``shard_rank`` and ``num_shards``, the order, with ``shuffle_how`` if that is not the full shuffle;
+``epoch`` and ``offset``, the place in it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from yogadl.arguments import as_index, check_seed, check_shard
 from yogadl.cache.record_reader import RecordReader
 from yogadl.errors import InvalidArgumentError, StateMismatchError
 from yogadl.orders import Order
+from yogadl.shuffles import FULL, shuffle_of
 
 FORMAT = 1
 
@@ -35,6 +37,7 @@ def state_of(reader: RecordReader, order: Order, epoch: int, offset: int) -> dic
         "dataset": reader.content_id,
         "records": len(reader),
         **{name: getattr(order, attribute) for name, attribute in _ORDER.items()},
+        **({} if order.how == FULL else {"shuffle_how": order.how.name}),
         "shard_rank": order.shard_rank,
         "num_shards": order.num_shards,
         "epoch": epoch,
@@ -70,6 +73,7 @@ def resume(
             shard_rank=rank,
             num_shards=shards,
             seed=check_seed(state["seed"], "seed"),
+            how=shuffle_of(state.get("shuffle_how", FULL.name)),
             **{attribute: _flag(state, name) for name, attribute in _FLAGS.items()},
         )
         dataset = state["dataset"]
@@ -109,7 +113,7 @@ def _shard(order: Order) -> tuple[int, int]:
 
 
 def _check_order(saved: Order, wanted: Order) -> None:
-    for name, attribute in _ORDER.items():
+    for name, attribute in {**_ORDER, "shuffle_how": "how"}.items():
         was, is_now = getattr(saved, attribute), getattr(wanted, attribute)
         if was != is_now:
             raise StateMismatchError(

@@ -17,6 +17,7 @@ from yogadl.keras import _callers
 from yogadl.keras._batch_reader import BatchReader
 from yogadl.keras._workers import Workers
 from yogadl.seeding import Transform
+from yogadl.shuffles import Shuffle
 
 _Base: Any = require("keras", "keras").utils.PyDataset
 
@@ -77,7 +78,7 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         dataref: IndexedDataRef,
         batch_size: int,
         *,
-        shuffle: bool = False,
+        shuffle: bool | Shuffle = False,
         shuffle_seed: int | None = None,
         skip_shuffle_at_epoch_end: bool = False,
         shard_rank: int = 0,

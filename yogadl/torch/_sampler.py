@@ -17,6 +17,7 @@ from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.orders import Order, Permutations
 from yogadl.seeding import SeededTransform
+from yogadl.shuffles import Shuffle
 from yogadl.torch._map import MapDataset
 from yogadl.torch._runs import Position
 
@@ -70,7 +71,7 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
         self,
         data: IndexedDataRef | MapDataset | int,
         *,
-        shuffle: bool = False,
+        shuffle: bool | Shuffle = False,
         shuffle_seed: int | None = None,
         skip_shuffle_at_epoch_end: bool = False,
         shard_rank: int = 0,
@@ -255,7 +256,7 @@ class DistributedSampler(Sampler):
         self,
         data: IndexedDataRef | MapDataset | int,
         *,
-        shuffle: bool = False,
+        shuffle: bool | Shuffle = False,
         shuffle_seed: int | None = None,
         skip_shuffle_at_epoch_end: bool = False,
         drop_shard_remainder: bool = False,

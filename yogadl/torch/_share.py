@@ -12,6 +12,7 @@ from yogadl.dataref import ReadAhead
 from yogadl.dataref._epochs import Epochs, PositionsOf
 from yogadl.dataref._place import Place
 from yogadl.orders import Order
+from yogadl.shuffles import Permutation
 
 
 class Share(Epochs):
@@ -68,7 +69,11 @@ class Share(Epochs):
         return functools.partial(self._positions, permutation, self.order.stop(epoch))
 
     def _positions(
-        self, permutation: np.ndarray[Any, Any] | None, end: int, start: int, stop: int
+        self,
+        permutation: np.ndarray[Any, Any] | Permutation | None,
+        end: int,
+        start: int,
+        stop: int,
     ) -> np.ndarray[Any, Any]:
         numbers = np.arange(start, min(stop, end), dtype=np.int64)
         if not len(numbers):
