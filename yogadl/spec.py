@@ -32,6 +32,7 @@ import numpy as np
 from yogadl import dtypes
 from yogadl.completion import public_names
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
+from yogadl.lists import list_array
 
 Shape: TypeAlias = "tuple[int | None, ...] | None"
 """Dimensions, ``None`` where one is unknown; ``None`` instead of a tuple for unknown rank."""
@@ -302,8 +303,23 @@ def leaves(spec: Structure) -> Iterator[Leaf]:
             yield from leaves(child)
 
 
-def flatten(spec: Structure, value: Any) -> list[Any]:
+def paths(spec: Structure) -> Iterator[tuple[Any, ...]]:
+    """The keys and positions that lead to each leaf, in the order of :func:`leaves`."""
+    if isinstance(spec, LEAVES):
+        yield ()
+        return
+    for key in sorted_keys(spec) if isinstance(spec, dict) else range(len(spec)):
+        for path in paths(spec[key]):
+            yield key, *path
+
+
+def flatten(spec: Structure, value: Any, name: str = "record") -> list[Any]:
     """The leaf values of a record, in the order of :func:`leaves`.
+
+    Args:
+        spec: of the record.
+        value: the record.
+        name: what errors call it.
 
     Raises:
         SpecMismatchError: the record is nested otherwise than the spec.
@@ -311,7 +327,7 @@ def flatten(spec: Structure, value: Any) -> list[Any]:
     if isinstance(spec, LEAVES):
         return [value]
     flat: list[Any] = []
-    _flatten_into(flat, spec, value, "record")
+    _flatten_into(flat, spec, value, name)
     return flat
 
 
@@ -407,11 +423,11 @@ def common(first: Structure, second: Structure) -> Structure:
     Raises:
         SpecMismatchError: they differ in more than that.
     """
-    pairs = zip(leaves(first), flatten(first, second), strict=True)
-    return unflatten(first, [_common(*pair) for pair in pairs])
+    triples = zip(paths(first), leaves(first), flatten(first, second), strict=True)
+    return unflatten(first, [_common(*triple) for triple in triples])
 
 
-def _common(first: Leaf, second: Any) -> Leaf:
+def _common(path: tuple[Any, ...], first: Leaf, second: Any) -> Leaf:
     if first == second:
         return first
     if (
@@ -423,67 +439,67 @@ def _common(first: Leaf, second: Any) -> Leaf:
             return TensorSpec(first.dtype, None)
         dims = zip(first.shape, second.shape, strict=True)
         return TensorSpec(first.dtype, tuple(a if a == b else None for a, b in dims))
-    raise SpecMismatchError(f"{first} and {second} have nothing in common")
+    where = f"record{''.join(f'[{key!r}]' for key in path)}: " if path else ""
+    raise SpecMismatchError(f"{where}{first} and {second} have nothing in common")
 
 
-def infer(value: Any) -> Structure:
+def infer(value: Any, name: str = "record") -> Structure:
     """The spec of a record, every shape static.
+
+    Args:
+        value: the record.
+        name: what errors call it.
 
     Raises:
         UnsupportedTypeError: a value that is no array, scalar, string or container of these.
     """
-    return normalize(_infer(value))
+    return normalize(_infer(value, name))
 
 
-def _infer(value: Any) -> Any:
+def _infer(value: Any, where: str) -> Any:
     if value is None:
         return NoneSpec()
     if isinstance(value, Ragged):
         flat = np.asarray(value.flat_values)
         levels = [np.asarray(part) for part in value.nested_row_splits]
         if flat.ndim < 1 or not levels or any(splits.ndim != 1 for splits in levels):
-            raise UnsupportedTypeError(f"not a ragged array: {value!r:.200}")
+            raise UnsupportedTypeError(f"{where} is not a ragged array: {value!r:.200}")
         shape = (len(levels[0]) - 1, *[None] * len(levels), *flat.shape[1:])
-        return RaggedSpec(
-            dtypes.from_numpy(flat.dtype), shape, len(levels), dtypes.from_numpy(levels[0].dtype)
-        )
+        return RaggedSpec(_dtype_of(flat, where), shape, len(levels), _dtype_of(levels[0], where))
     if isinstance(value, Sparse):
         dense = np.asarray(value.dense_shape)
         if dense.ndim != 1 or dense.dtype.kind != "i":
-            raise UnsupportedTypeError(f"not a sparse array: {value!r:.200}")
-        return SparseSpec(dtypes.from_numpy(np.asarray(value.values).dtype), tuple(dense.tolist()))
+            raise UnsupportedTypeError(f"{where} is not a sparse array: {value!r:.200}")
+        return SparseSpec(_dtype_of(np.asarray(value.values), where), tuple(dense.tolist()))
     if isinstance(value, dict):
-        return {key: _infer(child) for key, child in value.items()}
-    if is_namedtuple(value):
-        return type(value)(*[_infer(child) for child in value])
+        return {key: _infer(child, f"{where}[{key!r}]") for key, child in value.items()}
     if isinstance(value, tuple):
-        return tuple(_infer(child) for child in value)
+        return tuple_like(
+            value, [_infer(child, f"{where}[{at}]") for at, child in enumerate(value)]
+        )
     if isinstance(value, str | bytes):
         return TensorSpec(dtypes.STRING, ())
-    if isinstance(value, np.ndarray | np.generic | bool | int | float | complex | list):
-        try:
-            array = np.asarray(value)
-        except ValueError as error:
+    if isinstance(value, list):
+        array = list_array(value, where)
+        return TensorSpec(_dtype_of(array, where), array.shape)
+    if isinstance(value, np.ndarray | np.generic | bool | int | float | complex):
+        array = np.asarray(value)
+        if isinstance(value, int) and array.dtype.kind == "O":
             raise UnsupportedTypeError(
-                f"a list in a record must make one array, and this does not: {error}; "
-                "use a tuple for several components"
-            ) from error
-        if isinstance(value, list) and array.dtype.kind in "SU":
-            _check_strings(value)
-        if isinstance(value, int | float | complex | list) and array.dtype.kind == "O":
-            raise UnsupportedTypeError(f"{value!r:.100} fits no dtype; integers have 64 bits")
-        return TensorSpec(dtypes.from_numpy(array.dtype), array.shape)
+                f"{where} is {value!r:.100}, which fits no dtype; integers have 64 bits"
+            )
+        return TensorSpec(_dtype_of(array, where), array.shape)
     raise UnsupportedTypeError(
-        f"a record cannot hold a {type(value).__module__}.{type(value).__qualname__}; it can hold "
+        f"{where} is a {type(value).__module__}.{type(value).__qualname__}, and a record can hold "
         "NumPy arrays and scalars, numbers, bools, str, bytes, None, and dicts and tuples of these"
     )
 
 
-def _check_strings(values: list[Any]) -> None:
-    """NumPy makes strings of numbers that stand among strings; that is no array of one dtype."""
-    kinds = {type(value) for value in np.array(values, dtype=object).reshape(-1).tolist()}
-    if len(kinds) > 1:
-        raise UnsupportedTypeError(f"a list in a record mixes {sorted(k.__name__ for k in kinds)}")
+def _dtype_of(array: np.ndarray[Any, Any], where: str) -> str:
+    try:
+        return dtypes.from_numpy(array.dtype)
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(f"{where}: {error}") from error
 
 
 __dir__ = functools.partial(public_names, globals())

@@ -169,7 +169,7 @@ def test_columns_that_do_not_fit_their_spec() -> None:
         open_source(np.zeros((3, 2)), TensorSpec("float64", (3,)))
     with pytest.raises(SpecMismatchError, match="dict"):
         open_source({"a": np.zeros(3)}, {"b": TensorSpec("float64")})
-    with pytest.raises(SpecMismatchError, match="spec of a dict"):
+    with pytest.raises(SpecMismatchError, match="spec of column 'a', a dict"):
         open_source({"a": {"b": np.zeros(3)}}, {"a": TensorSpec("float64")})
 
 

@@ -105,8 +105,19 @@ def test_images() -> None:
     assert same(to_record({"i": images.fromarray(pixels)})["i"], pixels)
     mask = images.fromarray(pixels[..., 0])
     assert same(to_record(mask), np.ascontiguousarray(pixels[..., 0]))
-    palette = images.new("P", (2, 2), 7)
-    assert to_record(palette).tolist() == [[7, 7], [7, 7]]
+    for mode, kind in (("1", "?"), ("LA", "u1"), ("RGBA", "u1"), ("I", "i4"), ("I;16", "u2")):
+        assert to_record(images.new(mode, (2, 2))).dtype == np.dtype(kind)
+
+
+@pytest.mark.parametrize("mode", ["P", "PA", "CMYK", "HSV", "YCbCr", "RGBX"])
+def test_images_of_which_an_array_does_not_tell_the_colours(mode: str) -> None:
+    images = pytest.importorskip("PIL.Image")
+    image = images.new(mode, (2, 2))
+    with pytest.raises(UnsupportedTypeError, match=rf"record\['i'\].*'{mode}'.*np\.asarray"):
+        to_record({"i": image})
+    # As the message advises.
+    assert to_record(image.convert("RGB")).shape == (2, 2, 3)
+    assert to_record(np.asarray(image)).shape[:2] == (2, 2)
 
 
 def test_arrow_scalars() -> None:

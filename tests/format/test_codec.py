@@ -248,6 +248,16 @@ def test_damaged_contents(data: st.DataObject, spec: Any) -> None:
     decodes(codec, bytes(content))
 
 
+def test_a_shape_of_very_many_empty_rows() -> None:
+    codec = RecordCodec(SparseSpec("string", None))
+    empty = Sparse(np.zeros((0, 0), "i8"), np.zeros(0, object), np.zeros(0, "i8"))
+    content = bytearray(codec.encode(empty))
+    # The upper half of the number of rows of the indices.
+    content[36] = 1
+    with pytest.raises(ChecksumError, match="4294967296"):
+        codec.decode(bytes(content))
+
+
 @given(data=st.data(), spec=element_specs)
 def test_truncated_and_extended_contents(data: st.DataObject, spec: Any) -> None:
     codec = RecordCodec(spec)

@@ -11,6 +11,7 @@ from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.adapters._base import Array, MapSource
 from yogadl.adapters._iterable import as_spec
+from yogadl.adapters._registry import is_a
 from yogadl.adapters._rows import leaf_column, put
 from yogadl.cache.columns import Column
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
@@ -52,14 +53,15 @@ class ArrowSource(MapSource):
 class ArrowArraySource(MapSource):
     """The values of a ``pyarrow.ChunkedArray``. Errors are those of ``ArrowSource``."""
 
-    def __init__(self, values: Any, spec: Any = None) -> None:
+    def __init__(self, values: Any, spec: Any = None, where: str = "the array") -> None:
         self.count = len(values)
-        self.spec = type_spec(values.type, "the array") if spec is None else as_spec(spec)
+        self.spec = type_spec(values.type, where) if spec is None else as_spec(spec)
         self._rows = Rows(values)
+        self._where = where
 
     def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
         taken = self._rows.at(positions)
-        return put(arrow_columns(self.spec, taken, positions, "the array"), out)
+        return put(arrow_columns(self.spec, taken, positions, self._where), out)
 
     @property
     def fingerprint(self) -> None:
@@ -73,15 +75,48 @@ def _check_different(names: Sequence[str], where: str) -> None:
         )
 
 
-def open_array(data: Any, spec: Any) -> MapSource:
+def open_array(data: Any, spec: Any, where: str = "the array") -> MapSource:
     """The source of an array of Arrow's, or of what hands one over as a PyCapsule stream.
 
     Tables do, and series. Rows of a table, and structs, are dicts.
+
+    Args:
+        data: the array, table or series.
+        spec: the element spec, or ``None``.
+        where: what to call it in errors.
     """
-    values = pa.chunked_array([data] if isinstance(data, pa.Array) else data)
+    _check_polars(data, where)
+    values = _chunked(data, where)
     if pa.types.is_struct(values.type):
         return ArrowSource(pa.Table.from_struct_array(values), spec)
-    return ArrowArraySource(values, spec)
+    return ArrowArraySource(values, spec, where)
+
+
+def _chunked(data: Any, where: str) -> Any:
+    try:
+        return pa.chunked_array([data] if isinstance(data, pa.Array) else data)
+    except pa.ArrowInvalid as error:
+        raise UnsupportedTypeError(
+            f"{where} is of a type that pyarrow does not know, and a cache cannot hold: {error}; "
+            "cast it to a number or a string first, or drop it"
+        ) from error
+
+
+def _check_polars(data: Any, where: str) -> None:
+    """Refuses the columns of polars that it cannot hand over, by their names if they have some."""
+    if is_a(data, "polars.DataFrame"):
+        columns = data.get_columns()
+    else:
+        columns = [data] if is_a(data, "polars.Series") else []
+    for column in columns:
+        where = f"column {column.name!r}" if column.name else where
+        if str(column.dtype) == "Object":
+            # Polars hands over the addresses of the objects as if they were bytes.
+            raise UnsupportedTypeError(
+                f"{where} is of polars' type Object, which a cache cannot hold; make it a number "
+                "or a string first, or drop it"
+            )
+        _chunked(column.slice(0, 0), where)
 
 
 class Rows:
@@ -290,12 +325,12 @@ def arrow_columns(spec: Any, array: Any, positions: Array, where: str) -> list[C
     if not isinstance(spec, specs.LEAVES):
         raise InvalidArgumentError(f"{where} is {kind}, whose spec is no {spec!r:.100}")
     if isinstance(spec, specs.OptionalSpec):
-        return [leaf_column(spec, _optional_values(spec, array), positions)]
+        return [leaf_column(spec, _optional_values(spec, array), positions, where)]
     _refuse_nulls(array, positions, where)
     array = _plain(array)
     if spec == _spec_or_none(array.type):
         return [_fast_column(spec, array, positions, where)]
-    return [leaf_column(spec, _cells(spec, array, where), positions)]
+    return [leaf_column(spec, _cells(spec, array, where), positions, where)]
 
 
 def _spec_or_none(kind: Any) -> Any:
@@ -370,7 +405,7 @@ def _fast_column(spec: specs.Leaf, array: Any, positions: Array, where: str) -> 
     if isinstance(spec, specs.TensorSpec) and spec.static_shape is not None and not spec.is_string:
         dims = len(spec.static_shape)
         return _values(array, positions, where).reshape(len(array), *spec.static_shape[:dims])
-    return leaf_column(spec, _cells(spec, array, where), positions)
+    return leaf_column(spec, _cells(spec, array, where), positions, where)
 
 
 def _values(array: Any, positions: Array, where: str) -> Array:

@@ -7,10 +7,11 @@ from typing import Any
 
 from yogadl.adapters import _grain, _keras, _pandas, _tensorpack, _torch
 from yogadl.adapters._base import Source
-from yogadl.adapters._columns import ColumnsSource, are_columns
+from yogadl.adapters._columns import ColumnsSource
 from yogadl.adapters._convert import type_name
 from yogadl.adapters._dataref import DataRefSource
 from yogadl.adapters._iterable import IterableSource, as_spec
+from yogadl.adapters._nests import are_columns, open_nest
 from yogadl.adapters._registry import BUILT_IN, Opener
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.format import spec_json
@@ -68,6 +69,14 @@ def _refuse_splits(data: Any, spec: Any) -> Source:  # noqa: ARG001
     )
 
 
+@_built_in("pandas.api.typing.DataFrameGroupBy", "pandas.api.typing.SeriesGroupBy")
+def _refuse_groups(data: Any, spec: Any) -> Source:  # noqa: ARG001
+    raise UnsupportedTypeError(
+        f"a {type_name(data)} is several tables; submit what its agg() or the like returns, or "
+        "each table by itself"
+    )
+
+
 @_built_in("pyarrow.Table", "pyarrow.RecordBatch")
 def _open_arrow(data: Any, spec: Any) -> Source:
     from yogadl.adapters._arrow import ArrowSource
@@ -94,7 +103,7 @@ def _open_dataref(data: Any, spec: Any) -> Source:
 @_built_in(dict)
 def _open_dict(data: Any, spec: Any) -> Source:
     if are_columns(data):
-        return ColumnsSource(data, spec)
+        return open_nest(data, spec)
     raise UnsupportedTypeError(
         "a builtins.dict can be stored if all its values are arrays, whose rows are records; make "
         "arrays of lists by np.asarray, or submit an iterable of dicts"
@@ -103,4 +112,4 @@ def _open_dict(data: Any, spec: Any) -> Source:
 
 @_built_in(tuple)
 def _open_tuple(data: Any, spec: Any) -> Source:
-    return ColumnsSource(data, spec) if are_columns(data) else IterableSource(data, spec)
+    return open_nest(data, spec) if are_columns(data) else IterableSource(data, spec)

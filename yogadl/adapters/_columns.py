@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,26 +10,43 @@ import numpy as np
 from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.adapters._base import Array, MapSource
-from yogadl.adapters._convert import is_array, to_leaf, type_name
+from yogadl.adapters._convert import to_leaf, type_name
 from yogadl.adapters._iterable import as_spec
 from yogadl.adapters._rows import leaf_column
 from yogadl.cache.columns import Column
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
-from yogadl.format.components import check_shape
+from yogadl.format.mismatch import check_rows
 
 
-def are_columns(data: Any) -> bool:
-    """Whether data is a dict or tuple, perhaps of others, with nothing but arrays in it."""
-    leaves = list(_leaves(data))
-    return bool(leaves) and all(is_array(leaf) for leaf in leaves)
-
-
-def _leaves(nest: Any) -> Iterator[Any]:
+def leaves_of(nest: Any) -> Iterator[Any]:
+    """What stands in a nest of dicts and tuples."""
     if isinstance(nest, dict | tuple):
         for child in nest.values() if isinstance(nest, dict) else nest:
-            yield from _leaves(child)
+            yield from leaves_of(child)
     else:
         yield nest
+
+
+def column_name(path: Sequence[Any]) -> str:
+    """What to call an array of a nest in errors, by the keys that lead to it."""
+    if not path:
+        return "the array"
+    return f"column {path[0]!r}" + "".join(f"[{key!r}]" for key in path[1:])
+
+
+def one_length(counts: Iterable[int]) -> int:
+    """What all counts are.
+
+    Raises:
+        InvalidArgumentError: they differ.
+    """
+    lengths = sorted(set(counts))
+    if len(lengths) != 1:
+        raise InvalidArgumentError(
+            f"arrays whose rows are records must be equally long, and these have {lengths} rows; "
+            "for an iterable of records of any shapes, give a list"
+        )
+    return lengths[0]
 
 
 class ColumnsSource(MapSource):
@@ -41,6 +58,7 @@ class ColumnsSource(MapSource):
         nest: an array or tensor, or a nest of dicts and tuples of such. An array of objects holds
             strings, or one value of any kind in each row.
         spec: the element spec, inferred without.
+        path: the keys that lead to the nest in a greater one, for errors.
 
     Raises:
         InvalidArgumentError: the arrays are not equally long.
@@ -48,30 +66,29 @@ class ColumnsSource(MapSource):
         UnsupportedTypeError: an array that cannot be stored.
     """
 
-    def __init__(self, nest: Any, spec: Any = None) -> None:
-        arrays = [_checked(leaf) for leaf in _leaves(nest)]
-        lengths = sorted({len(array) for array in arrays})
-        if len(lengths) != 1:
-            raise InvalidArgumentError(
-                f"arrays whose rows are records must be equally long, and these have {lengths} "
-                "rows; for an iterable of records of any shapes, give a list"
-            )
-        self.count = lengths[0]
-        values = iter(arrays)
-        columns = specs.map_nest(lambda _leaf: next(values), nest)
-        self.spec = (
-            specs.normalize(specs.map_nest(_row_spec, columns)) if spec is None else as_spec(spec)
-        )
+    def __init__(self, nest: Any, spec: Any = None, path: tuple[Any, ...] = ()) -> None:
+        shape = specs.map_nest(lambda _leaf: specs.NoneSpec(), nest)
+        names = [column_name((*path, *below)) for below in specs.paths(shape)]
+        arrays = list(map(_checked, specs.flatten(shape, nest), names))
+        self.count = one_length(map(len, arrays))
+        if spec is None:
+            self.spec = specs.normalize(specs.unflatten(shape, map(_row_spec, arrays, names)))
+        else:
+            self.spec = as_spec(spec)
+            arrays = specs.flatten(self.spec, specs.unflatten(shape, arrays))
+        self._names = [column_name((*path, *below)) for below in specs.paths(self.spec)]
         self._leaves = list(specs.leaves(self.spec))
-        self._arrays: list[Array] = specs.flatten(self.spec, columns)
-        for leaf, array in zip(self._leaves, self._arrays, strict=True):
-            _check(leaf, array)
+        self._arrays: list[Array] = arrays
+        for leaf, array, name in zip(self._leaves, self._arrays, self._names, strict=True):
+            _check(leaf, array, name)
 
     def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
         targets: Sequence[Array | None] = [None] * len(self._leaves) if out is None else out
         return [
-            _take(leaf, array, positions, target)
-            for leaf, array, target in zip(self._leaves, self._arrays, targets, strict=True)
+            _take(leaf, array, positions, target, name)
+            for leaf, array, target, name in zip(
+                self._leaves, self._arrays, targets, self._names, strict=True
+            )
         ]
 
     @property
@@ -79,41 +96,55 @@ class ColumnsSource(MapSource):
         """None: the arrays tell."""
 
 
-def _checked(leaf: Any) -> Array:
-    array = to_leaf(leaf)
+def _checked(leaf: Any, where: str) -> Array:
+    array = to_leaf(leaf, where)
     if isinstance(array, np.ma.MaskedArray):
-        raise UnsupportedTypeError("a masked array would lose its mask; fill it first")
+        raise UnsupportedTypeError(f"{where}, a masked array, would lose its mask; fill it first")
     if not isinstance(array, np.ndarray) or array.ndim == 0:
         raise UnsupportedTypeError(
-            f"a {type_name(leaf)} without a first axis has no records; give an array of rows"
+            f"{where}, a {type_name(leaf)} without a first axis, has no records; give an array of "
+            "rows"
         )
     return array
 
 
-def _row_spec(array: Array) -> Any:
+def _row_spec(array: Array, where: str) -> Any:
     """The spec of a row; of a column of objects that of the first."""
     if array.dtype == object and array.ndim == 1 and len(array):
-        return specs.infer(to_leaf(array[0]) if not isinstance(array[0], list) else array[0])
+        return specs.infer(_row(array[0], where), f"a row of {where}")
     return specs.TensorSpec(dtypes.from_numpy(array.dtype), array.shape[1:])
+
+
+def _row(value: Any, where: str) -> Any:
+    """The value of a row of a column of objects."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, Mapping | tuple):
+        raise UnsupportedTypeError(
+            f"{where} holds a {type_name(value)} in a row, which is no array: {value!r:.100}; make "
+            "a column of each of its parts, or submit a list of the records as dicts"
+        )
+    return to_leaf(value, f"a row of {where}")
 
 
 def _is_numeric(leaf: specs.Leaf, array: Array) -> bool:
     return isinstance(leaf, specs.TensorSpec) and not leaf.is_string and array.dtype != object
 
 
-def _check(leaf: specs.Leaf, array: Any) -> None:
+def _check(leaf: specs.Leaf, array: Any, where: str) -> None:
     if not isinstance(array, np.ndarray):
-        raise SpecMismatchError(f"{leaf} is to be the spec of a {type(array).__name__}")
+        raise SpecMismatchError(f"{leaf} is to be the spec of {where}, a {type(array).__name__}")
     if _is_numeric(leaf, array):
         assert isinstance(leaf, specs.TensorSpec)
-        if array.dtype.newbyteorder("=") != dtypes.to_numpy(leaf.dtype):
-            raise SpecMismatchError(f"an array of {array.dtype} does not fit {leaf}")
-        check_shape(leaf, array.shape[1:])
+        native = array.dtype.newbyteorder("=")
+        check_rows(leaf, native, array.shape[1:], where)
 
 
-def _take(leaf: specs.Leaf, array: Array, positions: Array, out: Array | None) -> Column:
+def _take(
+    leaf: specs.Leaf, array: Array, positions: Array, out: Array | None, where: str
+) -> Column:
     if not _is_numeric(leaf, array):
-        return leaf_column(leaf, array[positions], positions)
+        return leaf_column(leaf, array[positions], positions, where)
     assert isinstance(leaf, specs.TensorSpec)
     dtype = dtypes.to_numpy(leaf.dtype)
     if array.dtype == dtype:

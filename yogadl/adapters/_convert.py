@@ -18,6 +18,8 @@ from yogadl.errors import UnsupportedTypeError
 
 _PLAIN = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, type(None))
 _MEMORY = (bytearray, memoryview)
+# An array's shape and dtype tell these from each other, and from no others.
+_MODES = ("1", "L", "LA", "RGB", "RGBA", "I", "F")
 
 
 def to_record(value: Any, *, lists_are_tuples: bool = False, where: str = "record") -> Any:
@@ -94,7 +96,7 @@ def is_array(value: Any) -> bool:
         return value.ndim > 0
     if isinstance(value, _PLAIN):
         return False
-    return _converter(_class_of(value)) in _TENSORS and len(value.shape) > 0
+    return _converter(_class_of(value)) in _TENSORS and len(getattr(value, "shape", ())) > 0
 
 
 def type_name(value: Any) -> str:
@@ -158,12 +160,49 @@ def _from_sparse(tensor: Any) -> Any:
 
 
 def _from_image(image: Any) -> Any:
-    # Of an image with a palette these are the indices: often they are the labels of a mask.
+    if image.mode not in _MODES and not image.mode.startswith("I;16"):
+        lost = (
+            "the colours of its palette" if image.palette is not None else "what its numbers mean"
+        )
+        raise UnsupportedTypeError(
+            f"a PIL image of mode {image.mode!r}, of which an array would lose {lost}; "
+            "convert('RGB') it (in a Hugging Face data set: cast_column(name, "
+            "datasets.Image(mode='RGB'))), or give np.asarray(image) if the numbers themselves are "
+            "meant, as those of a mask"
+        )
     return np.array(image)
 
 
 def _from_arrow_scalar(scalar: Any) -> Any:
     return to_leaf(scalar.as_py(), type_name(scalar))
+
+
+def _from_pandas(series: Any) -> Any:
+    dtype = series.dtype
+    # NaN among plain floats is a value like any other.
+    if not (isinstance(dtype, np.dtype) and dtype.kind in "fc") and np.asarray(series.isna()).any():
+        raise UnsupportedTypeError(
+            f"a {type_name(series)} with missing values, which no array has; fill them by fillna"
+        )
+    array = np.asarray(series)
+    if array.dtype == object:
+        kinds = sorted({type(item).__name__ for item in array.tolist()})
+        if not set(kinds) <= {"str", "bytes"}:
+            raise UnsupportedTypeError(
+                f"a {type_name(series)} of {', '.join(kinds)}, which makes no array of one dtype; "
+                "if it is a row of a data frame, submit the data frame itself"
+            )
+    return array
+
+
+def _from_arrow(column: Any) -> Any:
+    """Of an array of Arrow, or a series of polars."""
+    nulls = column.null_count
+    if nulls() if callable(nulls) else nulls:
+        raise UnsupportedTypeError(
+            f"a {type_name(column)} with missing values, which no array has; fill or drop them"
+        )
+    return _from_array_interface(column)
 
 
 def _from_array_interface(value: Any) -> Any:
@@ -182,6 +221,16 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "tensorflow.python.framework.sparse_tensor.SparseTensor": _from_sparse,
     "PIL.Image.Image": _from_image,
     "pyarrow.lib.Scalar": _from_arrow_scalar,
+    "pandas.Series": _from_pandas,
+    "pandas.Index": _from_pandas,
+    "pandas.api.extensions.ExtensionArray": _from_pandas,
+    # Of pandas 2.
+    "pandas.core.series.Series": _from_pandas,
+    "pandas.core.indexes.base.Index": _from_pandas,
+    "pandas.core.arrays.base.ExtensionArray": _from_pandas,
+    "polars.series.series.Series": _from_arrow,
+    "pyarrow.lib.Array": _from_arrow,
+    "pyarrow.lib.ChunkedArray": _from_arrow,
     "jax.Array": _from_array_interface,
     "jaxlib._jax.ArrayImpl": _from_array_interface,
     "jaxlib.xla_extension.ArrayImpl": _from_array_interface,

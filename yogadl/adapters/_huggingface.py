@@ -72,7 +72,9 @@ class HuggingFaceSource(MapSource):
         else:
             self.spec = as_spec(spec)
         check_names(self.spec, self._names)
-        self._stackers = {name: RowStacker(self.spec[name]) for name in self._decoded}
+        self._stackers = {
+            name: RowStacker(self.spec[name], f"column {name!r}") for name in self._decoded
+        }
         self._files = [
             name
             for name, feature in features.items()
@@ -118,7 +120,7 @@ class HuggingFaceSource(MapSource):
                 array = one_array(table.column(name))
                 if name in self._files:
                     found = [file_bytes(value, where) for value in array.to_pylist()]
-                    columns.append(leaf_column(self.spec[name], found, positions))
+                    columns.append(leaf_column(self.spec[name], found, positions, where))
                     continue
                 columns.extend(arrow_columns(self.spec[name], array, positions, where))
         return put(columns, out)
@@ -131,7 +133,7 @@ class HuggingFaceSource(MapSource):
         try:
             return self._stackers[name].columns(records, positions)
         except SpecMismatchError as error:
-            raise SpecMismatchError(f"column {name!r}: {error}{_advice(values)}") from error
+            raise SpecMismatchError(f"{error}{_advice(values)}") from error
 
     @property
     def fingerprint(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -49,6 +50,28 @@ def known_length(data: Any) -> int | None:
         return None
 
 
+def _refuse_begun(data: Any) -> None:
+    """A generator that was read before lacks records, all or some: often by another submit, perhaps
+    one that failed."""
+    if inspect.isgenerator(data) and inspect.getgeneratorstate(data) != inspect.GEN_CREATED:
+        is_over = inspect.getgeneratorstate(data) == inspect.GEN_CLOSED
+        how_far = "to its end" if is_over else "in part"
+        only_rest = (
+            "" if is_over else "; if only the rest is meant, give itertools.islice(it, None)"
+        )
+        raise InvalidArgumentError(
+            f"the generator {data.__name__!r} was read before, {how_far}, and does not begin anew; "
+            f"call its function again for another{only_rest}"
+        )
+
+
+def _was_it_read(data: Any) -> str:
+    """What may have become of the records of an iterator that gave none."""
+    if not hasattr(data, "__next__"):
+        return ""
+    return f": the {type(data).__name__} gave none, perhaps as it was read before"
+
+
 class IterableSource(Source):
     """Records of an iterable, of a given spec or of the first record's.
 
@@ -61,7 +84,8 @@ class IterableSource(Source):
         map_source: makes the source of the same records by position.
 
     Raises:
-        InvalidArgumentError: no spec is given, and there is no record to infer it from.
+        InvalidArgumentError: it is a generator that was read before; or no spec is given, and
+            there is no record to infer it from.
         UnsupportedTypeError: the first record has something that cannot be stored.
     """
 
@@ -75,6 +99,7 @@ class IterableSource(Source):
         lists_are_tuples: bool = False,
         map_source: Callable[[], MapSource] | None = None,
     ) -> None:
+        _refuse_begun(data)
         self.count = known_length(data) if count is None else count
         self._inferred = spec is None
         self._lists_are_tuples = lists_are_tuples
@@ -88,7 +113,8 @@ class IterableSource(Source):
             first = next(self._records)
         except StopIteration as error:
             raise InvalidArgumentError(
-                "an iterable without records does not tell its element spec; give spec="
+                f"there is no record to infer the element spec from{_was_it_read(data)}; give "
+                "spec= to store a data set without records"
             ) from error
         self.spec = specs.infer(self._convert(first))
         self._records = itertools.chain([first], self._records)

@@ -19,10 +19,15 @@ from yogadl.format.layout import leaf_components
 
 
 class RowStacker:
-    """Makes columns of records of one spec, which are checked. Immutable; threads may share it."""
+    """Makes columns of records of one spec, which are checked. Immutable; threads may share it.
 
-    def __init__(self, spec: specs.Structure) -> None:
-        self.codec = RecordCodec(spec)
+    Args:
+        spec: of the records.
+        name: what errors call a record, by its number: such as a column that it is a value of.
+    """
+
+    def __init__(self, spec: specs.Structure, name: str = "record") -> None:
+        self.codec = RecordCodec(spec, name)
         self._leaves = list(specs.leaves(spec))
 
     def columns(self, records: Iterable[Any], positions: Array) -> list[Column]:
@@ -61,10 +66,13 @@ def _fresh(column: Column) -> Column:
     return [value if isinstance(value, bytes) else np.array(value)[()] for value in column]
 
 
-def leaf_column(leaf: specs.Leaf, values: Iterable[Any], positions: Array) -> Column:
-    """Some values of one leaf, converted and checked, as a column."""
-    converted = [to_record(value) for value in values]
-    return RowStacker(leaf).columns(converted, positions)[0]
+def leaf_column(leaf: specs.Leaf, values: Iterable[Any], positions: Array, where: str) -> Column:
+    """Some values of one leaf, converted and checked, as a column that errors call ``where``."""
+    converted = []
+    for position, value in zip(positions.tolist(), values, strict=True):
+        with naming_record(position):
+            converted.append(to_record(value, where=where))
+    return RowStacker(leaf, where).columns(converted, positions)[0]
 
 
 def put(columns: list[Column], out: Sequence[Array] | None) -> list[Column]:
@@ -93,7 +101,4 @@ def explaining(is_inferred: bool, first: str = "first record") -> Iterator[None]
     except SpecMismatchError as error:
         if not is_inferred:
             raise
-        raise SpecMismatchError(
-            f"{error}. The spec was inferred from the {first}; where records differ, "
-            "give spec= with None for what varies"
-        ) from error
+        raise SpecMismatchError(f"{error}. The spec was inferred from the {first}") from error

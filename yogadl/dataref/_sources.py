@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from yogadl.adapters import ColumnsSource, ItemsSource, MapSource, open_source
+from yogadl.adapters import ItemsSource, MapSource, open_source
 from yogadl.adapters._base import encoded_leaves
-from yogadl.adapters._columns import are_columns
-from yogadl.adapters._convert import is_array, type_name
+from yogadl.adapters._convert import type_name
 from yogadl.adapters._grain import map_dataset_by_position
+from yogadl.adapters._nests import are_columns, is_table, open_nest
 from yogadl.adapters._registry import is_a
 from yogadl.cache.columns import Column
 from yogadl.cache.content_id import content_id_of, record_tokens
@@ -189,16 +189,22 @@ def from_arrays(nest: Any, *, spec: Any = None, identity: str | None = None) -> 
     """A data set of arrays ``[n, ...]``, whose rows are the records. The arrays are not copied.
 
     Args:
-        nest: an array or tensor, or a nest of dicts and tuples of such.
+        nest: an array or tensor, or a nest of dicts and tuples of such. Columns of tables may stand
+            among them: series of pandas and polars, arrays of Arrow.
         spec, identity: see :func:`from_source`, also for errors.
     """
-    is_it = is_array(nest) or (isinstance(nest, dict | tuple) and are_columns(nest))
-    if not is_it:
+    if is_table(nest):
+        taker = "from_pandas" if is_a(nest, "pandas.DataFrame") else "from_arrow"
+        raise UnsupportedTypeError(
+            f"a {type_name(nest)} has columns with names, which from_arrays would lose; give it to "
+            f"{taker}, or one array made of it"
+        )
+    if not are_columns(nest):
         raise UnsupportedTypeError(
             "from_arrays takes an array, or a dict or tuple of nothing but arrays that have a "
             f"first axis, not a {type_name(nest)}: {nest!r:.100}"
         )
-    return SourceDataRef(ColumnsSource(nest, spec), identity)
+    return SourceDataRef(open_nest(nest, spec), identity)
 
 
 def from_torch(dataset: Any, *, spec: Any = None, identity: str | None = None) -> IndexedDataRef:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
-from yogadl.errors import ChecksumError, SpecMismatchError
+from yogadl.errors import ChecksumError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format.components import as_component, check_shape, join_record, split_record
 from yogadl.format.layout import (
     STRING_BYTE,
@@ -21,16 +21,24 @@ from yogadl.format.layout import (
     Kind,
     RecordLayout,
     align,
+    leaf_components,
 )
+from yogadl.format.mismatch import check_rows, explained, leaf_name
 
 Array = np.ndarray[Any, Any]
 
 
 class RecordCodec:
-    """Encodes and decodes the records of one spec. Immutable; may be shared by threads."""
+    """Encodes and decodes the records of one spec. Immutable; may be shared by threads.
 
-    def __init__(self, spec: specs.Structure) -> None:
+    Args:
+        spec: of the records.
+        name: what errors call a record.
+    """
+
+    def __init__(self, spec: specs.Structure, name: str = "record") -> None:
         self.spec = spec
+        self._name = name
         self.layout = RecordLayout(spec)
 
     def components(self, record: Any) -> list[Array | bytes]:
@@ -39,11 +47,14 @@ class RecordCodec:
         Raises:
             SpecMismatchError, UnsupportedTypeError: the record does not fit the spec.
         """
-        values = split_record(self.spec, record)
-        return [
-            as_component(component.spec, value)
-            for component, value in zip(self.layout.components, values, strict=True)
-        ]
+        try:
+            values = split_record(self.spec, record)
+            return [
+                as_component(component.spec, value)
+                for component, value in zip(self.layout.components, values, strict=True)
+            ]
+        except (SpecMismatchError, UnsupportedTypeError) as error:
+            raise explained(self.spec, record, self._name, error) from error
 
     def encode(self, record: Any) -> bytes:
         """The content of a record.
@@ -93,12 +104,20 @@ class RecordCodec:
             (place,) = component.arrays
             assert isinstance(place, FixedArray)
             array = np.asarray(column)
-            if array.dtype != place.dtype:
-                raise SpecMismatchError(f"an array of {array.dtype} does not fit {component.spec}")
-            check_shape(component.spec, array.shape[1:])
+            if array.dtype != place.dtype or array.shape[1:] != place.shape:
+                self._refuse_column(component, array)
             if place.nbytes:
                 flat = np.ascontiguousarray(array, place.dtype).reshape(len(array), -1)
                 out[:, place.offset : place.offset + place.nbytes] = flat.view("u1")
+
+    def _refuse_column(self, component: Component, array: Array) -> None:
+        at = self.layout.components.index(component)
+        paths = [
+            path
+            for path, leaf in zip(specs.paths(self.spec), specs.leaves(self.spec), strict=True)
+            for _ in leaf_components(leaf)
+        ]
+        check_rows(component.spec, array.dtype, array.shape[1:], leaf_name(self._name, paths[at]))
 
     def decode(self, content: bytes | memoryview) -> Any:
         """The record of a content.

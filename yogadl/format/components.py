@@ -39,20 +39,21 @@ def split_leaf(leaf: specs.Leaf, value: Any) -> list[Any]:
     """
     if isinstance(leaf, specs.TensorSpec):
         if value is None:
-            raise SpecMismatchError(f"a component of {leaf} is None; use OptionalSpec for that")
+            raise SpecMismatchError(f"None does not fit {leaf}")
         return [value]
     if isinstance(leaf, specs.RaggedSpec):
         levels = value.nested_row_splits if isinstance(value, specs.Ragged) else None
         if not isinstance(levels, tuple | list) or len(levels) != leaf.ragged_rank:
             raise SpecMismatchError(
-                f"a component of {leaf} must be a yogadl.spec.Ragged with {leaf.ragged_rank} "
-                f"row splits, not {type(value).__name__}"
+                f"a component of {leaf} must be a yogadl.spec.Ragged(flat_values, "
+                f"nested_row_splits) with {leaf.ragged_rank} row splits, not {_of_type(value)}"
             )
         return _split_ragged(leaf, value)
     if isinstance(leaf, specs.SparseSpec):
         if not isinstance(value, specs.Sparse):
             raise SpecMismatchError(
-                f"a component of {leaf} must be a yogadl.spec.Sparse, not {type(value).__name__}"
+                f"a component of {leaf} must be a yogadl.spec.Sparse(indices, values, "
+                f"dense_shape), not {_of_type(value)}"
             )
         return _split_sparse(leaf, value)
     if isinstance(leaf, specs.OptionalSpec):
@@ -60,8 +61,14 @@ def split_leaf(leaf: specs.Leaf, value: Any) -> list[Any]:
             return [False, *[_nothing(part) for part in components_of(leaf.value)]]
         return [True, *split_record(leaf.value, value)]
     if value is not None:
-        raise SpecMismatchError(f"a component of NoneSpec must be None, not {value!r:.100}")
+        raise SpecMismatchError(
+            f"{value!r:.100} does not fit {leaf}, which is None in every record"
+        )
     return []
+
+
+def _of_type(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _split_ragged(leaf: specs.RaggedSpec, value: specs.Ragged) -> list[Any]:
@@ -183,7 +190,7 @@ def _from_python(spec: specs.TensorSpec, value: Any, dtype: np.dtype[Any]) -> Ar
     try:
         given = np.asarray(value)
     except ValueError as error:
-        raise SpecMismatchError(f"{value!r:.100} does not fit {spec}: {error}") from error
+        raise SpecMismatchError(f"{value!r:.100} does not fit {spec}") from error
     if given.size == 0:
         return given.astype(dtype)
     wanted = "u" if "int" in spec.dtype else "c" if "complex" in spec.dtype else "f"
@@ -224,8 +231,13 @@ def _as_strings(spec: specs.TensorSpec, value: Any) -> Array | bytes:
     check_shape(spec, array.shape)
     strings = np.empty(array.shape, dtype=object)
     flat = strings.reshape(-1)
-    for position, item in enumerate(array.reshape(-1).tolist()):
-        flat[position] = _as_bytes(item)
+    try:
+        for position, item in enumerate(array.reshape(-1).tolist()):
+            flat[position] = _as_bytes(item)
+    except UnsupportedTypeError as error:
+        if isinstance(value, np.ndarray):
+            raise
+        raise SpecMismatchError(f"{value!r:.100} does not fit {spec}") from error
     return bytes(strings[()]) if array.shape == () else strings
 
 
@@ -234,9 +246,12 @@ def _as_bytes(item: Any) -> bytes:
         try:
             return item.encode()
         except UnicodeEncodeError as error:
-            raise SpecMismatchError(f"text that is no UTF-8: {error}") from error
+            raise SpecMismatchError(
+                f"text that is no UTF-8: {error}; give bytes, as text.encode(errors=…) makes them"
+            ) from error
     if isinstance(item, bytes):
         return item
     raise UnsupportedTypeError(
-        f"an object array may hold only str and bytes, not {type(item).__name__}"
+        f"an object array may hold only str and bytes, not {type(item).__name__}; give values of "
+        "different types components of their own, and fill what is missing"
     )

@@ -98,7 +98,7 @@ def check_sparse(leaf: specs.SparseSpec, indices: Array, values: Array, shape: A
     """
     if not _is_sparse(leaf, indices, values, shape):
         raise SpecMismatchError(
-            f"indices {indices.tolist()!r:.200} of values of shape {np.shape(values)} do not lie "
+            f"indices {indices!r:.200} of values of shape {np.shape(values)} do not lie "
             f"inside a dense shape {shape.tolist()!r:.100}, or do not fit {leaf}"
         )
 
