@@ -12,6 +12,7 @@ import pytest
 
 import yogadl
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
+from yogadl.spec import TensorSpec
 from yogadl.storage import LFSConfigurations, LFSStorage
 
 
@@ -67,6 +68,33 @@ def test_a_function_that_was_not_called(storage: LFSStorage) -> None:
         storage.submit(squares, "a", "1")
     with pytest.raises(UnsupportedTypeError, match=r"a function; call it"):
         storage.cacheable("a", "1")(lambda: lambda: [1])()
+
+
+def test_a_generator_that_was_used_up(storage: LFSStorage) -> None:
+    """It does not replace with nothing what was stored of it."""
+    numbers = iter(number for number in range(5))
+    storage.submit(numbers, "a", "1", spec=TensorSpec("int64"))
+    for spec in (TensorSpec("int64"), None):
+        with pytest.raises(InvalidArgumentError, match=r"closed before.*make another"):
+            storage.submit(numbers, "a", "1", spec=spec)
+    assert len(storage.fetch("a", "1")) == 5
+    with pytest.raises(InvalidArgumentError, match="read to its end or closed before"):
+        storage.cacheable("b", "1", spec=TensorSpec("int64"))(lambda: numbers)()
+    with pytest.raises(InvalidArgumentError, match=r"give spec=\. An iterator that was read"):
+        storage.submit(map(int, ()), "b", "1")
+
+
+def test_a_generator_that_was_begun_or_has_nothing(storage: LFSStorage) -> None:
+    lines = iter(text for text in ("header", "1", "2"))
+    next(lines)
+    storage.submit(map(int, lines), "a", "1")
+    assert list(storage.fetch("a", "1").stream()) == [1, 2]
+    begun = iter(number for number in range(5))
+    next(begun)
+    storage.submit(begun, "a", "1", spec=TensorSpec("int64"))
+    assert len(storage.fetch("a", "1")) == 4
+    storage.submit((number for number in ()), "a", "1", spec=TensorSpec("int64"))
+    assert len(storage.fetch("a", "1")) == 0
 
 
 @pytest.mark.parametrize("parts", [[0.8, 0.2], (0.8, 0.2), 0.8])

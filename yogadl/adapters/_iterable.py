@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -52,6 +53,8 @@ def known_length(data: Any) -> int | None:
 class IterableSource(Source):
     """Records of an iterable, of a given spec or of the first record's.
 
+    Of a generator that was begun, these are the records that are left: some may have been skipped.
+
     Args:
         data: the records: nests of arrays, tensors, images, numbers, strings.
         spec: as users write it.
@@ -61,7 +64,8 @@ class IterableSource(Source):
         map_source: makes the source of the same records by position.
 
     Raises:
-        InvalidArgumentError: no spec is given, and there is no record to infer it from.
+        InvalidArgumentError: a generator that was read to its end before, or no spec is given, and
+            there is no record to infer it from.
         UnsupportedTypeError: the first record has something that cannot be stored.
     """
 
@@ -75,6 +79,12 @@ class IterableSource(Source):
         lists_are_tuples: bool = False,
         map_source: Callable[[], MapSource] | None = None,
     ) -> None:
+        if inspect.isgenerator(data) and inspect.getgeneratorstate(data) == inspect.GEN_CLOSED:
+            # Its empty data set would take the place of the one that it was read for.
+            raise InvalidArgumentError(
+                f"the generator {data.__name__} was read to its end or closed before, and has no "
+                "records left; make another"
+            )
         self.count = known_length(data) if count is None else count
         self._inferred = spec is None
         self._lists_are_tuples = lists_are_tuples
@@ -88,7 +98,8 @@ class IterableSource(Source):
             first = next(self._records)
         except StopIteration as error:
             raise InvalidArgumentError(
-                "an iterable without records does not tell its element spec; give spec="
+                "an iterable without records does not tell its element spec; give spec=. An "
+                "iterator that was read to its end before has none left: make another"
             ) from error
         self.spec = specs.infer(self._convert(first))
         self._records = itertools.chain([first], self._records)
