@@ -54,6 +54,19 @@ class IndexedDataRef(DataRef, Closing):
         """The element spec: a nest of ``yogadl.spec`` leaves."""
         return self.reader.spec
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What is known of the data set that is not in its records.
+
+        Of a stored one, what was given as ``metadata`` when it was submitted. A slice, a selection
+        or a part of a split has that of the data set it is made of; what is made of several data
+        sets has none, ``{}``.
+
+        Raises:
+            ClosedError: the reference is closed.
+        """
+        return {}
+
     def stream(
         self,
         start_offset: int = 0,
@@ -291,6 +304,11 @@ class DerivedDataRef(UnstoredDataRef[RecordReader]):
         super().__init__(view(*[part.reader for part in parts]))
         self._view = view
         self._parts = tuple(parts)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """See ``IndexedDataRef.metadata``."""
+        return self._parts[0].metadata if isinstance(self.reader, SelectedReader) else {}
 
     def _origin(self) -> str:
         parts = [part._origin().removeprefix("of ") for part in self._parts[:_SHOWN_PARTS]]
