@@ -255,16 +255,22 @@ class CacheStorage(Storage, Generic[V]):
         wanted = None if spec is None else as_spec(spec)
 
         def decorate(function: Callable[Params, Any]) -> Callable[Params, LMDBDataRef]:
+            if not callable(function):
+                raise InvalidArgumentError(
+                    f"cacheable decorates a function that makes the data set, not {function!r:.100}"
+                    "; data that is there already can be stored by submit"
+                )
+
             @functools.wraps(function)
             def create_dataref(*args: Params.args, **kwargs: Params.kwargs) -> LMDBDataRef:
                 provenance = _provenance.of_call(function, args, kwargs)
-                found = self._fetch_usable(version)
+                found = self._fetch_usable(version, level=logging.DEBUG)
                 if found is None:
                     make = functools.partial(function, *args, **kwargs)
                     with _building_alone(version):
                         submission = Submission(make, wanted, metadata, provenance)
                         found = self._build(submission, version)
-                _provenance.check_stored(found, str(version), wanted, provenance)
+                _provenance.check_stored(found, str(version), wanted, metadata, provenance)
                 return found
 
             return create_dataref
@@ -330,7 +336,8 @@ class CacheStorage(Storage, Generic[V]):
             source.feed(writer)
             yield writer.finish()
 
-    def _fetch_usable(self, version: V) -> LMDBDataRef | None:
+    def _fetch_usable(self, version: V, level: int = logging.WARNING) -> LMDBDataRef | None:
+        """What is stored, ``None`` if it has to be built; says in the log at a level if again."""
         try:
             return self._fetch(version, check_records=False)
         except CacheNotFoundError:
@@ -338,7 +345,7 @@ class CacheStorage(Storage, Generic[V]):
         except UnsupportedFormatError:
             raise
         except CacheFormatError as error:
-            _log.warning("Building %s again: %s", version.label, error)
+            _log.log(level, "Building %s again: %s", version.label, error)
             return None
 
     def _missing(self, version: V) -> CacheNotFoundError:
