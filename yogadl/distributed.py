@@ -66,6 +66,8 @@ def find() -> Place:
     if len(set(told.values())) > 1:
         listed = ", ".join(f"{name} says rank {p.rank} of {p.size}" for name, p in told.items())
         raise RankError(f"{listed}; give shard_rank= and num_shards= yourself")
+    if not told:
+        _check_halves()
     return next(iter(told.values()), Place(0, 1))
 
 
@@ -142,6 +144,23 @@ def _slurm() -> Place | None:
             "is alone: start it with srun, or give shard_rank=0 and num_shards=1"
         )
     return place
+
+
+def _check_halves() -> None:
+    """Refuses to be alone where one of two variables says that there are others.
+
+    Only where nothing else is known: scripts for ``srun`` set ``WORLD_SIZE``, and no ``RANK``.
+    """
+    for names in (("RANK", "WORLD_SIZE"), *_MPI):
+        for name, alone in zip(names, ("0", "1"), strict=True):
+            value = os.environ.get(name, alone)
+            (other,) = set(names) - {name}
+            if value.strip() != alone and other not in os.environ:
+                raise RankError(
+                    f"{name}={value!r} is set, and {other} is not, so this process would take "
+                    "itself for the only one: set both, unset it, or give shard_rank= and "
+                    "num_shards="
+                )
 
 
 def _of(rank_name: str, size_name: str) -> Place | None:

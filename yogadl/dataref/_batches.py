@@ -19,7 +19,7 @@ from yogadl.cache.columns import Column, records_of
 from yogadl.dataref._epochs import Epochs
 from yogadl.dataref._padding import Padding
 from yogadl.errors import InvalidArgumentError, SpecMismatchError
-from yogadl.seeding import Transform, transformed_batch
+from yogadl.seeding import Transform, check_transform, transformed_batch
 
 Array = np.ndarray[Any, Any]
 _Batched: TypeAlias = list[list[Column]]
@@ -68,7 +68,7 @@ class StreamBatches:
                 raise InvalidArgumentError("with out=, its length says how much is read ahead")
             read_ahead = len(self._out) - 1
         self._ahead = _READ_AHEAD if read_ahead is None else as_index("read_ahead", read_ahead)
-        self._transform = transform
+        self._transform = check_transform(transform)
 
     def __len__(self) -> int:
         """Batches per epoch; an offset does not make them fewer."""
@@ -77,7 +77,19 @@ class StreamBatches:
 
     def __repr__(self) -> str:
         order = self._epochs.order.in_words()
-        return f"{type(self).__name__}({len(self):,} of {self._size:,}: {order})"
+        return f"{type(self).__name__}({len(self):,} batches of {self._size:,}; {order})"
+
+    def __getitem__(self, index: Any) -> Any:
+        """Refused: ``DataLoader(stream.batches(4))`` gets here, for example.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError(
+            f"batches are read in order and have no item {index!r:.100}: iterate over them; for a "
+            "DataLoader of PyTorch, make a dataset of the stream, "
+            "DataLoader(yogadl.torch.IterableDataset(stream, batch_size), batch_size=None)"
+        )
 
     def __iter__(self) -> Iterator[Any]:
         if not len(self._epochs.order):

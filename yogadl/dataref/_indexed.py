@@ -144,9 +144,16 @@ class IndexedDataRef(DataRef, Closing):
 
         Raises:
             RecordIndexError: there is no such record.
+            InvalidArgumentError: it is neither an integer nor a slice of integers.
         """
         if isinstance(index, slice):
-            return self._selected(Slice(range(len(self))[index]))
+            try:
+                positions = range(len(self))[index]
+            except (TypeError, ValueError) as error:
+                raise InvalidArgumentError(
+                    f"a slice of a DataRef takes integers, and a step that is not 0, not {index}"
+                ) from error
+            return self._selected(Slice(positions))
         if not isinstance(index, int | np.integer) or isinstance(index, bool):
             raise InvalidArgumentError(_advice_on_index(index))
         count = len(self)
@@ -182,6 +189,7 @@ class IndexedDataRef(DataRef, Closing):
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise InvalidArgumentError(
                 f"indices must be a list or 1-D array of integers, not {indices!r:.100}"
+                f"{_advice_on_mask(indices, given)}"
             )
         count = len(self)
         if given.dtype == np.int64 and given.size and int(given.view(np.uint64).max()) < count:
@@ -249,6 +257,15 @@ class IndexedDataRef(DataRef, Closing):
 
     def _selected(self, positions: Selection) -> DerivedDataRef:
         return DerivedDataRef(functools.partial(SelectedReader, positions=positions), [self])
+
+
+def _advice_on_mask(indices: Any, given: np.ndarray[Any, Any]) -> str:
+    """What to do with a mask, or with what ``np.where`` or ``np.nonzero`` made of one."""
+    if given.dtype == bool and given.ndim == 1:
+        return "; of a mask, give the positions where it is true, np.flatnonzero(mask)"
+    if isinstance(indices, tuple) and given.ndim == 2 and len(given) == 1:
+        return "; np.where and np.nonzero return a tuple of arrays: give the array in it, [0]"
+    return ""
 
 
 def _advice_on_index(index: Any) -> str:

@@ -19,7 +19,7 @@ from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.jax._leaves import Array, as_jax_holds, check_dtype, check_leaves, named_leaves
 from yogadl.orders import Order
-from yogadl.seeding import Transform
+from yogadl.seeding import Transform, check_transform
 
 jax = require("jax", "jax")
 
@@ -94,7 +94,7 @@ class Batches:
         self._pad = pad
         self._prefetch = as_index("prefetch", prefetch)
         self._spec = stream.spec
-        self._transform = transform
+        self._transform = check_transform(transform)
         if transform is None:
             check_leaves(self._spec, pad)
         self._names = [name for name, _ in named_leaves(self._spec)]
@@ -110,6 +110,9 @@ class Batches:
         """Batches per epoch; an offset does not make them fewer."""
         count = len(self._stream)
         return count // self._size if self._drop_remainder else -(-count // self._size)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._stream!r}, batch_size={self._size})"
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of the next epoch, which begins when its first batch is asked for."""

@@ -46,9 +46,8 @@ def check_configurations(name: str, directory: pathlib.Path, cache_format: str) 
     """
     with telling("use", directory):
         if not directory.is_dir():
-            raise InvalidArgumentError(
-                f"{name} {shown(directory)!r} is not a directory; create it first"
-            )
+            advice = ", but a file" if directory.exists() else "; create it first"
+            raise InvalidArgumentError(f"{name} {shown(directory)!r} is not a directory{advice}")
     if cache_format != "LMDB":
         raise InvalidArgumentError(f"cache_format must be 'LMDB', not {cache_format!r}")
 
