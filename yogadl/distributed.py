@@ -54,7 +54,8 @@ def find() -> Place:
     share the process's shard.
 
     Raises:
-        RankError: they contradict each other, or one is set up by halves.
+        RankError: they contradict each other, or one is set up by halves, such as ``RANK=1``
+            without ``WORLD_SIZE`` where nothing else says anything.
     """
     running = _ask({"Horovod": _horovod, "torch.distributed": _torch, "JAX": _jax})
     told = (

@@ -100,6 +100,13 @@ def test_transforms_that_are_none(dataref: Any) -> None:
     assert list(records) == [None] * 8
 
 
+def test_fewer_records_than_a_batch(dataref: Any, caplog: pytest.LogCaptureFixture) -> None:
+    for size, drop, said in ((9, True, 1), (9, False, 0), (8, True, 0)):
+        caplog.clear()
+        yogadl.torch.IterableDataset(dataref.stream(), size, drop_remainder=drop)
+        assert caplog.text.count("no batches: an epoch has 8 records, fewer than a batch") == said
+
+
 def test_what_is_shown(dataref: Any) -> None:
     dataset = yogadl.torch.MapDataset(dataref, pad=0)
     assert repr(dataset) == f"MapDataset({dataref!r}, pad=0)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import time
 from collections import deque
@@ -25,9 +26,22 @@ Array = np.ndarray[Any, Any]
 _Batched: TypeAlias = list[list[Column]]
 """Some batches, each a column per leaf."""
 
+_log = logging.getLogger(__name__)
+
 _READ_AHEAD = 2
 # A consumer that takes this share of the time of reading is worth reading ahead for.
 _BUSY = 0.25
+
+
+def tell_of_no_batches(records: int, batch_size: int, drop_remainder: bool) -> None:
+    """Warns in the log where all records of an epoch are the remainder that is dropped."""
+    if drop_remainder and 0 < records < batch_size:
+        _log.warning(
+            "There will be no batches: an epoch has %s records, fewer than a batch of %s, and "
+            "drop_remainder=True leaves them out.",
+            f"{records:,}",
+            f"{batch_size:,}",
+        )
 
 
 class _Chunk(NamedTuple):

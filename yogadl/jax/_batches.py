@@ -11,6 +11,7 @@ import numpy as np
 from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.arguments import as_index
+from yogadl.dataref._batches import tell_of_no_batches
 from yogadl.dataref._cursor import Cursor
 from yogadl.dataref._place import Place
 from yogadl.dataref._state import resume
@@ -50,7 +51,8 @@ class Batches:
         sharding: a ``jax.sharding.Sharding`` for all leaves, whose first dimension is the batch;
             ``None`` for the default device.
         drop_remainder: leave out an epoch's last batch if it is smaller. It would have its own
-            shape, for which ``jax.jit`` compiles again.
+            shape, for which ``jax.jit`` compiles again. Of fewer records than a batch, there are no
+            batches, and a warning in the log.
         pad: as for ``IndexedStream.batches``; batches are padded to the largest of each.
         prefetch: batches to put on their devices before they are asked for.
         transform: called with every batch of NumPy arrays before it is put on its devices; what it
@@ -105,6 +107,7 @@ class Batches:
             self._check_division()
         # Of the iterator that was begun last.
         self._cursor: Cursor | None = None
+        tell_of_no_batches(len(stream), self._size, self._drop_remainder)
 
     def __len__(self) -> int:
         """Batches per epoch; an offset does not make them fewer."""

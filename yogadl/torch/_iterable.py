@@ -11,6 +11,7 @@ from typing import Any
 from yogadl import chunk_sizes
 from yogadl.arguments import as_index
 from yogadl.dataref import IndexedStream, state_of
+from yogadl.dataref._batches import tell_of_no_batches
 from yogadl.dataref._place import Place
 from yogadl.dataref._state import resume
 from yogadl.errors import InvalidArgumentError, StateMismatchError
@@ -85,6 +86,7 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         self.transform = check_transform(transform)
         if self.batch_size is not None:
             stream.batches(self.batch_size, pad=pad)  # refuses what does not fit the spec
+            tell_of_no_batches(len(stream), self.batch_size, self.drop_remainder)
         self._epochs = SharedEpochs(EpochOffset(*stream.epochs.place().what_comes()))
         self._last: EpochProgress | None = None
 
