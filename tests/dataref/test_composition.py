@@ -345,6 +345,7 @@ MAKERS: list[Callable[[LMDBDataRef], IndexedDataRef]] = [
 ]
 
 
+@pytest.mark.usefixtures("ten")
 @pytest.mark.parametrize("make", MAKERS)
 def test_closing(make: Callable[[LMDBDataRef], IndexedDataRef], folder: pathlib.Path) -> None:
     with LMDBDataRef(folder / "ten.mdb") as base:
