@@ -38,16 +38,18 @@ def build_all(directory: str, workers: int) -> Any:
 # INCLUDE-END parts
 
 
+# INCLUDE-START whole
 def main() -> None:
+    if len(sys.argv) < 2:
+        sys.exit("Usage: python examples/eight_workers.py STORAGE_DIR [WORKERS]")
     directory = sys.argv[1]
     workers = int(sys.argv[2]) if len(sys.argv) > 2 else 8
     squares = build_all(directory, workers)
-    # INCLUDE-START whole
     storage = yogadl.storage.LFSStorage(directory)
     storage.submit(squares, "squares", "1.0")
-    # INCLUDE-END whole
     print(f"{len(storage.fetch('squares', '1.0')):,} records.")
 
 
 if __name__ == "__main__":
     main()
+# INCLUDE-END whole

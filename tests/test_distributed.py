@@ -69,7 +69,8 @@ def test_impossible_tf_config(monkeypatch: pytest.MonkeyPatch, config: str, mess
 
 def test_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "2")
-    assert find() == Place(0, 1), "both are needed"
+    with pytest.raises(RankError, match="RANK='2' is set, and WORLD_SIZE is not"):
+        find()
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert find() == Place(2, 3)
     monkeypatch.setenv("RANK", "3")
@@ -78,6 +79,28 @@ def test_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "first")
     with pytest.raises(RankError, match="are no numbers"):
         find()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "other"),
+    [
+        ("WORLD_SIZE", "2", "RANK"),
+        ("OMPI_COMM_WORLD_SIZE", "3", "OMPI_COMM_WORLD_RANK"),
+        ("PMI_RANK", "1", "PMI_SIZE"),
+    ],
+)
+def test_half_of_two_variables(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, other: str
+) -> None:
+    monkeypatch.setenv(name, "0" if name.endswith("RANK") else "1")
+    assert find() == Place(0, 1)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(RankError, match=f"{name}='{value}' is set, and {other} is not"):
+        find()
+    # As scripts for srun have it.
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    assert find() == Place(1, 2)
 
 
 def running(rank: int, size: int, is_initialized: bool = True) -> Any:

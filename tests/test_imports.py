@@ -325,3 +325,23 @@ def test_submodules_come_when_they_are_used() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+COMPLETING = """
+import sys, yogadl
+namespace = {"__name__": "jedi.inference.compiled.access", "yogadl": yogadl}
+exec("found = {name: getattr(yogadl, name, None) for name in dir(yogadl)}", namespace)
+assert {"tensorflow", "torch", "keras", "jax", "concat"} <= set(namespace["found"])
+assert namespace["found"]["concat"] is yogadl.concat
+import yogadl.errors
+exec("found = yogadl.errors", namespace)
+print([name for name in ("tensorflow", "torch", "keras", "jax") if f"yogadl.{name}" in sys.modules])
+"""
+
+
+def test_completing_a_name_imports_no_framework() -> None:
+    """IPython has jedi complete names, which takes the value of each."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPLETING], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -20,6 +20,7 @@ import importlib
 from types import ModuleType
 
 from yogadl._version import __version__
+from yogadl.completion import is_asked_by_jedi
 from yogadl.core import DataRef, Storage, Stream, Submittable
 from yogadl.dataref import (
     concat,
@@ -69,7 +70,7 @@ _SUBMODULES = frozenset(
 
 def __getattr__(name: str) -> ModuleType:
     """Imports a submodule when it is first used."""
-    if name not in _SUBMODULES:
+    if name not in _SUBMODULES or is_asked_by_jedi():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")
 

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+
+def is_asked_by_jedi() -> bool:
+    """Whether who asks for the attribute of a module is jedi, by which IPython completes names.
+
+    It takes the value of every name it offers, and would import whatever is imported at first use.
+    """
+    asking = sys._getframe(2).f_globals.get("__name__", "")
+    return str(asking).startswith("jedi.")
 
 
 def public_names(namespace: Mapping[str, Any]) -> list[str]:

@@ -77,6 +77,7 @@ class DataRef(abc.ABC):
             skip_shuffle_at_epoch_end: keep the first epoch's order instead of shuffling each epoch.
             shuffle_seed: in ``[0, 2**32)``; epoch ``e`` is shuffled by ``shuffle_seed + e``. Needed
                 with ``shuffle`` unless ``skip_shuffle_at_epoch_end``, when an order is drawn once.
+                Without ``shuffle``, it does nothing.
             shard_rank: which shard, ``0 <= shard_rank < num_shards``; it has every
                 ``num_shards``-th record from ``shard_rank`` on.
             num_shards: how many shards there are.

@@ -54,7 +54,8 @@ def find() -> Place:
     share the process's shard.
 
     Raises:
-        RankError: they contradict each other, or one is set up by halves.
+        RankError: they contradict each other, or one is set up by halves, such as ``RANK=1``
+            without ``WORLD_SIZE`` where nothing else says anything.
     """
     running = _ask({"Horovod": _horovod, "torch.distributed": _torch, "JAX": _jax})
     told = (
@@ -66,6 +67,8 @@ def find() -> Place:
     if len(set(told.values())) > 1:
         listed = ", ".join(f"{name} says rank {p.rank} of {p.size}" for name, p in told.items())
         raise RankError(f"{listed}; give shard_rank= and num_shards= yourself")
+    if not told:
+        _check_halves()
     return next(iter(told.values()), Place(0, 1))
 
 
@@ -142,6 +145,23 @@ def _slurm() -> Place | None:
             "is alone: start it with srun, or give shard_rank=0 and num_shards=1"
         )
     return place
+
+
+def _check_halves() -> None:
+    """Refuses to be alone where one of two variables says that there are others.
+
+    Only where nothing else is known: scripts for ``srun`` set ``WORLD_SIZE``, and no ``RANK``.
+    """
+    for names in (("RANK", "WORLD_SIZE"), *_MPI):
+        for name, alone in zip(names, ("0", "1"), strict=True):
+            value = os.environ.get(name, alone)
+            (other,) = set(names) - {name}
+            if value.strip() != alone and other not in os.environ:
+                raise RankError(
+                    f"{name}={value!r} is set, and {other} is not, so this process would take "
+                    "itself for the only one: set both, unset it, or give shard_rank= and "
+                    "num_shards="
+                )
 
 
 def _of(rank_name: str, size_name: str) -> Place | None:

@@ -9,6 +9,7 @@ NumPy only.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -181,11 +182,37 @@ def seeded(function: Callable[[Any, Any], Any], seed: int) -> SeededTransform:
     """
     if not callable(function):
         raise InvalidArgumentError(f"seeded takes a function, not {function!r:.100}")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        signature = None  # It is not written in Python.
+    try:
+        if signature is not None:
+            signature.bind(None, None)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            "a seeded function is called with a record and its random generator, function(record, "
+            f"rng), or with a batch and a list of them, and this takes {signature}; without random "
+            "numbers, give it as transform= itself"
+        ) from error
     return SeededTransform(function, check_seed(seed))
 
 
 Transform = Callable[[Any], Any]
 """What ``transform=`` takes: a function, or a :class:`SeededTransform`."""
+
+
+def check_transform(transform: Transform | None) -> Transform | None:
+    """What ``transform=`` was given, as it is.
+
+    Raises:
+        InvalidArgumentError: it is neither ``None`` nor can be called.
+    """
+    if transform is None or callable(transform):
+        return transform
+    raise InvalidArgumentError(
+        f"transform= takes a function, or what yogadl.seeded makes of one, not {transform!r:.100}"
+    )
 
 
 def transformed_record(transform: Transform, record: Any, epoch: int, position: int) -> Any:
@@ -196,10 +223,21 @@ def transformed_record(transform: Transform, record: Any, epoch: int, position: 
 
 
 def transformed_batch(transform: Transform, batch: Any, epoch: int, positions: Array) -> Any:
-    """A batch as a transform, seeded or not, makes it."""
+    """A batch as a transform, seeded or not, makes it.
+
+    Raises:
+        InvalidArgumentError: it makes ``None`` of it.
+    """
     if isinstance(transform, SeededTransform):
-        return transform.of_batch(batch, epoch, positions)
-    return called(transform, batch)
+        made = transform.of_batch(batch, epoch, positions)
+    else:
+        made = called(transform, batch)
+    if made is None:
+        raise InvalidArgumentError(
+            "the transform made None of a batch; does it lack its return? What it returns takes "
+            "the place of the batch"
+        )
+    return made
 
 
 def after(function: Callable[[Any], Any], transform: Transform | None) -> Transform:

@@ -27,6 +27,7 @@ from yogadl.errors import (
     StateMismatchError,
 )
 from yogadl.spec import TensorSpec
+from yogadl.storage import LFSStorage
 
 TEN = {"x": TensorSpec("float32", (2,)), "n": TensorSpec("int64"), "s": TensorSpec("string")}
 
@@ -105,6 +106,30 @@ def test_what_is_not_there_cannot_be_selected(ten: LMDBDataRef) -> None:
         ten.select([0, 10])
     with pytest.raises(InvalidArgumentError, match="1-D array of integers"):
         ten.select([0.5])  # type: ignore[list-item]
+
+
+# Metadata
+
+
+def test_a_part_of_a_data_set_keeps_its_metadata(folder: pathlib.Path, six: LMDBDataRef) -> None:
+    storage = LFSStorage(folder)
+    storage.submit(range(6), "classes", "1", metadata={"class_names": ["cat", "dog"]})
+    whole = storage.fetch("classes", "1")
+    parts = whole.split({"train": 0.5, "valid": 0.5}, seed=1)
+    for part in (*parts.values(), whole[:3], whole.select([1]), whole[1:][1:]):
+        assert part.metadata == {"class_names": ["cat", "dog"]}
+        assert pickle.loads(pickle.dumps(part)).metadata == part.metadata
+    joined = [
+        yogadl.concat([whole, six]),
+        yogadl.zip((whole, six)),
+        yogadl.mix([whole, six], [1, 1]),
+    ]
+    for dataref in (six[:2], *joined, joined[0][:2]):
+        assert dataref.metadata == {}
+    closed = whole[:3]
+    closed.close()
+    with pytest.raises(ClosedError):
+        _ = closed.metadata
 
 
 # Splitting
@@ -320,6 +345,7 @@ MAKERS: list[Callable[[LMDBDataRef], IndexedDataRef]] = [
 ]
 
 
+@pytest.mark.usefixtures("ten")
 @pytest.mark.parametrize("make", MAKERS)
 def test_closing(make: Callable[[LMDBDataRef], IndexedDataRef], folder: pathlib.Path) -> None:
     with LMDBDataRef(folder / "ten.mdb") as base:

@@ -20,6 +20,8 @@ FRAMEWORKS = ("tensorflow", "keras", "torch", "jax", "grain", "datasets", "PIL")
 ON_S3 = ("cloud.md", "team-on-s3.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
+NAMES = re.compile(r'(cacheable\()?"([a-z/-]+)", "([\d.-]+)"')
+
 
 def blocks(path: pathlib.Path, language: str) -> list[tuple[int, str]]:
     """Line number and contents of the blocks of a language."""
@@ -90,3 +92,17 @@ def test_no_block_is_missed() -> None:
 
 def test_blocks_are_found() -> None:
     assert len([path for path in FILES if blocks(path, "python")]) >= 6
+
+
+def test_no_page_reads_what_another_has_stored() -> None:
+    """Who works through several in one folder is told of no stale cache."""
+    used: dict[tuple[str, str], set[str]] = {}
+    cached = set()
+    for path in FILES:
+        for _, code in blocks(path, "python"):
+            for call, name, version in NAMES.findall(code):
+                used.setdefault((name, version), set()).add(path.name)
+                if call:
+                    cached.add((name, version))
+    assert len(cached) >= 10
+    assert [(key, used[key]) for key in cached if len(used[key]) > 1] == []

@@ -73,6 +73,17 @@ def test_mnist(tmp_path: pathlib.Path) -> None:
         assert lines[-1] == "Asked again: 1,437 records read from the cache."
 
 
+def test_eight_workers_without_a_directory() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "eight_workers.py"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.split()[0]) == (1, "Usage:")
+
+
 def test_eight_workers(tmp_path: pathlib.Path) -> None:
     """Run again, it builds what is missing, and nothing else."""
     assert run("eight_workers.py", str(tmp_path), "3") == ["4,000 records."]

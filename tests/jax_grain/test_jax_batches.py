@@ -260,6 +260,27 @@ def test_padded(storage_dir: pathlib.Path) -> None:
         Batches(dataref.stream(), 3, pad={"tokens": None, "n": None})
 
 
+def test_fewer_records_than_a_batch(
+    storage_dir: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataref = numbers(storage_dir)
+    for options, said in (((24, True), 1), ((24, False), 0), ((23, True), 0)):
+        caplog.clear()
+        batches = Batches(dataref.stream(), options[0], drop_remainder=options[1])
+        assert caplog.text.count("no batches: an epoch has 23 records, fewer than") == said
+        assert len(list(batches)) == 1 - said
+
+
+def test_transforms_that_make_none(storage_dir: pathlib.Path) -> None:
+    dataref = numbers(storage_dir)
+    with pytest.raises(errors.InvalidArgumentError, match=r"takes a function.* not 3"):
+        Batches(dataref.stream(), 4, transform=3)  # type: ignore[arg-type]
+    batches = Batches(dataref.stream(), 4, transform=lambda batch: None)
+    with pytest.raises(errors.InvalidArgumentError, match="None of a batch; does it lack its"):
+        next(iter(batches))
+    assert repr(batches) == f"Batches({batches._stream!r}, batch_size=4)"
+
+
 def test_bad_arguments(storage_dir: pathlib.Path) -> None:
     stream = numbers(storage_dir).stream()
     for arguments in ({"batch_size": 0}, {"batch_size": 2, "prefetch": -1}):

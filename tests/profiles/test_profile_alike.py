@@ -65,6 +65,7 @@ STREAMS: dict[str, Callable[[IndexedStream], Any]] = {
 DATAREFS: dict[str, Callable[[IndexedDataRef], Any]] = {
     "announcer": lambda dataref: dataref.announcer.before(dataref.reader, np.arange(2)),
     "close": lambda dataref: dataref.close(),
+    "metadata": lambda dataref: dataref.metadata,
     "read": lambda dataref: dataref.read([2, 0]),
     "reader": lambda dataref: (dataref.reader.content_id, dataref.reader.record_bytes),
     "select": lambda dataref: list(dataref.select([1, 0]).stream()),

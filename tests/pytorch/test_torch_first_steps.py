@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,87 @@ def dataref(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_loader_of_a_stream(dataref: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"yogadl.torch.IterableDataset\(stream, batch"):
         next(iter(DataLoader(dataref.stream())))
+
+
+def test_a_loader_of_batches(dataref: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"IterableDataset\(stream, batch_size\), batch"):
+        next(iter(DataLoader(dataref.stream().batches(4), batch_size=None)))
+
+
+def as_it_is(record: Any) -> Any:
+    return record
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (lambda ref: ref, r"DataLoader\(yogadl.torch.MapDataset\(dataref, pad=0\)"),
+        (
+            yogadl.torch.MapDataset,
+            r"collate_fn=yogadl.torch.collate.* MapDataset\(dataref, pad=0\)",
+        ),
+        (lambda ref: yogadl.torch.MapDataset(ref, as_it_is), "that the transform .* collate_fn of"),
+        (
+            lambda ref: yogadl.torch.IterableDataset(ref.stream()),
+            r"DataLoader\(IterableDataset\(stream, batch_size, pad=0\), batch_size=None\)",
+        ),
+    ],
+    ids=["a DataRef", "a MapDataset", "a transform", "an IterableDataset"],
+)
+def test_records_that_torch_cannot_stack(
+    dataref: Any, make: Any, advice: str, workers: int
+) -> None:
+    with pytest.raises(RuntimeError, match=f"equal size, but got .*{advice}"):
+        next(iter(DataLoader(make(dataref), batch_size=4, num_workers=workers)))
+
+
+def test_strings_that_torch_cannot_stack(tmp_path: pathlib.Path) -> None:
+    """They are not told to be padded, which they cannot be."""
+    storage = LFSStorage(tmp_path)
+    records = [{"words": np.array(["a"] * length)} for length in (1, 2)]
+    storage.submit(records, "a", "1", spec={"words": TensorSpec("string", (None,))})
+    dataset = yogadl.torch.MapDataset(storage.fetch("a", "1"), pad=0)
+    with pytest.raises(RuntimeError, match="makes lists of them; pad= has left them alone, as it"):
+        next(iter(DataLoader(dataset, batch_size=2)))
+    (batch,) = DataLoader(dataset, batch_size=2, collate_fn=yogadl.torch.collate)
+    assert batch == {"words": [[b"a"], [b"a", b"a"]]}
+
+
+def test_other_datasets_get_no_advice(dataref: Any) -> None:
+    others = [dict(dataref[at]) for at in range(8)]
+    with pytest.raises(RuntimeError, match=r"at entry 1$"):
+        next(iter(DataLoader(others, batch_size=4)))  # type: ignore[arg-type] # torch takes lists
+
+
+def test_transforms_that_are_none(dataref: Any) -> None:
+    makers = (
+        lambda function: yogadl.torch.MapDataset(dataref, function),
+        lambda function: yogadl.torch.IterableDataset(dataref.stream(), transform=function),
+    )
+    for make in makers:
+        with pytest.raises(InvalidArgumentError, match=r"takes a function.* not 'x'"):
+            make("x")
+    dataset = yogadl.torch.IterableDataset(dataref.stream(), 4, pad=0, transform=lambda batch: None)
+    with pytest.raises(InvalidArgumentError, match="None of a batch; does it lack its return"):
+        next(iter(dataset))
+    # A collate_fn may leave them out.
+    records = yogadl.torch.IterableDataset(dataref.stream(), transform=lambda record: None)
+    assert list(records) == [None] * 8
+
+
+def test_fewer_records_than_a_batch(dataref: Any, caplog: pytest.LogCaptureFixture) -> None:
+    for size, drop, said in ((9, True, 1), (9, False, 0), (8, True, 0)):
+        caplog.clear()
+        yogadl.torch.IterableDataset(dataref.stream(), size, drop_remainder=drop)
+        assert caplog.text.count("no batches: an epoch has 8 records, fewer than a batch") == said
+
+
+def test_what_is_shown(dataref: Any) -> None:
+    dataset = yogadl.torch.MapDataset(dataref, pad=0)
+    assert repr(dataset) == f"MapDataset({dataref!r}, pad=0)"
+    sampler = yogadl.torch.Sampler(dataset, shuffle=False)
+    assert repr(yogadl.torch.BatchSampler(sampler, 4)) == f"BatchSampler({sampler!r}, batch_size=4)"
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import getpass
+import logging
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -158,11 +160,97 @@ def test_objects_are_not_told_apart_by_their_places(storage: LFSStorage) -> None
             storage.cacheable("a", "1")(ones)(label=label)
 
 
-def test_long_arguments_are_abbreviated(storage: LFSStorage) -> None:
-    long = ["x" * 10**6, bytes(10**6), np.zeros(10**6), [bytes(10**6)] * 10**4]
-    for number, value in enumerate(long):
-        made = storage.cacheable("a", str(number))(ones)(1, value)
-        assert 10 < len(made.info.provenance.arguments) < 300
+def changed(array: Any) -> Any:
+    array = array.copy()
+    array[len(array) // 2] = 1
+    return array
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        ("x" * 10**6, "x" * 10**6 + "y"),
+        (bytes(10**6), bytes(10**6 + 1)),
+        (np.zeros(10**6), changed(np.zeros(10**6))),
+        (np.zeros(10**6), np.zeros(10**6, "float32")),
+        (np.zeros(10**6), np.zeros((10**3, 10**3))),
+        (np.zeros((10, 10), "M8[s]"), np.ones((10, 10), "M8[s]").T),
+        (np.array(["a"] * 300, object), np.array(["a"] * 299 + ["b"], object)),
+        ([bytes(10**6)] * 100, [bytes(10**6)] * 99 + [b""]),
+        (list(range(9)), [*range(8), 9]),
+        (dict.fromkeys(range(9)), {**dict.fromkeys(range(9)), 8: 1}),
+        (pathlib.PurePosixPath("/" + "x" * 999), pathlib.PurePosixPath("/" + "x" * 1000)),
+        ("\udcff" * 300, "\udcff" * 301),
+    ],
+    ids=lambda value: f"{value!r:.15}",
+)
+def test_long_arguments_are_abbreviated(storage: LFSStorage, value: Any, other: Any) -> None:
+    """And told apart by what is left out, too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            made = storage.cacheable("a", "1")(ones)(1, value)
+    assert 10 < len(made.info.provenance.arguments) <= 1000
+    with pytest.warns(StaleCacheWarning, match="is called"):
+        storage.cacheable("a", "1")(ones)(1, other)
+
+
+def test_many_arguments_take_no_time(storage: LFSStorage) -> None:
+    nested: Any = 0
+    for _ in range(5):
+        nested = [nested] * 1000
+    made = storage.cacheable("a", "1")(ones)(1, nested)
+    assert len(made.info.provenance.arguments) <= 1000
+
+
+def test_a_method_is_of_its_object(storage: LFSStorage) -> None:
+    """Of which only a digest is kept: it may hold secrets."""
+    for version, make in {"1": Maker(2).method, "2": Maker(2)}.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(2):
+                made = storage.cacheable("a", version)(make)()
+        assert re.fullmatch(
+            r"<test_stale\.Maker object #[0-9a-f]{16}>", made.info.provenance.arguments
+        )
+    with pytest.warns(StaleCacheWarning, match=r"Maker object #.* is called"):
+        storage.cacheable("a", "1")(Maker(3).method)()
+
+
+def test_metadata_that_is_not_what_is_stored(storage: LFSStorage) -> None:
+    def make(metadata: Any) -> dict[str, Any]:
+        return storage.cacheable("a", "1", metadata=metadata)(ones)().metadata
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            assert make({"shape": (2, 3), "unit": "kg"}) == {"shape": [2, 3], "unit": "kg"}
+        make(None)
+        make({"unit": "kg"})
+    with pytest.warns(
+        StaleCacheWarning, match=r"metadata \{'unit': 'kg'\}, and metadata= has \{'un"
+    ):
+        assert make({"unit": "g", "shape": [2, 3]})["unit"] == "kg"
+    with pytest.warns(StaleCacheWarning, match=r"metadata \{\}, and metadata= has \{'by': 'me'\}"):
+        assert make({"by": "me"}).keys() == {"shape", "unit"}
+    for wrong in ({"x": object()}, ["x"]):
+        with pytest.raises(InvalidArgumentError, match="a dict that JSON can hold"):
+            make(wrong)
+
+
+def test_every_change_of_a_function_is_told(storage: LFSStorage) -> None:
+    """As one who tries things out in a notebook makes them."""
+    said = []
+    for number, power in enumerate((2, 3, 4, 4, 3)):
+        path = storage._configurations.storage_dir_path / f"cell{number}.py"
+        path.write_text(f"def make():\n    return [x**{power} for x in range(4)]\n")
+        namespace: dict[str, Any] = {"__name__": "cell"}
+        exec(compile(path.read_text(), str(path), "exec"), namespace)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert storage.cacheable("a", "1")(namespace["make"])()[3] == 9
+        said.append(len(caught))
+    assert said == [0, 1, 1, 0, 0]
 
 
 def test_decorators_do_not_count(storage: LFSStorage) -> None:
@@ -187,12 +275,20 @@ def make():
     assert digests[0] == digests[1] != ""
 
 
-def test_a_function_that_replaces_what_submit_stored(storage: LFSStorage) -> None:
-    """Nothing is known of what made it, and so nothing is said."""
+def test_a_function_that_replaces_what_submit_stored(
+    storage: LFSStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is known of what made it, and so there is only a line in the log."""
     storage.submit([1], "a", "1")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), caplog.at_level(logging.INFO, "yogadl"):
         warnings.simplefilter("error")
         storage.cacheable("a", "1")(ones)()
+    assert f"by submit; {__name__}.ones is not called" in caplog.text
+
+
+def test_what_is_no_function(storage: LFSStorage) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"not \[1, 2\]; .* by submit"):
+        storage.cacheable("a", "1")([1, 2])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,18 @@ def test_drop_remainder_drops_less_than_a_batch(kind: str, storage_dir: pathlib.
     assert len(elements(expected)) == 5
 
 
+def test_fewer_records_than_a_batch(
+    storage_dir: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = make_storage(storage_dir)
+    storage.submit(np.arange(5), "a", "1")
+    for drop in (True, False):
+        caplog.clear()
+        made = make_tf_dataset(storage.fetch("a", "1").stream(), batch_size=6, drop_remainder=drop)
+        assert ("no batches: an epoch has 5 records" in caplog.text) == drop
+        assert len(list(made)) == (not drop)
+
+
 def test_endless_epochs(storage_dir: pathlib.Path) -> None:
     stream = numbers(storage_dir, 5).stream(start_offset=3, shuffle=True, shuffle_seed=1)
     dataset = make_tf_dataset(stream, epochs=None)

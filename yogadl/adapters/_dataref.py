@@ -21,6 +21,7 @@ class DataRefSource(MapSource):
         self._dataref = dataref
         self.spec = spec
         self.count = len(dataref)
+        self.metadata = dataref.metadata
 
     def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
         columns: list[Column] = self._dataref.reader.read_columns(positions, out)

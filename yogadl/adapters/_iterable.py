@@ -75,6 +75,8 @@ def _was_it_read(data: Any) -> str:
 class IterableSource(Source):
     """Records of an iterable, of a given spec or of the first record's.
 
+    Of a generator that was begun, these are the records that are left: some may have been skipped.
+
     Args:
         data: the records: nests of arrays, tensors, images, numbers, strings.
         spec: as users write it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import time
 from collections import deque
@@ -19,15 +20,28 @@ from yogadl.cache.columns import Column, records_of
 from yogadl.dataref._epochs import Epochs
 from yogadl.dataref._padding import Padding
 from yogadl.errors import InvalidArgumentError, SpecMismatchError
-from yogadl.seeding import Transform, transformed_batch
+from yogadl.seeding import Transform, check_transform, transformed_batch
 
 Array = np.ndarray[Any, Any]
 _Batched: TypeAlias = list[list[Column]]
 """Some batches, each a column per leaf."""
 
+_log = logging.getLogger(__name__)
+
 _READ_AHEAD = 2
 # A consumer that takes this share of the time of reading is worth reading ahead for.
 _BUSY = 0.25
+
+
+def tell_of_no_batches(records: int, batch_size: int, drop_remainder: bool) -> None:
+    """Warns in the log where all records of an epoch are the remainder that is dropped."""
+    if drop_remainder and 0 < records < batch_size:
+        _log.warning(
+            "There will be no batches: an epoch has %s records, fewer than a batch of %s, and "
+            "drop_remainder=True leaves them out.",
+            f"{records:,}",
+            f"{batch_size:,}",
+        )
 
 
 class _Chunk(NamedTuple):
@@ -68,7 +82,7 @@ class StreamBatches:
                 raise InvalidArgumentError("with out=, its length says how much is read ahead")
             read_ahead = len(self._out) - 1
         self._ahead = _READ_AHEAD if read_ahead is None else as_index("read_ahead", read_ahead)
-        self._transform = transform
+        self._transform = check_transform(transform)
 
     def __len__(self) -> int:
         """Batches per epoch; an offset does not make them fewer."""
@@ -77,7 +91,19 @@ class StreamBatches:
 
     def __repr__(self) -> str:
         order = self._epochs.order.in_words()
-        return f"{type(self).__name__}({len(self):,} of {self._size:,}: {order})"
+        return f"{type(self).__name__}({len(self):,} batches of {self._size:,}; {order})"
+
+    def __getitem__(self, index: Any) -> Any:
+        """Refused: ``DataLoader(stream.batches(4))`` gets here, for example.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError(
+            f"batches are read in order and have no item {index!r:.100}: iterate over them; for a "
+            "DataLoader of PyTorch, make a dataset of the stream, "
+            "DataLoader(yogadl.torch.IterableDataset(stream, batch_size), batch_size=None)"
+        )
 
     def __iter__(self) -> Iterator[Any]:
         if not len(self._epochs.order):

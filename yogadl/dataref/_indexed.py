@@ -55,6 +55,19 @@ class IndexedDataRef(DataRef, Closing):
         """The element spec: a nest of ``yogadl.spec`` leaves."""
         return self.reader.spec
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What is known of the data set that is not in its records.
+
+        Of a stored one, what was given as ``metadata`` when it was submitted. A slice, a selection
+        or a part of a split has that of the data set it is made of; what is made of several data
+        sets has none, ``{}``.
+
+        Raises:
+            ClosedError: the reference is closed.
+        """
+        return {}
+
     def stream(
         self,
         start_offset: int = 0,
@@ -133,9 +146,16 @@ class IndexedDataRef(DataRef, Closing):
 
         Raises:
             RecordIndexError: there is no such record.
+            InvalidArgumentError: it is neither an integer nor a slice of integers.
         """
         if isinstance(index, slice):
-            return self._selected(Slice(range(len(self))[index]))
+            try:
+                positions = range(len(self))[index]
+            except (TypeError, ValueError) as error:
+                raise InvalidArgumentError(
+                    f"a slice of a DataRef takes integers, and a step that is not 0, not {index}"
+                ) from error
+            return self._selected(Slice(positions))
         if not isinstance(index, int | np.integer) or isinstance(index, bool):
             raise InvalidArgumentError(_advice_on_index(index))
         count = len(self)
@@ -171,6 +191,7 @@ class IndexedDataRef(DataRef, Closing):
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise InvalidArgumentError(
                 f"indices must be a list or 1-D array of integers, not {indices!r:.100}"
+                f"{_advice_on_mask(indices, given)}"
             )
         count = len(self)
         if given.dtype == np.int64 and given.size and int(given.view(np.uint64).max()) < count:
@@ -240,6 +261,15 @@ class IndexedDataRef(DataRef, Closing):
         return DerivedDataRef(functools.partial(SelectedReader, positions=positions), [self])
 
 
+def _advice_on_mask(indices: Any, given: np.ndarray[Any, Any]) -> str:
+    """What to do with a mask, or with what ``np.where`` or ``np.nonzero`` made of one."""
+    if given.dtype == bool and given.ndim == 1:
+        return "; of a mask, give the positions where it is true, np.flatnonzero(mask)"
+    if isinstance(indices, tuple) and given.ndim == 2 and len(given) == 1:
+        return "; np.where and np.nonzero return a tuple of arrays: give the array in it, [0]"
+    return ""
+
+
 def _advice_on_index(index: Any) -> str:
     taken = f"a DataRef takes an integer, a record's position, or a slice, not {index!r:.100}"
     if isinstance(index, str):
@@ -293,6 +323,11 @@ class DerivedDataRef(UnstoredDataRef[RecordReader]):
         super().__init__(view(*[part.reader for part in parts]))
         self._view = view
         self._parts = tuple(parts)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """See ``IndexedDataRef.metadata``."""
+        return self._parts[0].metadata if isinstance(self.reader, SelectedReader) else {}
 
     def _origin(self) -> str:
         parts = [part._origin().removeprefix("of ") for part in self._parts[:_SHOWN_PARTS]]

@@ -73,7 +73,7 @@ class LMDBDataRef(IndexedDataRef):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What was given as ``metadata`` when the data set was submitted."""
+        """See ``IndexedDataRef.metadata``; of a cache of 0.1.4, ``{}``."""
         return self.info.metadata
 
     def verify(self) -> None:

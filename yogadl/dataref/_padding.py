@@ -22,7 +22,7 @@ class Padding:
     Args:
         spec: the element spec.
         pad: the number to pad with: one for all, or a nest as of the spec, with ``None`` for leaves
-            that are not to be padded.
+            that are not to be padded. One for all leaves arrays of strings as they are.
 
     Raises:
         InvalidArgumentError: a leaf cannot be padded, or not with that.
@@ -30,6 +30,11 @@ class Padding:
 
     def __init__(self, spec: specs.Structure, pad: Any) -> None:
         self._leaves = leaves = list(specs.leaves(spec))
+        if isinstance(pad, str | bytes):
+            raise InvalidArgumentError(
+                f"pad= takes the number to pad with, as 0, a nest of numbers as of the spec, or "
+                f"None to pad nothing, not {pad!r:.100}"
+            )
         if isinstance(pad, int | float | complex | np.generic):
             wanted = [pad if _varies(leaf) else None for leaf in leaves]
         else:
@@ -79,7 +84,8 @@ def _checked(leaf: specs.Leaf, value: Any) -> Array:
         raise InvalidArgumentError(f"{leaf} cannot be padded: its rank is not known")
     dtype = dtypes.to_numpy(leaf.dtype)
     number = np.asarray(value)
-    padding = _converted(number, dtype) if number.shape == () else None
+    fits = number.shape == () and (number.dtype.kind != "b" or dtype.kind == "b")
+    padding = _converted(number, dtype) if fits else None
     if padding is None:
         raise InvalidArgumentError(f"pad={value!r} is no number that {dtype} can hold")
     return padding

@@ -128,6 +128,11 @@ class SourceDataRef(UnstoredDataRef[SourceReader]):
             )
         super().__init__(SourceReader(source, identity))
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the source knows of its records, such as the names of Hugging Face's classes."""
+        return dict(self.reader.source.metadata)
+
     def _origin(self) -> str:
         return "" if self._is_closed else type(self.reader.source).__name__
 

@@ -13,7 +13,7 @@ from yogadl.core import Stream
 from yogadl.dataref._batches import StreamBatches
 from yogadl.dataref._epochs import Epochs
 from yogadl.errors import InvalidArgumentError
-from yogadl.seeding import Transform
+from yogadl.seeding import Transform, check_transform
 
 
 class IndexedStream(Stream, Closing):
@@ -91,7 +91,7 @@ class IndexedStream(Stream, Closing):
             drop_remainder: leave out an epoch's last batch if it is smaller.
             pad: a number with which to pad arrays of varying shape at their ends, to the largest of
                 their batch, so that they too are stacked; or a nest of numbers as of the spec, with
-                ``None`` for leaves to leave alone.
+                ``None`` for leaves to leave alone. Arrays of strings are always left alone.
             out: memory to read into, for records of numbers of static shape: one or more nests of
                 C-contiguous arrays ``[batch_size, *shape]``, which are filled in turn. A batch is
                 overwritten after the next one was asked for, and ``len(out) - 1`` are read ahead.
@@ -119,8 +119,14 @@ class IndexedStream(Stream, Closing):
 
         Returns:
             A stream without ``output_types``. The place is that of this stream, ``state_dict``.
+
+        Raises:
+            InvalidArgumentError: the transform cannot be called.
         """
-        return Stream(functools.partial(self.epochs.records, transform), len(self))
+        checked = check_transform(transform)
+        if checked is None:
+            raise InvalidArgumentError("map takes a function of a record, not None")
+        return MappedStream(self, checked)
 
     def state_dict(self) -> dict[str, Any]:
         """The place of the stream, for ``DataRef.stream(state=…)``: what comes next.
@@ -143,3 +149,15 @@ class IndexedStream(Stream, Closing):
     def close(self) -> None:
         """Ends the stream: reading from it raises ``ClosedError``. Its DataRef stays open."""
         self.epochs.closed = True
+
+
+class MappedStream(Stream):
+    """What a transform makes of the records of a stream, as ``IndexedStream.map`` returns it."""
+
+    def __init__(self, stream: IndexedStream, transform: Transform) -> None:
+        super().__init__(functools.partial(stream.epochs.records, transform), len(stream))
+        self._stream = stream
+        self._transform = transform
+
+    def __repr__(self) -> str:
+        return f"{self._stream!r}.map({self._transform!r:.100})"

@@ -11,6 +11,7 @@ import numpy as np
 from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.arguments import as_index
+from yogadl.dataref._batches import tell_of_no_batches
 from yogadl.dataref._cursor import Cursor
 from yogadl.dataref._place import Place
 from yogadl.dataref._state import resume
@@ -19,7 +20,7 @@ from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.jax._leaves import Array, as_jax_holds, check_dtype, check_leaves, named_leaves
 from yogadl.orders import Order
-from yogadl.seeding import Transform
+from yogadl.seeding import Transform, check_transform
 
 jax = require("jax", "jax")
 
@@ -50,7 +51,8 @@ class Batches:
         sharding: a ``jax.sharding.Sharding`` for all leaves, whose first dimension is the batch;
             ``None`` for the default device.
         drop_remainder: leave out an epoch's last batch if it is smaller. It would have its own
-            shape, for which ``jax.jit`` compiles again.
+            shape, for which ``jax.jit`` compiles again. Of fewer records than a batch, there are no
+            batches, and a warning in the log.
         pad: as for ``IndexedStream.batches``; batches are padded to the largest of each.
         prefetch: batches to put on their devices before they are asked for.
         transform: called with every batch of NumPy arrays before it is put on its devices; what it
@@ -94,7 +96,7 @@ class Batches:
         self._pad = pad
         self._prefetch = as_index("prefetch", prefetch)
         self._spec = stream.spec
-        self._transform = transform
+        self._transform = check_transform(transform)
         if transform is None:
             check_leaves(self._spec, pad)
         self._names = [name for name, _ in named_leaves(self._spec)]
@@ -105,11 +107,15 @@ class Batches:
             self._check_division()
         # Of the iterator that was begun last.
         self._cursor: Cursor | None = None
+        tell_of_no_batches(len(stream), self._size, self._drop_remainder)
 
     def __len__(self) -> int:
         """Batches per epoch; an offset does not make them fewer."""
         count = len(self._stream)
         return count // self._size if self._drop_remainder else -(-count // self._size)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._stream!r}, batch_size={self._size})"
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of the next epoch, which begins when its first batch is asked for."""

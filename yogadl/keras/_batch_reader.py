@@ -14,7 +14,7 @@ from yogadl.cache.memory import MemoryPool
 from yogadl.dataref import IndexedDataRef, Padding
 from yogadl.errors import UnsupportedTypeError
 from yogadl.format.layout import FixedArray, RecordLayout
-from yogadl.seeding import Transform, transformed_batch
+from yogadl.seeding import Transform, check_transform, transformed_batch
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ class BatchReader:
     def __init__(self, dataref: IndexedDataRef, pad: Any, transform: Transform | None) -> None:
         self._dataref = dataref
         self._padding = None if pad is None else Padding(dataref.spec, pad)
-        self._transform = transform
+        self._transform = check_transform(transform)
         self._pool = MemoryPool()
         # Only what is numbers of static shape can be read into given memory.
         layout = RecordLayout(dataref.spec)

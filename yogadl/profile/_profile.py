@@ -35,6 +35,13 @@ class Profile:
         self._streams = 0
         self._other_name = "other"
 
+    def __repr__(self) -> str:
+        report = self.report()
+        return (
+            f"{type(self).__name__}({report.items:,} items in {report.wall:.3f} s, of which "
+            f"{report.waiting:.3f} s were waiting)"
+        )
+
     def stream(self, stream: Stream) -> IndexedStream:
         """The same stream, measured: it has the same records, and the same place in them.
 

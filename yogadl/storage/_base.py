@@ -49,9 +49,8 @@ def check_configurations(name: str, directory: pathlib.Path, cache_format: str) 
     """
     with telling("use", directory):
         if not directory.is_dir():
-            raise InvalidArgumentError(
-                f"{name} {shown(directory)!r} is not a directory; create it first"
-            )
+            advice = ", but a file" if directory.exists() else "; create it first"
+            raise InvalidArgumentError(f"{name} {shown(directory)!r} is not a directory{advice}")
     if cache_format != "LMDB":
         raise InvalidArgumentError(f"cache_format must be 'LMDB', not {cache_format!r}")
 
@@ -280,16 +279,22 @@ class CacheStorage(Storage, Generic[V]):
         part_bytes = self._part_bytes(part_bytes)
 
         def decorate(function: Callable[Params, Any]) -> Callable[Params, LMDBDataRef]:
+            if not callable(function):
+                raise InvalidArgumentError(
+                    f"cacheable decorates a function that makes the data set, not {function!r:.100}"
+                    "; data that is there already can be stored by submit"
+                )
+
             @functools.wraps(function)
             def create_dataref(*args: Params.args, **kwargs: Params.kwargs) -> LMDBDataRef:
                 provenance = _provenance.of_call(function, args, kwargs)
-                found = self._fetch_usable(version)
+                found = self._fetch_usable(version, level=logging.DEBUG)
                 if found is None:
                     make = functools.partial(function, *args, **kwargs)
                     with _building_alone(version):
                         submission = Submission(make, wanted, metadata, provenance, part_bytes)
                         found = self._build(submission, version)
-                _provenance.check_stored(found, str(version), wanted, provenance)
+                _provenance.check_stored(found, str(version), wanted, metadata, provenance)
                 return found
 
             return create_dataref
@@ -363,7 +368,8 @@ class CacheStorage(Storage, Generic[V]):
     def _part_bytes(self, given: Any) -> int | None:
         return self._default_part_bytes if given is None else as_index("part_bytes", given, 1)
 
-    def _fetch_usable(self, version: V) -> LMDBDataRef | None:
+    def _fetch_usable(self, version: V, level: int = logging.WARNING) -> LMDBDataRef | None:
+        """What is stored, ``None`` if it has to be built; says in the log at a level if again."""
         try:
             return self._fetch(version, check_records=False)
         except CacheNotFoundError:
@@ -371,7 +377,7 @@ class CacheStorage(Storage, Generic[V]):
         except UnsupportedFormatError:
             raise
         except CacheFormatError as error:
-            _log.warning("Building %s again: %s", version.label, error)
+            _log.log(level, "Building %s again: %s", version.label, error)
             return None
 
     def _missing(self, version: V) -> CacheNotFoundError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from yogadl.errors import InvalidArgumentError
@@ -18,17 +19,47 @@ DEFAULT_LEASE_SECONDS = 60.0
 _SECRETS = ("access_key", "secret_key", "session_token", "coordinator_secret")
 
 
+_BUCKETS = {"s3": "yogadl.storage.S3Storage", "gs": "yogadl.storage.GCSStorage"}
+
+
+def _directory(name: str, given: str | os.PathLike[str]) -> pathlib.Path:
+    """A directory as users give it.
+
+    Raises:
+        InvalidArgumentError: it is empty, a URL, or in the home of somebody unknown.
+    """
+    text = os.fspath(given)
+    if not text:
+        raise InvalidArgumentError(f"{name} is empty; the current directory is '.'")
+    scheme = re.match(r"([a-z][a-z0-9+]+):/", text)
+    if scheme:
+        storage = _BUCKETS.get(scheme[1])
+        advice = f"; for a bucket, there is {storage}" if storage else ""
+        raise InvalidArgumentError(f"{name} must be a directory, not the URL {text!r}{advice}")
+    try:
+        return pathlib.Path(text).expanduser()
+    except RuntimeError as error:
+        raise InvalidArgumentError(f"{name} {text!r} is in no known home: {error}") from error
+
+
 class LFSConfigurations:
     """Where an :class:`LFSStorage` keeps its data sets.
 
     Args:
         storage_dir_path: a directory; the storage makes it if its parent is there. Renames within
-            it must be atomic and file locks must work: a local file system, not NFS.
+            it must be atomic and file locks must work: a local file system, not NFS. A ``~`` at its
+            beginning is the user's home.
+
+    Raises:
+        InvalidArgumentError: it is empty, or a URL.
     """
 
     def __init__(self, storage_dir_path: str | os.PathLike[str]) -> None:
-        self.storage_dir_path = pathlib.Path(storage_dir_path)
+        self.storage_dir_path = _directory("storage_dir_path", storage_dir_path)
         self.cache_format = "LMDB"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.storage_dir_path)!r})"
 
 
 class CloudOptions(TypedDict, total=False):
@@ -99,7 +130,7 @@ class BaseCloudConfigurations:
         self.bucket = bucket
         self.bucket_directory_path = pathlib.Path(bucket_directory_path)
         self.url = url
-        self.local_cache_dir = pathlib.Path(local_cache_dir)
+        self.local_cache_dir = _directory("local_cache_dir", local_cache_dir)
         self.cache_format = "LMDB"
         self.skip_verify = skip_verify
         self.coordinator_cert_file = coordinator_cert_file

@@ -8,9 +8,9 @@ import functools
 import getpass
 import inspect
 import itertools
+import json
+import logging
 import os
-import re
-import reprlib
 import socket
 import textwrap
 import warnings
@@ -21,18 +21,13 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.dataref import LMDBDataRef
-from yogadl.errors import SpecMismatchError, StaleCacheWarning
+from yogadl.errors import InvalidArgumentError, SpecMismatchError, StaleCacheWarning
 from yogadl.format.provenance import Provenance
 from yogadl.format.spec_text import spec_text
+from yogadl.storage._call_text import call_text
 
-# Long enough to tell calls apart, short enough to be kept and shown.
-_LONGEST_ARGUMENTS = 1000
-_LONGEST_VALUE = 200
-# Of an object whose class may write down all of them.
-_MOST_ITEMS = 10_000
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-
-_told: set[tuple[str, str]] = set()
+_told: set[tuple[str, ...]] = set()
+_log = logging.getLogger(__name__)
 
 
 def of_here() -> Provenance:
@@ -53,19 +48,27 @@ def of_call(
         arguments = (*function.args, *arguments)
         named = {**function.keywords, **named}
         function = function.func
+    if inspect.ismethod(function):
+        arguments = (function.__self__, *arguments)
     function = inspect.unwrap(function)
-    # An object that can be called does what its class says.
-    coded: Any = function if inspect.isroutine(function) else type(function)
+    coded: Any = function
+    if not inspect.isroutine(function):
+        # An object that can be called does what its class says.
+        coded, arguments = type(function), (function, *arguments)
     return dataclasses.replace(
         of_here(),
         function=f"{coded.__module__}.{coded.__qualname__}",
-        arguments=_shown(arguments, named),
+        arguments=call_text(arguments, named),
         source=_source_digest(coded),
     )
 
 
 def check_stored(
-    ref: LMDBDataRef, name: str, spec: specs.Structure | None, now: Provenance
+    ref: LMDBDataRef,
+    name: str,
+    spec: specs.Structure | None,
+    metadata: Mapping[str, Any] | None,
+    now: Provenance,
 ) -> None:
     """Compares what is stored with what was asked for; warns once for each difference.
 
@@ -73,10 +76,12 @@ def check_stored(
         ref: what is stored.
         name: of the version, for messages.
         spec: that was asked for, in standard form.
+        metadata: that was asked for.
         now: of the call that asked.
 
     Raises:
         SpecMismatchError: records of that spec cannot be what is stored.
+        InvalidArgumentError: JSON cannot hold the metadata.
     """
     stored = ref.info.provenance
     made = f"{name} was stored{_by(ref)}"
@@ -87,8 +92,14 @@ def check_stored(
                 f"{made} {difference}. Store it under another version, or delete this one"
             )
         _warn(ref, made, difference)
+    other = _not_stored(ref, metadata)
+    if other:
+        shown = {key: ref.metadata[key] for key in other if key in ref.metadata}
+        _warn(ref, made, f"with the metadata {shown!r:.200}, and metadata= has {other!r:.200}")
     if stored.source and now.source and stored.source != now.source:
-        _warn(ref, made, f"by {stored.function}, and {now.function} is not the same code")
+        difference = f"by {stored.function}, and {now.function} is not the same code"
+        # Who changes it again is told again.
+        _warn(ref, made, difference, now.source)
     elif stored.function and stored.arguments != now.arguments:
         _warn(
             ref,
@@ -96,6 +107,21 @@ def check_stored(
             f"by {stored.function}({stored.arguments}), and {now.function}({now.arguments}) is "
             "called",
         )
+    elif stored.host and not stored.function:
+        _log.info("%s by submit; %s is not called.", made, now.function)
+
+
+def _not_stored(ref: LMDBDataRef, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What of some metadata is stored otherwise or not at all. A source may have added more."""
+    if not metadata or not ref.info.format_version:
+        return {}
+    try:
+        given = dict(json.loads(json.dumps(metadata)))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"metadata must be a dict that JSON can hold, and {metadata!r:.200} is not: {error}"
+        ) from error
+    return {key: value for key, value in given.items() if ref.metadata.get(key, ...) != value}
 
 
 def _by(ref: LMDBDataRef) -> str:
@@ -112,8 +138,9 @@ def _may_be(stored: specs.Structure, wanted: specs.Structure) -> bool:
         return False
 
 
-def _warn(ref: LMDBDataRef, made: str, difference: str) -> None:
-    told = ref.info.digest, difference
+def _warn(ref: LMDBDataRef, made: str, difference: str, *more: str) -> None:
+    """Warns, once for each file, difference and whatever ``more`` tells apart."""
+    told = ref.info.digest, difference, *more
     if told in _told:
         return
     _told.add(told)
@@ -134,29 +161,6 @@ def _level_of_user() -> int:
             return level
         frame = frame.f_back
     raise AssertionError("the stack has an end")
-
-
-class _Shortened(reprlib.Repr):
-    """Values as Python writes them, but for what would be long."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxother = self.maxstring = _LONGEST_VALUE
-
-    def repr_instance(self, x: Any, level: int) -> str:
-        try:
-            is_long = len(x) > _MOST_ITEMS
-        except TypeError:
-            is_long = False
-        return f"<{type(x).__name__} of {len(x)}>" if is_long else super().repr_instance(x, level)
-
-
-def _shown(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    shorten = _Shortened()
-    shown = [shorten.repr(value) for value in arguments]
-    shown += [f"{key}={shorten.repr(named[key])}" for key in sorted(named)]
-    # Where an object lies in memory says nothing of it.
-    return _ADDRESS.sub("", ", ".join(shown))[:_LONGEST_ARGUMENTS]
 
 
 def _source_digest(coded: Any) -> str:

@@ -19,6 +19,7 @@ from yogadl import chunk_sizes, dtypes, seeding
 from yogadl import spec as specs
 from yogadl.cache.record_reader import MappedRecords
 from yogadl.dataref import IndexedStream, Padding, ReadAhead
+from yogadl.dataref._batches import tell_of_no_batches
 from yogadl.dataref._epochs import PositionsOf
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
@@ -84,6 +85,8 @@ class Pipeline:
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
         self._count = epochs
+        if batch_size is not None:
+            tell_of_no_batches(len(stream), batch_size, drop_remainder)
         self._padding = None if pad is None else _whole_padding(self._spec, pad)
         self._ragged = ragged
         self._seed = seed

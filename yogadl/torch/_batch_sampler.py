@@ -45,6 +45,9 @@ class BatchSampler(_BatchSampler):  # type: ignore[misc] # known at run time onl
     def __iter__(self) -> PositionBatches:
         return PositionBatches(self.sampler, self.batch_size, self.drop_last)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.sampler!r}, batch_size={self.batch_size})"
+
     def state_dict(self) -> dict[str, Any]:
         """See ``Sampler.state_dict``."""
         state: dict[str, Any] = self.sampler.state_dict()

@@ -13,11 +13,23 @@ from yogadl.extras import require
 
 torch = require("torch", "torch")
 
-_fetcher: Any = torch.utils.data._utils.fetch._IterableDatasetFetcher
-_FETCHER = _fetcher.__init__.__code__
+_fetch: Any = torch.utils.data._utils.fetch
+_FETCHER = _fetch._IterableDatasetFetcher.__init__.__code__
+_FETCHING = (
+    _fetch._IterableDatasetFetcher.fetch.__code__,
+    _fetch._MapDatasetFetcher.fetch.__code__,
+)
 
 
 def is_batching_loader() -> bool:
     """Whether who called the caller is a ``DataLoader`` that makes batches of the items."""
     frame = sys._getframe(2)
     return frame.f_code is _FETCHER and bool(frame.f_locals["auto_collation"])
+
+
+def loaded_dataset() -> Any:
+    """The dataset of the ``DataLoader`` that is making a batch, ``None`` if none is."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code not in _FETCHING:
+        frame = frame.f_back  # type: ignore[assignment] # None at the end
+    return None if frame is None else frame.f_locals["self"].dataset

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from yogadl import spec as specs
+from yogadl.dataref import IndexedDataRef, IndexedStream
 from yogadl.extras import require
-from yogadl.torch import _tensors
+from yogadl.torch import _callers, _tensors
 
 torch = require("torch", "torch")
 
@@ -208,14 +209,42 @@ def _collate_containers(records: Any, *, collate_fn_map: Any = None) -> Any:
     try:
         return _torchs.collate(records, collate_fn_map={**plain, **_EARLIER})
     except RuntimeError as error:
-        if not isinstance(records, Batch):
+        advice = _advice_on_shapes(records)
+        if not advice:
             raise
         # Of torch's own class, for who catches that.
-        raise RuntimeError(
-            f"{error}. Of a MapDataset whose records differ in shape, give the DataLoader "
-            "collate_fn=yogadl.torch.collate, which makes lists of them; or fill them up, "
-            "MapDataset(dataref, pad=0)"
-        ) from error
+        raise RuntimeError(f"{error}. {advice}") from error
+
+
+def _advice_on_shapes(records: Any) -> str:
+    """What to do where torch cannot stack records; empty if they are not from here."""
+    dataset = _callers.loaded_dataset()
+    # Datasets are told apart by what they have, since their modules import this one.
+    if isinstance(dataset, IndexedDataRef):
+        return (
+            "Where records differ in shape, make a dataset that fills them up, "
+            "DataLoader(yogadl.torch.MapDataset(dataref, pad=0), …)"
+        )
+    if isinstance(getattr(dataset, "stream", None), IndexedStream):
+        return (
+            "Of an IterableDataset whose records differ in shape, have it make and fill up the "
+            "batches, DataLoader(IterableDataset(stream, batch_size, pad=0), batch_size=None); or "
+            "give the DataLoader a collate_fn of your own"
+        )
+    if isinstance(getattr(dataset, "dataref", None), IndexedDataRef) and dataset.transform:
+        return (
+            "The records that the transform of the MapDataset makes differ in shape: have it make "
+            "them alike, or give the DataLoader a collate_fn of your own"
+        )
+    if not isinstance(records, Batch):
+        return ""
+    advice = (
+        "Of a MapDataset whose records differ in shape, give the DataLoader "
+        "collate_fn=yogadl.torch.collate, which makes lists of them"
+    )
+    if getattr(dataset, "pad", None) is not None:
+        return f"{advice}; pad= has left them alone, as it does strings"
+    return f"{advice}; or fill up those that are numbers, MapDataset(dataref, pad=0)"
 
 
 def _is_torchs_own(functions: dict[Any, Any]) -> bool:

@@ -11,11 +11,12 @@ from typing import Any
 from yogadl import chunk_sizes
 from yogadl.arguments import as_index
 from yogadl.dataref import IndexedStream, state_of
+from yogadl.dataref._batches import tell_of_no_batches
 from yogadl.dataref._place import Place
 from yogadl.dataref._state import resume
 from yogadl.errors import InvalidArgumentError, StateMismatchError
 from yogadl.extras import require
-from yogadl.seeding import Transform, after
+from yogadl.seeding import Transform, after, check_transform
 from yogadl.torch import _callers, _tensors
 from yogadl.torch._share import Share
 from yogadl.torch._shared_epochs import EpochOffset, SharedEpochs, Worker
@@ -55,7 +56,8 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         drop_remainder: leave out an epoch's last batch if it is smaller.
         pad: see ``IndexedStream.batches``.
         transform: called with every item, a batch or a record, tensors and all; what it returns
-            takes its place. May be seeded, ``yogadl.seeded``.
+            takes its place. May be seeded, ``yogadl.seeded``. ``None`` for a batch is refused;
+            for a record it is passed on, for a ``collate_fn`` that leaves it out.
 
     Raises:
         InvalidArgumentError: an argument is out of range, or does not fit the spec.
@@ -81,9 +83,10 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         self.batch_size = None if batch_size is None else as_index("batch_size", batch_size, 1)
         self.drop_remainder = bool(drop_remainder)
         self.pad = pad
-        self.transform = transform
+        self.transform = check_transform(transform)
         if self.batch_size is not None:
             stream.batches(self.batch_size, pad=pad)  # refuses what does not fit the spec
+            tell_of_no_batches(len(stream), self.batch_size, self.drop_remainder)
         self._epochs = SharedEpochs(EpochOffset(*stream.epochs.place().what_comes()))
         self._last: EpochProgress | None = None
 

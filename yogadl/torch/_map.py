@@ -11,7 +11,7 @@ from yogadl.dataref import IndexedDataRef
 from yogadl.dataref._padding import Padding
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
-from yogadl.seeding import SeededTransform, Transform, called
+from yogadl.seeding import SeededTransform, Transform, called, check_transform
 from yogadl.torch import _tensors
 from yogadl.torch._collate import batch_of, collate
 from yogadl.torch._runs import BatchPositions, Position
@@ -68,7 +68,7 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         if pad is not None:
             Padding(dataref.spec, pad)  # refuses what cannot be padded
         self.dataref = dataref
-        self.transform = transform
+        self.transform = check_transform(transform)
         self.pad = pad
         self._spec = dataref.spec
 
@@ -76,7 +76,8 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
         return len(self.dataref)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.dataref!r})"
+        pad = "" if self.pad is None else f", pad={self.pad!r:.100}"
+        return f"{type(self).__name__}({self.dataref!r}{pad})"
 
     def __getitem__(self, index: Any) -> Any:
         """One record for an integer; a batch for a list or a 1-D tensor or array of integers.

@@ -1,0 +1,123 @@
+"""The arguments of a call as text: short enough to be kept, and other for other values."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xxhash
+
+Array = np.ndarray[Any, Any]
+
+# Long enough to tell calls apart, short enough to be kept and shown.
+_LONGEST_ARGUMENTS = 1000
+_LONGEST_VALUE = 200
+# That are looked at, of all arguments together.
+_MOST_ITEMS = 10_000
+_SHOWN_OF_STRINGS = 40
+_LARGEST_ARRAY = 64 << 20
+# Text that is no UTF-8, such as names of files, is no reason to fail.
+_ANY = ("utf-8", "surrogatepass")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def call_text(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    """The arguments as Python writes them, as far as that is short.
+
+    What is longer is cut, and followed by a digest of all of it. An array is as its bytes are, up
+    to 64 MiB. An object that Python writes by its address is told by its class and by a digest of
+    its attributes that are named as what its constructor takes, which may be secrets.
+    """
+    shorten = _Shortened()
+    shown = [shorten.repr(value) for value in arguments]
+    shown += [f"{key}={shorten.repr(named[key])}" for key in sorted(named)]
+    return _cut(", ".join(shown), _LONGEST_ARGUMENTS)
+
+
+class _Shortened(reprlib.Repr):
+    """Values as :func:`call_text` writes them, for one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlong = _LONGEST_VALUE
+        self.maxdict = self.maxlist = self.maxtuple = self.maxdeque = _MOST_ITEMS
+        self.maxset = self.maxfrozenset = self.maxarray = _MOST_ITEMS
+        self._left = _MOST_ITEMS
+
+    def repr1(self, x: Any, level: int) -> str:
+        self._left -= 1
+        if self._left < 0 or level <= 0:
+            return "..."
+        if isinstance(x, np.ndarray):
+            return self._of_array(x, level)
+        if getattr(type(x), "__repr__", None) is object.__repr__:
+            return self._of_object(x, level)
+        return super().repr1(x, level)
+
+    def repr_str(self, x: str, level: int) -> str:  # noqa: ARG002 # as reprlib calls it
+        return _cut(repr(x)) if len(x) <= _LONGEST_VALUE else _beginning(x, x.encode(*_ANY))
+
+    def repr_bytes(self, x: bytes, level: int) -> str:  # noqa: ARG002
+        return _cut(repr(x)) if len(x) <= _LONGEST_VALUE else _beginning(x, x)
+
+    def repr_instance(self, x: Any, level: int) -> str:  # noqa: ARG002
+        try:
+            is_long = len(x) > _MOST_ITEMS
+        except TypeError:
+            is_long = False
+        if is_long:
+            return f"<{type(x).__name__} of {len(x)}>"
+        try:
+            # Where an object lies in memory says nothing of it.
+            return _cut(_ADDRESS.sub("", repr(x)))
+        except Exception:
+            # It is the user's code, and not called for this.
+            return f"<{type(x).__name__}>"
+
+    def _of_array(self, x: Array, level: int) -> str:
+        if x.size <= _LONGEST_VALUE:
+            shown = repr(x)
+            if len(shown) <= _LONGEST_VALUE:
+                return shown
+        kind = f"{x.dtype}{list(x.shape)}"
+        if x.dtype.hasobject:
+            return f"<{kind} {self.repr1(x.tolist(), level - 1)}>"
+        if x.nbytes > _LARGEST_ARRAY:
+            return f"<{kind}>"
+        return f"<{kind} {_digest(np.ascontiguousarray(x).reshape(-1).view('u1'))}>"
+
+    def _of_object(self, x: Any, level: int) -> str:
+        try:
+            names = list(inspect.signature(type(x)).parameters)
+        except (TypeError, ValueError):
+            names = []
+        kept = getattr(x, "__dict__", {})
+        values = [
+            f"{name}={self.repr1(kept[at], level - 1)}"
+            for name in names
+            for at in (name, f"_{name}")
+            if at in kept
+        ]
+        more = f" {_digest(', '.join(values).encode(*_ANY))}" if values else ""
+        return f"<{type(x).__module__}.{type(x).__qualname__} object{more}>"
+
+
+def _digest(content: Any) -> str:
+    return f"#{xxhash.xxh3_64_hexdigest(content)}"
+
+
+def _cut(text: str, longest: int = _LONGEST_VALUE) -> str:
+    """A text, its end replaced by a digest of it if it is long."""
+    if len(text) <= longest:
+        return text
+    digest = _digest(text.encode(*_ANY))
+    return f"{text[: longest - len(digest) - 4]}... {digest}"
+
+
+def _beginning(value: str | bytes, content: bytes) -> str:
+    """The beginning of a long string, and a digest of all of it."""
+    return f"{value[:_SHOWN_OF_STRINGS]!r}... {_digest(content)}"
