@@ -16,7 +16,8 @@ from strategies import data_sets, same
 import yogadl
 from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile
-from yogadl.cache.parts_reader import PARTS_FOLDER, PartsReader, part_path
+from yogadl.cache.parts import PARTS_FOLDER, part_path
+from yogadl.cache.parts_reader import PartsReader
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import CacheFormatError, ChecksumError, ClosedError, InvalidArgumentError
@@ -112,7 +113,7 @@ def numbers(folder: pathlib.Path, count: int = 100, part_bytes: int = 200) -> pa
 def test_parts_of_as_many_records_each(tmp_path: pathlib.Path) -> None:
     with open_cache(numbers(tmp_path)) as reader:
         assert isinstance(reader, PartsReader)
-        counts = reader.parts["count"].tolist()
+        counts = reader._parts.entries["count"].tolist()
     assert len(counts) > 10
     assert set(counts[:-1]) == {counts[0]}
     assert 0 < counts[-1] <= counts[0]
@@ -181,7 +182,7 @@ def test_hostile_tables(field: str, number: int, value: int) -> None:
         path = numbers(pathlib.Path(name), 60)
         with open_cache(path) as reader:
             assert isinstance(reader, PartsReader)
-            parts, header = reader.parts.copy(), reader.header
+            parts, header = reader._parts.entries.copy(), reader.header
         was = int(parts[field][number])
         parts[field][number] = value
         data = bytearray(path.read_bytes())

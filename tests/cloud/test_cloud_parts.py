@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from copies import records
 
-from yogadl.cache.parts_reader import PARTS_FOLDER
+from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import CacheFormatError
 from yogadl.storage import LFSStorage
 

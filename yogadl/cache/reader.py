@@ -32,7 +32,6 @@ class CacheFile(MappedReader):
 
     def __init__(self, path: pathlib.Path, file: MappedFile, check_records: bool = False) -> None:
         self.path = path
-        self._file = file
         name, buffer = shown(path), file.array
         page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
         self.header = header = headers.unpack(page, len(buffer), name)
@@ -77,7 +76,13 @@ class CacheFile(MappedReader):
             checking.announce(positions)
             checking.lookup(positions)
             self.forget(start, int(positions[-1]) + 1)
-        check_digest(self._file, self.header, self._name)
+        check_digest(self._whole_file, self.header, self._name)
 
     def pieces(self) -> Iterator[Array]:
-        return pieces(self._file)
+        return pieces(self._whole_file)
+
+    @property
+    def _whole_file(self) -> MappedFile:
+        memory = self._memory
+        assert isinstance(memory, MappedFile)
+        return memory

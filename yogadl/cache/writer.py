@@ -173,12 +173,14 @@ class CacheWriter:
             self._flush_at = time.monotonic() + _FLUSH_SECONDS
 
     def _append_content(self, content: bytes) -> None:
-        self._make_room()
+        writer = self._writer
+        if writer.count >= self._part_records or writer.file.size >= self._part_bytes:
+            writer = self._begin_part()
         try:
-            self._writer.add(content)
+            writer.add(content)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"record {self._count}: {error}") from error
-        self._progress.update(1, self._written + self._writer.file.size)
+        self._progress.update(1, self._written + writer.file.size)
 
     def append_columns(self, columns: Sequence[Any], count: int) -> None:
         """Appends ``count`` records of fixed size, given as one array per component.
@@ -204,7 +206,8 @@ class CacheWriter:
         step = max(1, _BLOCK_BYTES // content_size)
         start = 0
         while start < count:
-            self._make_room()
+            if self._writer.count >= self._part_records:
+                self._begin_part()
             stop = min(start + step, start + self._part_records - self._writer.count, count)
             self._writer.add_columns([column[start:stop] for column in columns], stop - start)
             self._progress.update(stop - start, self._written + self._writer.file.size)
@@ -217,17 +220,15 @@ class CacheWriter:
         """Records that were written."""
         return self._parts.record_count + self._writer.count
 
-    def _make_room(self) -> None:
-        """Begins another part if the one that is being written is full."""
-        writer = self._writer
-        if writer.count < self._part_records and writer.file.size < self._part_bytes:
-            return
+    def _begin_part(self) -> FileWriter:
+        """Ends the part that is being written, which is full, and begins another."""
         if self._take_part is None:
             raise InvalidArgumentError(
                 f"a file holds {MOST_RECORDS:,} records at most, and this would have more"
             )
         self._finish_part(self._take_part)
         self._writer = FileWriter(self._path, self._codec)
+        return self._writer
 
     def _finish_part(self, take: Callable[[PartialFile, Header], object]) -> None:
         writer = self._writer

@@ -11,7 +11,7 @@ import pathlib
 
 from yogadl.cache.files import make_folders
 from yogadl.cache.partial import PartialFile, remove_leftovers
-from yogadl.cache.parts_reader import PARTS_FOLDER, part_path, parts_of, read_header
+from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of, read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, LocalDirectoryError, StoreError
 from yogadl.format.header import Header

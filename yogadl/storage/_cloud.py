@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yogadl.cache.partial import PartialFile
-from yogadl.cache.parts_reader import PARTS_FOLDER, read_header
+from yogadl.cache.parts import PARTS_FOLDER, read_header
 from yogadl.cache.progress import waiting_for
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (

@@ -14,7 +14,7 @@ from typing import Any
 
 from yogadl.cache.files import make_folders, shown, telling
 from yogadl.cache.partial import PartialFile
-from yogadl.cache.parts_reader import part_path
+from yogadl.cache.parts import part_path
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import CacheNotFoundError, FileSystemError, InvalidArgumentError
 from yogadl.storage._base import (

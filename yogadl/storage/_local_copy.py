@@ -16,7 +16,7 @@ import pathlib
 import stat
 
 from yogadl.cache.partial import PartialFile, remove_leftovers
-from yogadl.cache.parts_reader import parts_of
+from yogadl.cache.parts import parts_of
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
     CacheFormatError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from yogadl.cache.parts_reader import PARTS_FOLDER
+from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import InvalidArgumentError
 
 CACHE_FILE = "cache.mdb"

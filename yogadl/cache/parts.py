@@ -1,0 +1,216 @@
+"""The files of the parts that a table names."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from yogadl.cache.files import shown, telling
+from yogadl.cache.mapping import Access, Descriptor, MappedFile, ReservedRange
+from yogadl.errors import ChecksumError, FileSystemError, ForeignFileError, TruncatedCacheError
+from yogadl.format import header as headers
+from yogadl.format import table as tables
+
+Array = np.ndarray[Any, Any]
+
+PARTS_FOLDER = "yogadl.parts"
+"""Of an id: beside the folders of its versions."""
+
+_DIGEST_BYTES = 16
+
+
+def part_path(table: pathlib.Path, digest: bytes) -> pathlib.Path:
+    """Where the part of a digest lies that a table at some path refers to."""
+    return _folder(table) / f"{digest.hex()}.mdb"
+
+
+def _folder(table: pathlib.Path) -> pathlib.Path:
+    return table.parent.parent / PARTS_FOLDER
+
+
+class PartFiles:
+    """The parts of a table, in the order of their records. Safe for threads and forks.
+
+    Args:
+        table: the path of the table.
+        header: its header.
+        buffer: its bytes, uint8.
+        access: what to tell the system of reads of the parts that are not announced.
+
+    Attributes:
+        entries: of the table, ``PART`` ``[n]``, checked.
+
+    Raises:
+        ChecksumError: there can be no such parts.
+    """
+
+    def __init__(
+        self, table: pathlib.Path, header: headers.Header, buffer: Array, access: Access
+    ) -> None:
+        self._table = table
+        self._header = header
+        self._access = access
+        self.entries = _load(buffer, header, shown(table))
+        self._digests = self.entries["digest"].tobytes()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def digest(self, number: int) -> bytes:
+        """The digest of a part."""
+        return self._digests[number * _DIGEST_BYTES : (number + 1) * _DIGEST_BYTES]
+
+    def by_digest(self) -> dict[bytes, int]:
+        """The numbers of the parts, of those that come more than once the last."""
+        return {self.digest(number): number for number in range(len(self))}
+
+    def path(self, number: int) -> pathlib.Path:
+        """The file of a part."""
+        return part_path(self._table, self.digest(number))
+
+    def check_sizes(self) -> None:
+        """Sees that all parts are there, and as long as they should be.
+
+        Raises:
+            ChecksumError, TruncatedCacheError: one is not.
+            FileSystemError: that cannot be said.
+        """
+        # Of ten thousand parts, a path object each would take most of the time.
+        folder, digests = os.fspath(_folder(self._table)), self._digests.hex()
+        width = 2 * _DIGEST_BYTES
+        for number, size in enumerate(self.entries["size"].tolist()):
+            name = digests[number * width : (number + 1) * width]
+            try:
+                found = os.stat(f"{folder}/{name}.mdb").st_size
+            except OSError:
+                with self._telling_missing(self.path(number)):
+                    raise
+            if found != size:
+                raise TruncatedCacheError(
+                    f"{shown(self.path(number))} has {found} bytes and should have {size}; it was "
+                    "cut off or added to. Rebuild the data set"
+                )
+
+    def map_into(self, number: int, place: ReservedRange, offset: int) -> MappedFile:
+        """Maps a part after seeing that it is the one that the table names.
+
+        Raises:
+            CacheFormatError: it is not, or not there.
+            FileSystemError: it cannot be opened.
+        """
+        path = self.path(number)
+        size = int(self.entries["size"][number])
+        with telling("map", path):
+            file = MappedFile(self._open(path), path, (place, offset, size))
+        file.expect(self._access)
+        self.check_header(number, file)
+        return file
+
+    def map(self, number: int) -> MappedFile:
+        """The same, by itself."""
+        path = self.path(number)
+        with telling("map", path):
+            file = MappedFile(self._open(path), path)
+        self.check_header(number, file)
+        return file
+
+    def check_header(self, number: int, file: MappedFile) -> None:
+        """Sees that a file is what the table says of a part, by its header.
+
+        Raises:
+            CacheFormatError: it is not.
+        """
+        name = shown(self.path(number))
+        header = header_of(file, name)
+        is_it = tables.part_of(header) == self.entries[number]
+        if not is_it or header.spec.checksum != self._header.spec.checksum:
+            raise ChecksumError(
+                f"{name} is not the part that {shown(self._table)} names; rebuild the data set"
+            )
+
+    def _open(self, path: pathlib.Path) -> Descriptor:
+        with self._telling_missing(path):
+            return open_file(path)
+
+    @contextlib.contextmanager
+    def _telling_missing(self, path: pathlib.Path) -> Iterator[None]:
+        """Makes an error of a part that is not there, and others of the file system's."""
+        try:
+            with telling("look for", path):
+                yield
+        except FileSystemError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            raise ChecksumError(
+                f"{shown(path)}, a part of {shown(self._table)}, is not there; rebuild the data set"
+            ) from error
+
+
+def open_file(path: pathlib.Path) -> Descriptor:
+    """Opens a file to read it; what is no regular file is for who maps it to say.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    return Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+
+
+def header_of(file: MappedFile, name: str) -> headers.Header:
+    """The header of a file of format 1.
+
+    Raises:
+        CacheFormatError: it has none, or a damaged one.
+    """
+    page = file.array[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
+    return headers.unpack(page, len(file.array), name)
+
+
+def read_header(path: pathlib.Path) -> tuple[headers.Header, MappedFile]:
+    """The header of a file of format 1, and the file, mapped.
+
+    Raises:
+        CacheFormatError: it is none.
+        FileSystemError: it cannot be opened.
+    """
+    with telling("open", path):
+        file = MappedFile(open_file(path), path)
+    return header_of(file, shown(path)), file
+
+
+def parts_of(path: pathlib.Path) -> dict[bytes, int]:
+    """The digests of the parts that a file names, if it is a table, and their bytes.
+
+    Raises:
+        CacheFormatError: it is damaged.
+        FileSystemError: it cannot be opened.
+    """
+    try:
+        header, file = read_header(path)
+    except ForeignFileError:
+        # Of yogadl 0.1.4, or none of yogadl's, which is for who opens it to say.
+        return {}
+    if not header.part_count:
+        return {}
+    parts = PartFiles(path, header, file.array, Access.NORMAL)
+    sizes = parts.entries["size"].tolist()
+    return {parts.digest(number): size for number, size in enumerate(sizes)}
+
+
+def _load(buffer: Array, header: headers.Header, name: str) -> Array:
+    """The entries of a table, checked.
+
+    Raises:
+        ChecksumError: there can be no such parts.
+    """
+    place = header.index
+    if place.length != header.part_count * tables.PART.itemsize:
+        raise ChecksumError(f"{name} has a list of parts of the wrong size; rebuild it")
+    parts = buffer[place.offset : place.offset + place.length].view(tables.PART)
+    tables.check_parts(parts, header, name)
+    return parts
