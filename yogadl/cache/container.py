@@ -63,12 +63,12 @@ class Container:
         self.file.append(data)
         self._digest.update(data)
 
-    def write_overflow(self, value: Any) -> int:
-        """Writes one value on pages of its own and returns the first page's number."""
-        page, size = self.next_page(), len(value)
+    def write_overflow(self, *parts: bytes) -> int:
+        """Writes one value, given in parts, on pages of its own; returns the first one's number."""
+        page, size = self.next_page(), sum(map(len, parts))
         pages = overflow_pages(size)
         padding = bytes(pages * PAGE_SIZE - PAGE_HEADER - size)
-        self.write(b"".join((overflow_header(page, size), value, padding)))
+        self.write(b"".join((overflow_header(page, size), *parts, padding)))
         self.overflow_pages += pages
         return page
 

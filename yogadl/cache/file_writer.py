@@ -37,6 +37,7 @@ from yogadl.format.record_keys import record_key, record_keys
 Array = np.ndarray[Any, Any]
 
 _LOW_HALF = 0xFFFFFFFF
+_LEAD_ZEROS = bytes(LEAD)
 
 
 def record_bytes(content_size: int) -> int:
@@ -83,19 +84,18 @@ class FileWriter:
         Raises:
             InvalidArgumentError: it is above the format's limit.
         """
-        value = bytes(lead_of(len(content))) + content
-        if len(value) > MAX_VALUE:
-            raise InvalidArgumentError(
-                f"it has {len(value):,} bytes, and the limit is {MAX_VALUE:,}"
-            )
-        offset = 0
-        payload = value
-        if len(content) > INLINE_LIMIT:
-            page = self._container.write_overflow(value)
+        length, offset, payload = len(content), 0, content
+        if length > INLINE_LIMIT:
+            length += LEAD
+            if length > MAX_VALUE:
+                raise InvalidArgumentError(
+                    f"it has {length:,} bytes, and the limit is {MAX_VALUE:,}"
+                )
+            page = self._container.write_overflow(_LEAD_ZEROS, content)
             offset = page * PAGE_SIZE + PAGE_HEADER
             payload = big_payload(page)
-        self._packer.add(leaf_node(record_key(self.count), len(value), payload, offset > 0))
-        self._queue.append((offset, len(value), xxhash.xxh3_64_intdigest(content) & _LOW_HALF))
+        self._packer.add(leaf_node(record_key(self.count), length, payload, offset > 0))
+        self._queue.append((offset, length, xxhash.xxh3_64_intdigest(content) & _LOW_HALF))
         self.count += 1
         if len(self._queue) == indexes.BLOCK:
             self._flush_queue()
