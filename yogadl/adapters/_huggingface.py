@@ -14,7 +14,7 @@ from yogadl.adapters._base import Array, MapSource
 from yogadl.adapters._convert import to_record, type_name
 from yogadl.adapters._items import ItemsSource
 from yogadl.adapters._iterable import IterableSource, as_spec
-from yogadl.adapters._rows import RowStacker, explaining, leaf_column, naming_record, put
+from yogadl.adapters._rows import NamingRecord, RowStacker, explaining, leaf_column, put
 from yogadl.cache.columns import Column
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.extras import require
@@ -128,7 +128,7 @@ class HuggingFaceSource(MapSource):
     def _decoded_columns(self, name: str, values: list[Any], positions: Array) -> list[Column]:
         records = []
         for position, value in zip(positions.tolist(), values, strict=True):
-            with naming_record(position):
+            with NamingRecord(position):
                 records.append(python_record(self.spec[name], value, f"column {name!r}"))
         try:
             return self._stackers[name].columns(records, positions)

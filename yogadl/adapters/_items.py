@@ -12,7 +12,7 @@ from yogadl import spec as specs
 from yogadl.adapters._base import Array, MapSource
 from yogadl.adapters._convert import to_record, type_name
 from yogadl.adapters._iterable import as_spec, known_length
-from yogadl.adapters._rows import RowStacker, explaining, naming_record, put
+from yogadl.adapters._rows import NamingRecord, RowStacker, explaining, put
 from yogadl.cache.columns import Column
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
@@ -66,7 +66,7 @@ class ItemsSource(MapSource):
 
     def convert(self, item: Any, position: int) -> Any:
         """An item as a record of NumPy values."""
-        with naming_record(position):
+        with NamingRecord(position):
             return to_record(item, lists_are_tuples=self._lists_are_tuples)
 
     def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:

@@ -11,7 +11,7 @@ from typing import Any
 from yogadl import spec as specs
 from yogadl.adapters._base import MapSource, Source
 from yogadl.adapters._convert import to_record
-from yogadl.adapters._rows import explaining, naming_record
+from yogadl.adapters._rows import NamingRecord, explaining
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError
 
@@ -127,7 +127,7 @@ class IterableSource(Source):
     def feed(self, writer: CacheWriter) -> None:
         with explaining(self._inferred):
             for position, item in enumerate(self._records):
-                with naming_record(position):
+                with NamingRecord(position):
                     record = self._convert(item)
                 writer.append(record)
 
