@@ -37,7 +37,7 @@ def opened(
 
     def make(**arguments: Any) -> Any:
         ref = storage.fetch("a", "1")
-        files.append(weakref.ref(ref.reader._open_file))
+        files.append(weakref.ref(ref.reader._memory))
         return make_tf_dataset(ref.stream(), **arguments)
 
     yield make

@@ -51,7 +51,7 @@ class Container:
             # Room for the meta pages and the header, which are written last.
             self.file.append(bytes(headers.BODY_OFFSET))
         except BaseException:
-            self.file.discard()
+            self.file.close()
             raise
 
     def next_page(self) -> int:

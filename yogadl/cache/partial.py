@@ -14,10 +14,10 @@ import os
 import pathlib
 import shutil
 import uuid
-from types import TracebackType
 from typing import Any
 
 from yogadl.cache.files import shown, sync_folder, telling
+from yogadl.closing import Closing
 from yogadl.errors import ClosedError, InvalidArgumentError, StorageFullError, YogadlError
 
 _SUFFIX = ".partial"
@@ -100,7 +100,7 @@ def check_room(path: pathlib.Path, needed: int, advice: str = _BUILDERS_ADVICE) 
         )
 
 
-class PartialFile:
+class PartialFile(Closing):
     """A file being written that will replace ``path`` when it is committed.
 
     A context manager: leaving it without :meth:`commit` removes the partial file. Not thread-safe.
@@ -202,7 +202,7 @@ class PartialFile:
         with telling("write", final):
             os.fsync(self._descriptor)
             os.replace(self.path, final)
-        self._close()
+        self._let_go()
         # From here on it is stored, and whoever opens it reads it.
         try:
             sync_folder(final.parent)
@@ -214,7 +214,7 @@ class PartialFile:
                 error,
             )
 
-    def discard(self) -> None:
+    def close(self) -> None:
         """Removes the partial file, unless it was committed. May be called twice.
 
         That it cannot be is no error: what went wrong before is to be told.
@@ -226,20 +226,9 @@ class PartialFile:
                 # What it is discarded for says more; and who writes there next removes it.
                 _log.warning("Cannot remove %s: %s", shown(self.path), error.strerror)
             finally:
-                self._close()
+                self._let_go()
 
-    def _close(self) -> None:
+    def _let_go(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def __enter__(self) -> PartialFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.discard()

@@ -69,7 +69,7 @@ class PartsReader(MappedReader):
         space = AddressSpace(sizes, parts.map_into)
         index = indexes.Index(
             space.array,
-            indexes.Places(
+            indexes.IndexedFiles(
                 entries["count"].astype("i8"),
                 space.bases,
                 sizes,

@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 import tqdm
+
+from yogadl.closing import Closing
 
 _LINE_SECONDS = 30.0
 """Between two lines, and before the first: what is done sooner needs none."""
@@ -141,7 +142,7 @@ class Progress:
         self._closed = True
 
 
-class ByteProgress:
+class ByteProgress(Closing):
     """Counts the bytes of a transfer, and tells somebody. A context manager; thread-safe.
 
     Args:
@@ -173,13 +174,6 @@ class ByteProgress:
         moved = self._moved / 1e6
         return f"{moved:,.1f}{of} MB, {moved / seconds:,.1f} MB/s"
 
-    def __enter__(self) -> ByteProgress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Ends the bar; says in the log if all is done."""
         self._display.close(self._is_done)

@@ -57,7 +57,7 @@ class CacheFile(MappedReader):
         numbers = count, 0, header.file_size, header.index.offset
         index = indexes.Index(
             buffer,
-            indexes.Places(*[np.array([number], "<i8") for number in numbers]),
+            indexes.IndexedFiles(*[np.array([number], "<i8") for number in numbers]),
             checksums,
             layout=codec.layout,
             alignment=header.alignment,

@@ -76,6 +76,6 @@ class PartList:
         try:
             container.finish(sections, 0, fields)
         except BaseException:
-            container.file.discard()
+            container.file.close()
             raise
         return container.file

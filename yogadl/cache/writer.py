@@ -7,7 +7,6 @@ import pathlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from yogadl.cache.files import shown
 from yogadl.cache.partial import PartialFile, check_room
 from yogadl.cache.progress import Progress
 from yogadl.cache.table_writer import PartList
+from yogadl.closing import Closing
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format import header as headers
 from yogadl.format import spec_json
@@ -80,7 +80,7 @@ def _check_keys(value: Any) -> None:
             _check_keys(child)
 
 
-class CacheWriter:
+class CacheWriter(Closing):
     """Writes records, in a file that appears at ``path`` when :meth:`commit` returns.
 
     Where they are cut into parts, each is handed over as soon as it is full, and the file is the
@@ -237,7 +237,7 @@ class CacheWriter:
         take(writer.file, header)
         self._parts.add(header, writer.checksums)
         self._written += writer.file.size
-        writer.file.discard()
+        writer.file.close()
         writer.count = 0
 
     # Finishing
@@ -274,16 +274,9 @@ class CacheWriter:
         self._progress.close(done=True)
         return self._table or self._writer.file
 
-    def __enter__(self) -> CacheWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Leaves what is not committed. May be called twice."""
         self._progress.close(done=False)
-        self._writer.file.discard()
+        self._writer.file.close()
         if self._table is not None:
-            self._table.discard()
+            self._table.close()

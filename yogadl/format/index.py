@@ -44,7 +44,7 @@ def block_counts(counts: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Places:
+class IndexedFiles:
     """Where some files lie in a buffer, in the order of positions; arrays int64 ``[n]``.
 
     Attributes:
@@ -65,7 +65,7 @@ class Index:
 
     Args:
         buffer: in which the files lie, uint8.
-        places: of them.
+        files: the files.
         checksums: one per block of each, as of :func:`block_checksums`.
         layout: of the records.
         alignment: what the offset of every content must be a multiple of.
@@ -77,7 +77,7 @@ class Index:
     def __init__(
         self,
         buffer: Array,
-        places: Places,
+        files: IndexedFiles,
         checksums: Array,
         *,
         layout: RecordLayout,
@@ -86,23 +86,23 @@ class Index:
         touch: Callable[[int, int, int], object],
     ) -> None:
         self._buffer = buffer
-        self._places = places
+        self._files = files
         self._checksums = checksums
         self._value_size = layout.value_size
         self._smallest = layout.smallest_content
         self._alignment = alignment
         self._name = name
         self._touch = touch
-        self._ends = np.cumsum(places.counts)
-        self._firsts = self._ends - places.counts
-        blocks = block_counts(places.counts)
+        self._ends = np.cumsum(files.counts)
+        self._firsts = self._ends - files.counts
+        blocks = block_counts(files.counts)
         self._first_blocks = np.cumsum(blocks) - blocks
         # The buffer as entries, and the number in it of the entry of position 0, if a file had it.
         self._all = buffer[: len(buffer) // ENTRY.itemsize * ENTRY.itemsize].view(ENTRY)
-        self._at = (places.bases + places.entries) // ENTRY.itemsize - self._firsts
-        self._even = _even(places.counts)
+        self._at = (files.bases + files.entries) // ENTRY.itemsize - self._firsts
+        self._even = _even(files.counts)
         self._buckets, self._shift = _buckets(self._ends)
-        self._whole = self._entries_of(0) if len(places.counts) == 1 else None
+        self._whole = self._entries_of(0) if len(files.counts) == 1 else None
         self._checked = np.zeros(len(checksums), bool)
         self._all_checked = len(checksums) == 0
 
@@ -132,7 +132,7 @@ class Index:
             within = positions - self._firsts[files]
             self._check(self._first_blocks[files] + within // BLOCK)
         entries: Array = self._all[self._at[files] + positions]
-        entries["offset"] += self._places.bases[files].view("u8")
+        entries["offset"] += self._files.bases[files].view("u8")
         return entries
 
     def files_of(self, positions: Array) -> Array:
@@ -147,8 +147,8 @@ class Index:
 
     def _entries_of(self, file: int) -> Array:
         """All entries of a file, where they lie; offsets are in the file."""
-        start = int(self._places.bases[file] + self._places.entries[file])
-        size = int(self._places.counts[file]) * ENTRY.itemsize
+        start = int(self._files.bases[file] + self._files.entries[file])
+        size = int(self._files.counts[file]) * ENTRY.itemsize
         return self._buffer[start : start + size].view(ENTRY)
 
     def _check(self, blocks: Array) -> None:
@@ -162,8 +162,8 @@ class Index:
     def _check_block(self, block: int) -> None:
         file = int(np.searchsorted(self._first_blocks, block, side="right")) - 1
         first = (block - int(self._first_blocks[file])) * BLOCK
-        count = min(BLOCK, int(self._places.counts[file]) - first)
-        start = int(self._places.bases[file] + self._places.entries[file])
+        count = min(BLOCK, int(self._files.counts[file]) - first)
+        start = int(self._files.bases[file] + self._files.entries[file])
         start += first * ENTRY.itemsize
         stop = start + count * ENTRY.itemsize
         self._touch(file, start, stop)
@@ -174,7 +174,7 @@ class Index:
                 f"{self._name} has a damaged index at records {first} to "
                 f"{first + count - 1}; {REPAIR}"
             )
-        if not self._are_possible(entries, int(self._places.sizes[file])):
+        if not self._are_possible(entries, int(self._files.sizes[file])):
             raise ChecksumError(
                 f"{self._name} has an index with impossible entries (a record outside the file, of "
                 f"another size than its spec has, or out of line) at records {first} to "

@@ -62,7 +62,7 @@ class StoredVersion:
     Attributes:
         dataset_id: as it was submitted.
         dataset_version: likewise.
-        size: bytes.
+        size: bytes of its file; of one that is a table of parts, without these.
         created: when it was stored, in UTC.
     """
 

@@ -52,7 +52,7 @@ def of_call(
         arguments = (function.__self__, *arguments)
     function = inspect.unwrap(function)
     coded: Any = function
-    if not inspect.isroutine(function):
+    if not inspect.isroutine(function) and not inspect.isclass(function):
         # An object that can be called does what its class says.
         coded, arguments = type(function), (function, *arguments)
     return dataclasses.replace(
