@@ -341,3 +341,19 @@ def test_the_order_of_keys_does_not_matter(storage: LFSStorage) -> None:
 def test_what_is_no_spec_is_told_when_decorating(storage: LFSStorage) -> None:
     with pytest.raises(UnsupportedTypeError, match="cannot hold a builtins"):
         storage.cacheable("a", "1", spec="int64")
+
+
+def test_arguments_whose_own_code_fails_stop_nothing(storage: LFSStorage) -> None:
+    class Endless:
+        def __len__(self) -> int:
+            raise NotImplementedError("it never ends")
+
+        def __repr__(self) -> str:
+            raise ValueError("nor can it be shown")
+
+    @storage.cacheable("endless", "1")
+    def make(_argument: Any) -> Any:
+        return [1, 2]
+
+    assert list(make(Endless()).stream()) == [1, 2]
+    assert list(make(Endless()).stream()) == [1, 2]

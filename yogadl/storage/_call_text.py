@@ -66,12 +66,8 @@ class _Shortened(reprlib.Repr):
 
     def repr_instance(self, x: Any, level: int) -> str:  # noqa: ARG002
         try:
-            is_long = len(x) > _MOST_ITEMS
-        except TypeError:
-            is_long = False
-        if is_long:
-            return f"<{type(x).__name__} of {len(x)}>"
-        try:
+            if hasattr(type(x), "__len__") and len(x) > _MOST_ITEMS:
+                return f"<{type(x).__name__} of {len(x)}>"
             # Where an object lies in memory says nothing of it.
             return _cut(_ADDRESS.sub("", repr(x)))
         except Exception:
