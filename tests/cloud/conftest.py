@@ -15,7 +15,7 @@ import pytest
 from rig import Rig
 from servers import Server, gcs_server, s3_server
 
-from yogadl.storage import _backoff
+from yogadl import backoff
 
 _USERS = (
     "AWS_PROFILE",
@@ -112,8 +112,8 @@ def elsewhere(tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hardly any wait between tries, and not for minutes in all. For this process."""
-    quick = _backoff.Limits(patience=5.0, first_pause=0.01, longest_pause=0.05)
-    monkeypatch.setattr(_backoff, "LIMITS", quick)
+    quick = backoff.Limits(patience=5.0, first_pause=0.01, longest_pause=0.05)
+    monkeypatch.setattr(backoff, "LIMITS", quick)
 
 
 @pytest.fixture

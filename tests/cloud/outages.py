@@ -12,7 +12,7 @@ import pytest
 from faults import ERROR_500, TOO_MANY, TRUNCATE
 from rig import Rig
 
-from yogadl.storage import _backoff
+from yogadl import backoff
 
 IS_FULL_LENGTH = os.environ.get("YOGADL_OUTAGES") == "full"
 """Whether outages last as long as they say: ``make outages``."""
@@ -27,12 +27,12 @@ LEASE_SECONDS = max(60.0 * SCALE, 20.0)
 _PATIENCE = max(120.0, 20.0 / SCALE)
 
 
-def scaled_limits(**changed: float) -> _backoff.Limits:
+def scaled_limits(**changed: float) -> backoff.Limits:
     """Those of yogadl, as short as the outages are; what is given is in seconds unscaled."""
-    usual = {**vars(_backoff.Limits(patience=_PATIENCE)), **changed}
+    usual = {**vars(backoff.Limits(patience=_PATIENCE)), **changed}
     fewest = int(usual.pop("fewest"))
     scaled = {name: seconds * SCALE for name, seconds in usual.items()}
-    return _backoff.Limits(fewest=fewest, **scaled)
+    return backoff.Limits(fewest=fewest, **scaled)
 
 
 @contextlib.contextmanager

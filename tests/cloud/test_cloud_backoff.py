@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from yogadl import backoff
+from yogadl.backoff import Backoff, Limits, retried, timeouts
 from yogadl.errors import AccessDeniedError, NetworkError, StoreError, ThrottledError
-from yogadl.storage import _backoff
-from yogadl.storage._backoff import Backoff, Limits, retried, timeouts
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_backoff, "LIMITS", Limits(0.3, 4, 1.0, 3.0, 0.001, 0.01))
+    monkeypatch.setattr(backoff, "LIMITS", Limits(0.3, 4, 1.0, 3.0, 0.001, 0.01))
 
 
 class Failing:
@@ -70,7 +70,7 @@ def test_a_part_that_takes_longer_than_the_patience_has_some_tries(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="yogadl")
-    monkeypatch.setattr(_backoff, "LIMITS", Limits(-60.0, 4, 1.0, 3.0, 0.001, 0.01))
+    monkeypatch.setattr(backoff, "LIMITS", Limits(-60.0, 4, 1.0, 3.0, 0.001, 0.01))
     request = Failing(NetworkError("x"))
     with pytest.raises(NetworkError):
         retried(request, nothing)
@@ -101,13 +101,13 @@ def test_who_need_not_go_on_does_not() -> None:
 
 
 def test_progress_renews_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_backoff, "LIMITS", Limits(0.0, 2, 1.0, 3.0, 0.001, 0.01))
-    backoff = Backoff()
+    monkeypatch.setattr(backoff, "LIMITS", Limits(0.0, 2, 1.0, 3.0, 0.001, 0.01))
+    pauses = Backoff()
     for _ in range(10):
-        assert backoff.waits(NetworkError("x"))
-        backoff.progressed()
-    assert backoff.waits(NetworkError("x"))
-    assert not backoff.waits(NetworkError("x"))
+        assert pauses.waits(NetworkError("x"))
+        pauses.progressed()
+    assert pauses.waits(NetworkError("x"))
+    assert not pauses.waits(NetworkError("x"))
 
 
 def test_logs_have_no_secrets(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,13 +16,12 @@ import pytest
 from answering import answering, requests_to, saying, slow_store
 from faults import CUT, CUT_ANSWER, TRUNCATE, Fault
 
-from yogadl import errors
+from yogadl import backoff, errors
 from yogadl.storage import (
     GCSConfigurations,
     GCSStorage,
     S3Configurations,
     S3Storage,
-    _backoff,
     _gcs_errors,
     _s3_errors,
 )
@@ -46,8 +45,8 @@ pytestmark = pytest.mark.filterwarnings(
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries that end at once, and SDKs that know nothing of this machine."""
-    soon = _backoff.Limits(patience=0.1, fewest=2, first_pause=0.01, longest_pause=0.01)
-    monkeypatch.setattr(_backoff, "LIMITS", soon)
+    soon = backoff.Limits(patience=0.1, fewest=2, first_pause=0.01, longest_pause=0.01)
+    monkeypatch.setattr(backoff, "LIMITS", soon)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -253,8 +252,8 @@ def test_a_slow_upload_is_not_cut_while_bytes_move(
     dialect: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two seconds altogether, with time-outs of one."""
-    limits = _backoff.Limits(patience=0.0, fewest=1, connect=1.0, answer=1.0)
-    monkeypatch.setattr(_backoff, "LIMITS", limits)
+    limits = backoff.Limits(patience=0.0, fewest=1, connect=1.0, answer=1.0)
+    monkeypatch.setattr(backoff, "LIMITS", limits)
     (tmp_path / "file").write_bytes(bytes(8 << 20))
     made = json.dumps({"name": "key", "bucket": "bucket", "generation": "7"}).encode()
     answers = {"s3": ({"ETag": '"7"'}, b""), "gcs": ({"Content-Type": "application/json"}, made)}

@@ -25,11 +25,11 @@ import numpy as np
 import outages
 import pytest
 
+from yogadl import backoff
 from yogadl.errors import StoreError
 from yogadl.storage import (
     LFSConfigurations,
     LFSStorage,
-    _backoff,
     _gcs_store,
     _s3_store,
     _s3_upload,
@@ -48,7 +48,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clocks as short as the outages; parts as small as S3 takes."""
-    monkeypatch.setattr(_backoff, "LIMITS", outages.scaled_limits())
+    monkeypatch.setattr(backoff, "LIMITS", outages.scaled_limits())
     monkeypatch.setattr(_s3_upload, "SINGLE_BYTES", 5 * MEGABYTE)
     monkeypatch.setattr(_s3_upload, "PART_BYTES", 5 * MEGABYTE)
     monkeypatch.setattr(_s3_store.S3Store, "range_bytes", 2 * MEGABYTE)
@@ -251,14 +251,14 @@ def test_an_outage_without_end_is_a_clear_error(
     """Of every operation, after its patience. Nothing is left on this machine, nor in the bucket
     once the next has been there, as if a day later."""
     scene = Scene(rig, tmp_path, lease_seconds=60 * outages.SCALE)
-    monkeypatch.setattr(_backoff, "LIMITS", outages.scaled_limits(patience=10, answer=5))
+    monkeypatch.setattr(backoff, "LIMITS", outages.scaled_limits(patience=10, answer=5))
     with outages.outage(rig, kind), running(scene.operations()) as outcomes:
         scene.let_finish()
     for name, outcome in outcomes.items():
         assert isinstance(outcome, StoreError), (name, outcome)
         assert outcome.is_transient, (name, outcome)
     assert list(tmp_path.rglob("*.partial")) == []
-    monkeypatch.setattr(_backoff, "LIMITS", outages.scaled_limits())
+    monkeypatch.setattr(backoff, "LIMITS", outages.scaled_limits())
     monkeypatch.setattr(_s3_upload, "ABANDONED_SECONDS", 0.0)
     with running(scene.operations()) as outcomes:
         scene.let_finish()
@@ -271,7 +271,7 @@ def test_an_upload_that_gives_up_removes_its_parts(
     kind: str, s3: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the store is back before it gives that up, too."""
-    monkeypatch.setattr(_backoff, "LIMITS", outages.scaled_limits(patience=10, answer=10))
+    monkeypatch.setattr(backoff, "LIMITS", outages.scaled_limits(patience=10, answer=10))
     storage = s3.make_storage(tmp_path)
     gave_up = threading.Event()
     abort = _s3_upload.S3Upload._abort
@@ -333,7 +333,7 @@ def test_a_second_without_connections_loses_no_uploads(
     s3: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second as long as any, with yogadl's own limits."""
-    monkeypatch.setattr(_backoff, "LIMITS", _backoff.Limits())
+    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits())
     storages = []
     for number in range(UPLOADS):
         (tmp_path / str(number)).mkdir()

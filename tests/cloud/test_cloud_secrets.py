@@ -14,9 +14,10 @@ import faults
 import pytest
 from answering import requests_to
 
+from yogadl import backoff
 from yogadl.errors import CredentialsError, InvalidArgumentError, StoreError
 from yogadl.redaction import without_password, without_secrets
-from yogadl.storage import GCSConfigurations, S3Configurations, _backoff
+from yogadl.storage import GCSConfigurations, S3Configurations
 
 SECRETS = {
     "access_key": "AKIDthisisasecret",
@@ -97,7 +98,7 @@ def test_what_cannot_be_right_is_refused(wrong: dict[str, Any]) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_backoff, "LIMITS", _backoff.Limits(0.0, 2, 1.0, 1.0, 0.01, 0.01))
+    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits(0.0, 2, 1.0, 1.0, 0.01, 0.01))
 
 
 @pytest.mark.usefixtures("impatient")

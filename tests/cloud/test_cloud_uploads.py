@@ -13,8 +13,9 @@ import faults
 import numpy as np
 import pytest
 
+from yogadl import backoff
 from yogadl.errors import StoreError
-from yogadl.storage import _backoff, _gcs_store, _s3_store, _s3_upload
+from yogadl.storage import _gcs_store, _s3_store, _s3_upload
 
 PATIENCE = 120
 KEY = "data/a/1/cache.mdb"
@@ -205,13 +206,13 @@ def test_a_deletion_that_is_tried_again_spares_what_is_newer(
 ) -> None:
     storage = rig.make_storage(tmp_path)
     storage.submit([1], "a", "1")
-    waits = _backoff.Backoff.waits
+    waits = backoff.Backoff.waits
 
     def meanwhile(self: Any, error: StoreError) -> bool:
         rig.raw.put(KEY, b"newer")
         return waits(self, error)
 
-    monkeypatch.setattr(_backoff.Backoff, "waits", meanwhile)
+    monkeypatch.setattr(backoff.Backoff, "waits", meanwhile)
     with rig.failing(faults.LOSE_ANSWER, "delete", times=1):
         storage.delete("a", "1")
     assert rig.raw.get(KEY) == b"newer"
@@ -288,14 +289,14 @@ def test_all_pieces_are_sent_again_at_once_where_one_arrived_altered(
 ) -> None:
     """Not first the last one for as long as the patience lasts."""
     failures: list[StoreError] = []
-    waits = _backoff.Backoff.waits
+    waits = backoff.Backoff.waits
 
     def noting(self: Any, error: StoreError) -> bool:
         if error.is_transient:
             failures.append(error)
         return len(failures) < 5 and waits(self, error)
 
-    monkeypatch.setattr(_backoff.Backoff, "waits", noting)
+    monkeypatch.setattr(backoff.Backoff, "waits", noting)
     with gcs.failing(faults.FLIP_REQUEST, "part", key="cache.mdb$", times=1):
         gcs.make_storage(tmp_path).submit(large(1, 11), "a", "1")
     assert failures == []

@@ -14,8 +14,8 @@ import pytest
 from lease_rig import KEY, PATIENCE, SECONDS, lease, never, takes
 from memory_store import MemoryStore
 
+from yogadl import backoff
 from yogadl.errors import AccessDeniedError, LockLostError, NetworkError
-from yogadl.storage import _backoff
 from yogadl.storage._clock import boot_seconds
 from yogadl.storage._lease import Lease
 
@@ -115,7 +115,7 @@ def test_history_of_many_holders() -> None:
 def test_a_store_that_fails_for_a_moment_is_outlived_and_others_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_backoff, "LIMITS", _backoff.Limits(patience=0.5))
+    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits(patience=0.5))
     store = MemoryStore()
     failures = iter([NetworkError("cut")] * 3)
 

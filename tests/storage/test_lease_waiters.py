@@ -19,8 +19,8 @@ import pytest
 from lease_rig import KEY, PATIENCE, SECONDS, Clock, lease, never, takes
 from memory_store import MemoryStore
 
+from yogadl import backoff
 from yogadl.errors import NetworkError
-from yogadl.storage import _backoff
 from yogadl.storage._clock import boot_seconds
 from yogadl.storage._lease import Lease
 from yogadl.storage._lease_board import LeaseBoard, News
@@ -177,9 +177,9 @@ def test_who_begins_to_wait_does_not_prolong_the_patience_of_others(
         Lease(store, KEY, SECONDS, clock, LeaseBoard(tmp_path / "board")) for _ in range(2)
     )
     assert isinstance(one._ask(never, 1000.0), News)
-    clock.now += 0.9 * _backoff.LIMITS.patience
+    clock.now += 0.9 * backoff.LIMITS.patience
     assert isinstance(other._ask(never, clock.now), News)
-    clock.now += 0.2 * _backoff.LIMITS.patience
+    clock.now += 0.2 * backoff.LIMITS.patience
     with pytest.raises(NetworkError):
         one._ask(never, 1000.0)
 
@@ -195,7 +195,7 @@ def test_what_was_seen_before_the_machine_was_started_anew_prolongs_nothing(
     board.post(late)
     store.before = cut
     assert isinstance(waiting._ask(never, 10.0), News)
-    clock.now += 1.1 * _backoff.LIMITS.patience
+    clock.now += 1.1 * backoff.LIMITS.patience
     with pytest.raises(NetworkError):
         waiting._ask(never, 10.0)
     store.before = lambda _name, _key: None

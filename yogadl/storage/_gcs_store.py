@@ -13,6 +13,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from yogadl.backoff import retried, timeouts
 from yogadl.cache.progress import ByteProgress
 from yogadl.errors import (
     AccessDeniedError,
@@ -21,7 +22,6 @@ from yogadl.errors import (
     StoreError,
 )
 from yogadl.extras import require
-from yogadl.storage._backoff import retried, timeouts
 from yogadl.storage._failures import told
 from yogadl.storage._gcs_errors import is_altered, translate
 from yogadl.storage._gcs_session import send_in_pieces

@@ -30,8 +30,8 @@ import time
 import uuid
 from collections.abc import Callable
 
+from yogadl import backoff
 from yogadl.errors import LockLostError, StoreError
-from yogadl.storage import _backoff
 from yogadl.storage._clock import boot_seconds
 from yogadl.storage._held_lease import HeldLease
 from yogadl.storage._lease_board import LeaseBoard, News
@@ -101,7 +101,7 @@ class Lease(PublishLock):
         self._key = key
         self._seconds = seconds
         # Of who waits; a holder has less.
-        self._patience = max(seconds, _backoff.LIMITS.patience)
+        self._patience = max(seconds, backoff.LIMITS.patience)
         self._clock = clock
         self._board = LeaseBoard(None) if board is None else board
         self._prove = prove

@@ -53,12 +53,12 @@ class ObjectStore(abc.ABC):
     """One bucket.
 
     All methods may be called from many threads, and in children after a fork. A request is tried
-    again when the store is throttling or failing or the network broken, see ``_backoff``; what
+    again when the store is throttling or failing or the network broken, see ``backoff``; what
     still fails is raised. ``read_range`` is not: who calls it knows where to go on.
 
     Some methods take a ``patience`` for what must not take long: no try begins later than so many
     seconds after the call, and none waits for an answer for longer than a third of that. Without,
-    the limits of ``_backoff`` hold.
+    the limits of ``backoff`` hold.
 
     Raises:
         StoreError: any method may raise it or one of its subclasses, except that a missing object

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
+from yogadl.backoff import retried, timeouts
 from yogadl.cache.progress import ByteProgress
 from yogadl.errors import StoreError
 from yogadl.extras import require
 from yogadl.redaction import without_password
-from yogadl.storage._backoff import retried, timeouts
 from yogadl.storage._failures import told
 from yogadl.storage._object_store import (
     ABSENT,

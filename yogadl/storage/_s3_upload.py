@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Patiently(Protocol):
-    """Carries out a request until it succeeds; see ``_backoff.retried``."""
+    """Carries out a request until it succeeds; see ``backoff.retried``."""
 
     def __call__(
         self,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import xxhash
 
+from yogadl.backoff import Backoff
 from yogadl.cache.partial import FLUSH_EVERY, PartialFile, check_room
 from yogadl.cache.progress import ByteProgress
 from yogadl.errors import NetworkError, StoreError
-from yogadl.storage._backoff import Backoff
 from yogadl.storage._object_store import AlteredAnswerError, ObjectInfo, ObjectStore
 
 _HASH_BYTES = 4 << 20
