@@ -321,7 +321,9 @@ def rebuilt(data: bytes, entries: dict[int, tuple[int, int]], spec: bytes | None
             headers.BODY_OFFSET + 16, len(spec), xxhash.xxh3_64_intdigest(spec)
         )
     new = dataclasses.replace(header, **sections)
-    changed[headers.HEADER_OFFSET : headers.BODY_OFFSET] = new.pack()
+    found = headers.copied_sections(page, header)
+    copies = b"" if found is None or spec is not None else b"".join(found)
+    changed[headers.HEADER_OFFSET : headers.BODY_OFFSET] = new.pack(copies)
     return bytes(changed)
 
 

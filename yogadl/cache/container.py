@@ -103,10 +103,11 @@ class Container:
             digest=bytes(16),
             **fields,
         )
+        copies = headers.copies_of(sections["spec"], sections["metadata"])
         self._digest.update(metas)
-        self._digest.update(headers.clear_digest(header.pack()))
+        self._digest.update(headers.clear_digest(header.pack(copies)))
         header = dataclasses.replace(header, digest=self._digest.digest())
-        self.file.overwrite(metas + header.pack(), 0)
+        self.file.overwrite(metas + header.pack(copies), 0)
         self._check_with_lmdb(entries)
         return header
 

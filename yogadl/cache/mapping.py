@@ -69,7 +69,7 @@ class Descriptor:
 
 
 class _Map:
-    """A range of addresses, read-only: what its array and all views of that keep alive."""
+    """A range of addresses: what its array and all views of that keep alive."""
 
     def __init__(self, size: int, protection: int, flags: int, descriptor: int) -> None:
         self.address = _mapped(None, size, protection, flags, descriptor)
@@ -78,12 +78,24 @@ class _Map:
             "version": 3,
             "typestr": "|u1",
             "shape": (size,),
-            "data": (self.address, True),
+            "data": (self.address, not protection & mmap.PROT_WRITE),
         }
 
     def __del__(self, unmap: Callable[[int, int], int] = _unmap) -> None:
         if hasattr(self, "address"):
             unmap(self.address, self._size)
+
+
+class WritableMap(_Map):
+    """The first bytes of a file, shared with all who map it: ``numpy.asarray`` gives them.
+
+    Raises:
+        OSError: the file cannot be mapped.
+    """
+
+    def __init__(self, descriptor: Descriptor, size: int) -> None:
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        super().__init__(size, protection, mmap.MAP_SHARED, descriptor.number)
 
 
 def _mapped(at: int | None, size: int, protection: int, flags: int, descriptor: int) -> int:

@@ -82,8 +82,12 @@ class Header:
     token_sums: tuple[int, int]
     digest: bytes
 
-    def pack(self) -> bytes:
-        """The whole page."""
+    def pack(self, copies: bytes = b"") -> bytes:
+        """The whole page.
+
+        Args:
+            copies: what to put behind the fields; see :func:`copies_of`.
+        """
         sections = (self.spec, self.metadata, self.index, self.index_checksums)
         fields = _FIELDS.pack(
             MAGIC,
@@ -101,7 +105,27 @@ class Header:
             self.digest,
         )
         payload = fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
-        return overflow_header(HEADER_PAGE, PAYLOAD) + payload.ljust(PAYLOAD, b"\0")
+        return overflow_header(HEADER_PAGE, PAYLOAD) + (payload + copies).ljust(PAYLOAD, b"\0")
+
+
+def copies_of(spec: bytes, metadata: bytes) -> bytes:
+    """What a header page has of the two sections: both if there is room for them, else nothing.
+
+    Who reads a file from far away has what it needs to know of its records in one request.
+    """
+    room = PAYLOAD - _FIELDS.size - _CHECKSUM.size
+    return spec + metadata if len(spec) + len(metadata) <= room else b""
+
+
+def copied_sections(page: bytes, header: Header) -> tuple[bytes, bytes] | None:
+    """The spec and the metadata, of which a header page has copies; ``None`` if it has none."""
+    start = PAGE_HEADER + _FIELDS.size + _CHECKSUM.size
+    middle = start + header.spec.length
+    found = page[start:middle], page[middle : middle + header.metadata.length]
+    for data, section in zip(found, (header.spec, header.metadata), strict=True):
+        if xxhash.xxh3_64_intdigest(data) != section.checksum or len(data) != section.length:
+            return None
+    return found
 
 
 def clear_digest(page: bytes) -> bytes:
