@@ -14,6 +14,7 @@ from yogadl.cache.content_id import sums_of
 from yogadl.errors import InvalidArgumentError
 from yogadl.format import index as indexes
 from yogadl.format.codec import RecordCodec
+from yogadl.format.entries import ENTRY
 from yogadl.format.header import Header
 from yogadl.format.layout import (
     ALIGNMENT,
@@ -48,9 +49,9 @@ def record_bytes(content_size: int) -> int:
     if content_size > INLINE_LIMIT:
         node = leaf_node(record_key(0), 0, big_payload(0), True)
         pages = overflow_pages(LEAD + content_size)
-        return len(node) + 2 + pages * PAGE_SIZE + indexes.ENTRY.itemsize
+        return len(node) + 2 + pages * PAGE_SIZE + ENTRY.itemsize
     node = leaf_node(record_key(0), 0, bytes(content_size), False)
-    return len(node) + 2 + indexes.ENTRY.itemsize
+    return len(node) + 2 + ENTRY.itemsize
 
 
 class FileWriter:
@@ -121,7 +122,7 @@ class FileWriter:
         keys = record_keys(self.count + np.arange(count))
         size = values.shape[1]
         self._packer.add_many(leaf_nodes(keys, size, payloads, content_size > INLINE_LIMIT))
-        entries = np.empty(count, indexes.ENTRY)
+        entries = np.empty(count, ENTRY)
         entries["offset"] = offsets
         entries["length"] = size
         digest = xxhash.xxh3_64_intdigest
@@ -151,7 +152,7 @@ class FileWriter:
 
     def _flush_queue(self) -> None:
         if self._queue:
-            self._entries.append(np.array(self._queue, indexes.ENTRY))
+            self._entries.append(np.array(self._queue, ENTRY))
             self._queue = []
 
     def finish(self, spec: bytes, metadata: bytes, created_ns: int) -> Header:
@@ -184,7 +185,7 @@ class FileWriter:
         return self._container.finish(sections, self.count, fields)
 
     def _finished_entries(self) -> Array:
-        entries = np.concatenate([np.empty(0, indexes.ENTRY), *self._entries])
+        entries = np.concatenate([np.empty(0, ENTRY), *self._entries])
         self._entries = []
         inside = entries["offset"] == 0
         entries["offset"][inside] = self._packer.positions()[inside]

@@ -11,7 +11,7 @@ import xxhash
 from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.content_id import TokenSums, entry_tokens
 from yogadl.cache.file_reader import FileReader
-from yogadl.cache.mapping import Extents, Memory
+from yogadl.cache.mapping import Extents, MappedExtents, Memory
 from yogadl.cache.record_reader import MappedRecords
 from yogadl.errors import REPAIR, ChecksumError, ClosedError
 from yogadl.format.codec import RecordCodec
@@ -106,10 +106,10 @@ class MappedReader(FileReader):
             edges = self._index.lookup(np.array([positions[0], positions[-1]]))
             starts = edges["offset"].astype("<i8")
             first, end = starts.min(keepdims=True), (starts + edges["length"]).max(keepdims=True)
-            return [Extents(self._memory, first, end)]
+            return [MappedExtents(self._memory, first, end)]
         entries = self._index.lookup(positions)
         starts = entries["offset"].astype("<i8")
-        return [Extents(self._memory, starts, starts + entries["length"])]
+        return [MappedExtents(self._memory, starts, starts + entries["length"])]
 
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         entries = self.lookup(positions)

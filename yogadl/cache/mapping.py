@@ -69,7 +69,7 @@ class Descriptor:
 
 
 class _Map:
-    """A range of addresses: what its array and all views of that keep alive."""
+    """A range of addresses, read-only: what its array and all views of that keep alive."""
 
     def __init__(self, size: int, protection: int, flags: int, descriptor: int) -> None:
         self.address = _mapped(None, size, protection, flags, descriptor)
@@ -78,24 +78,12 @@ class _Map:
             "version": 3,
             "typestr": "|u1",
             "shape": (size,),
-            "data": (self.address, not protection & mmap.PROT_WRITE),
+            "data": (self.address, True),
         }
 
     def __del__(self, unmap: Callable[[int, int], int] = _unmap) -> None:
         if hasattr(self, "address"):
             unmap(self.address, self._size)
-
-
-class WritableMap(_Map):
-    """The first bytes of a file, shared with all who map it: ``numpy.asarray`` gives them.
-
-    Raises:
-        OSError: the file cannot be mapped.
-    """
-
-    def __init__(self, descriptor: Descriptor, size: int) -> None:
-        protection = mmap.PROT_READ | mmap.PROT_WRITE
-        super().__init__(size, protection, mmap.MAP_SHARED, descriptor.number)
 
 
 def _mapped(at: int | None, size: int, protection: int, flags: int, descriptor: int) -> int:
@@ -268,8 +256,24 @@ class Memory(Protocol):
     def forget(self, start: int, end: int) -> None: ...
 
 
+class Extents(Protocol):
+    """Where some records lie."""
+
+    def are_cached(self) -> bool:
+        """Whether they need not be fetched, as far as that can be told at once."""
+
+    def will_need(self) -> None:
+        """Has them fetched, without waiting for them."""
+
+    def touch(self) -> None:
+        """Has them fetched, and waits for them."""
+
+    def forget(self) -> None:
+        """Takes them out of this process's memory."""
+
+
 @dataclass(frozen=True)
-class Extents:
+class MappedExtents(Extents):
     """Some byte ranges of mapped memory.
 
     Attributes:
@@ -289,6 +293,10 @@ class Extents:
         """See ``MappedFile.will_need``."""
         self.file.will_need(self.starts, self.ends)
 
+    def touch(self) -> None:
+        """Reads something of every page, so that all of them are in memory."""
+        self.file.array.take(_pages(self.starts, self.ends))
+
     def forget(self) -> None:
         """See ``MappedFile.forget``."""
         for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
@@ -305,6 +313,16 @@ def _page_ranges(starts: Array, ends: Array) -> tuple[list[int], list[int]]:
     heads = np.flatnonzero(begins)
     tails = np.append(heads[1:], len(first))[: len(heads)] - 1
     return (first[heads] * mmap.PAGESIZE).tolist(), (last[tails] * mmap.PAGESIZE).tolist()
+
+
+def _pages(starts: Array, stops: Array) -> Array:
+    """The offsets of all pages in which some byte ranges lie, int64."""
+    first = starts // mmap.PAGESIZE
+    counts = np.where(stops > starts, (stops - 1) // mmap.PAGESIZE - first + 1, 0)
+    ends = np.cumsum(counts)
+    steps = np.arange(counts.sum()) - np.repeat(ends - counts, counts)
+    pages: Array = (np.repeat(first, counts) + steps) * mmap.PAGESIZE
+    return pages
 
 
 def page_multiple(sizes: Array) -> Array:

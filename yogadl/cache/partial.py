@@ -90,14 +90,18 @@ def check_room(path: pathlib.Path, needed: int, advice: str = _BUILDERS_ADVICE) 
     """
     with telling("ask for the free space of", path.parent):
         usage = shutil.disk_usage(path.parent)
-    # Others need the disk too: leave a fiftieth of it, at most 1 GiB.
-    reserve = min(_RESERVE, usage.total // 50)
+    reserve = reserve_of(usage.total)
     if usage.free < needed + reserve:
         raise StorageFullError(
             f"{shown(path.parent)} has {usage.free:,} bytes free, which is too little for "
             f"{needed:,} more and the {reserve:,} that yogadl leaves to others. Free some space, "
             f"{advice}"
         )
+
+
+def reserve_of(total: int) -> int:
+    """What is left to others of a disk of so many bytes: a fiftieth of it, at most 1 GiB."""
+    return min(_RESERVE, total // 50)
 
 
 class PartialFile(Closing):

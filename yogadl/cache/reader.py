@@ -20,6 +20,7 @@ from yogadl.cache.whole_file import check_digest, pieces
 from yogadl.errors import ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import index as indexes
+from yogadl.format.entries import ENTRY
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +51,7 @@ class CacheFile(MappedReader):
         count = header.record_count
         if (
             header.index_checksums.length != 8 * indexes.block_counts(count)
-            or header.index.length < count * indexes.ENTRY.itemsize
+            or header.index.length < count * ENTRY.itemsize
         ):
             raise ChecksumError(f"{name} has an index of the wrong size; rebuild it")
         checksums = section(buffer, header.index_checksums, "index", name).view("<u8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,8 +18,15 @@ from yogadl.cache.content_id import marked
 from yogadl.cache.mapping import Extents
 from yogadl.closing import Closing
 from yogadl.format.layout import RecordLayout
+from yogadl.format.pages import PAGE_SIZE
 
 Array = np.ndarray[Any, Any]
+
+
+_LARGEST_WHOLE = 1 << 30
+# A disk that reads 4 KiB here and there at 0.3 GB/s reads 150 KB here and there, or a file from end
+# to end, at 2 GB/s.
+_DENSE_BYTES = 4 * PAGE_SIZE
 
 
 class Observer(Protocol):
@@ -166,6 +174,21 @@ class RecordReader(Closing):
                 of which the extents may have what lies between them, too.
         """
         return []
+
+    @property
+    def is_far(self) -> bool:
+        """Whether records may come from another machine."""
+        return False
+
+    def is_read_whole(self, num_shards: int) -> bool:
+        """Whether all is to be announced before a shard of it is read in some other order.
+
+        Then reading it from end to end is several times faster than record by record.
+        """
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return self.record_bytes * num_shards <= _DENSE_BYTES and self.record_bytes * len(
+            self
+        ) <= min(_LARGEST_WHOLE, memory // 8)
 
     def are_cached(self, positions: Array) -> bool:
         """Whether some records need not be fetched from the disk, as far as their first bytes tell.

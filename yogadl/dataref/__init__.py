@@ -1,10 +1,11 @@
 """References to data sets whose records can be read by position."""
 
 from yogadl.dataref._compose import concat, mix, zip  # noqa: A004 # named as in tf.data
-from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef
+from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef, StoredDataRef
 from yogadl.dataref._lmdb import LMDBDataRef
 from yogadl.dataref._padding import Padding
 from yogadl.dataref._read_ahead import ReadAhead
+from yogadl.dataref._remote import RemoteDataRef
 from yogadl.dataref._sources import (
     SourceDataRef,
     from_arrays,
@@ -26,7 +27,9 @@ __all__ = [
     "LMDBDataRef",
     "Padding",
     "ReadAhead",
+    "RemoteDataRef",
     "SourceDataRef",
+    "StoredDataRef",
     "concat",
     "from_arrays",
     "from_arrow",

@@ -11,6 +11,7 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.arguments import as_index
+from yogadl.cache.file_reader import CacheInfo
 from yogadl.cache.record_reader import RecordReader
 from yogadl.closing import Closing
 from yogadl.completion import without
@@ -309,6 +310,29 @@ class UnstoredDataRef(IndexedDataRef, Generic[Reader]):
     @property
     def _is_closed(self) -> bool:
         return self._reader is None
+
+
+class StoredDataRef(IndexedDataRef):
+    """A reference to a data set that is stored: in a file of this machine, or far away."""
+
+    @property
+    @abc.abstractmethod
+    def info(self) -> CacheInfo:
+        """What the file says of itself: record count, creation time, versions, metadata."""
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """See ``IndexedDataRef.metadata``; of a cache of 0.1.4, ``{}``."""
+        return self.info.metadata
+
+    @abc.abstractmethod
+    def verify(self) -> None:
+        """Reads all of it and compares it with its checksums.
+
+        Raises:
+            CacheFormatError: it is not what was written.
+            StoreError: it cannot be fetched.
+        """
 
 
 class DerivedDataRef(UnstoredDataRef[RecordReader]):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
 
 from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.mapping import Access
 from yogadl.cache.opening import open_cache
-from yogadl.dataref._indexed import IndexedDataRef
+from yogadl.dataref._indexed import StoredDataRef
 from yogadl.errors import CacheReplacedError, ClosedError, InvalidArgumentError
 
 
@@ -22,7 +21,7 @@ def _access(name: str) -> Access:
         ) from None
 
 
-class LMDBDataRef(IndexedDataRef):
+class LMDBDataRef(StoredDataRef):
     """A reference to a cache file, of this release or of yogadl 0.1.4.
 
     Opening reads a few pages, however large the file. The file is mapped into memory; replacing it
@@ -70,11 +69,6 @@ class LMDBDataRef(IndexedDataRef):
     def info(self) -> CacheInfo:
         """What the file says of itself: record count, creation time, versions, metadata."""
         return self.reader.info
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """See ``IndexedDataRef.metadata``; of a cache of 0.1.4, ``{}``."""
-        return self.info.metadata
 
     def verify(self) -> None:
         """Reads the whole file and compares it with its checksums.

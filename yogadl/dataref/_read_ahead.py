@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -20,10 +19,6 @@ DEFAULT_WINDOW = 64 << 20
 _SAMPLES = 8
 # Pieces that are announced without looking, after one was found missing from the page cache.
 _TRUST = 8
-_LARGEST_WHOLE = 1 << 30
-# A disk that reads 4 KiB here and there at 0.3 GB/s reads 150 KB here and there, or a file from end
-# to end, at 2 GB/s.
-_DENSE_BYTES = 4 * PAGE_SIZE
 
 
 class ReadAhead:
@@ -62,7 +57,7 @@ class ReadAhead:
         self._announced = start
         self._forgotten = start
         self._trusted = 0
-        self._whole = self._announces and _is_dense(reader, order)
+        self._whole = self._announces and order.shuffle and reader.is_read_whole(order.num_shards)
 
     def before(self, at: int, stop: int | None = None) -> None:
         """Announces the epoch's records ``at … stop-1``, about to be read, and what comes soon.
@@ -94,20 +89,8 @@ class ReadAhead:
         elif self._whole:
             self._whole = False
             self._reader.announce(range(len(self._reader)))
-            return
+            if not self._reader.is_far:
+                return
         else:
             self._trusted = _TRUST
         self._reader.announce(positions)
-
-
-def _is_dense(reader: RecordReader, order: Order) -> bool:
-    """Whether an epoch needs much of a file that fits into memory, in small pieces.
-
-    Then reading the file from end to end is several times faster than page by page.
-    """
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return (
-        order.shuffle
-        and reader.record_bytes * order.num_shards <= _DENSE_BYTES
-        and reader.record_bytes * len(reader) <= min(_LARGEST_WHOLE, memory // 8)
-    )

@@ -52,6 +52,10 @@ class _View(RecordReader):
     def lends_rows(self) -> bool:
         return all(base.lends_rows for base in self.bases)
 
+    @property
+    def is_far(self) -> bool:
+        return any(base.is_far for base in self.bases)
+
     def __copy__(self) -> Any:
         made = object.__new__(type(self))
         vars(made).update(vars(self))

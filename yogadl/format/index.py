@@ -14,14 +14,10 @@ import numpy as np
 import xxhash
 
 from yogadl.errors import REPAIR, ChecksumError
-from yogadl.format.header import BODY_OFFSET
-from yogadl.format.layout import INLINE_LIMIT, LEAD, RecordLayout
-from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
+from yogadl.format.entries import ENTRY, EntryCheck
+from yogadl.format.layout import RecordLayout
 
 Array = np.ndarray[Any, Any]
-
-ENTRY = np.dtype([("offset", "<u8"), ("length", "<u4"), ("checksum", "<u4")])
-"""File offset and length of the value, and the low half of the XXH3-64 of the content in it."""
 
 BLOCK = 4096
 """Entries under one checksum."""
@@ -88,9 +84,7 @@ class Index:
         self._buffer = buffer
         self._files = files
         self._checksums = checksums
-        self._value_size = layout.value_size
-        self._smallest = layout.smallest_content
-        self._alignment = alignment
+        self._possible = EntryCheck(layout, alignment)
         self._name = name
         self._touch = touch
         self._ends = np.cumsum(files.counts)
@@ -174,43 +168,13 @@ class Index:
                 f"{self._name} has a damaged index at records {first} to "
                 f"{first + count - 1}; {REPAIR}"
             )
-        if not self._are_possible(entries, int(self._files.sizes[file])):
+        if not self._possible.are_possible(entries, int(self._files.sizes[file])).all():
             raise ChecksumError(
                 f"{self._name} has an index with impossible entries (a record outside the file, of "
                 f"another size than its spec has, or out of line) at records {first} to "
                 f"{first + count - 1}; {REPAIR}"
             )
         self._checked[block] = True
-
-    def _are_possible(self, entries: Array, file_size: int) -> bool:
-        """Whether values can lie there: all that readers of records rely on."""
-        offsets, lengths = entries["offset"], entries["length"]
-        # Leaf pages come after all values, so that a whole page around a value is in the file.
-        limit = file_size - PAGE_SIZE
-        # In this order: a sum could wrap around where an offset is beyond the limit.
-        if (
-            (offsets < BODY_OFFSET).any()
-            or (offsets > limit).any()
-            or (offsets + lengths > limit).any()
-        ):
-            return False
-        if self._value_size is not None:
-            return bool((lengths == self._value_size).all()) and self._are_in_line(
-                offsets, self._value_size > INLINE_LIMIT
-            )
-        large = lengths > INLINE_LIMIT
-        contents = np.where(large, lengths - LEAD, lengths)
-        return (
-            bool((contents >= self._smallest).all())
-            and self._are_in_line(offsets[large], True)
-            and self._are_in_line(offsets[~large], False)
-        )
-
-    def _are_in_line(self, offsets: Array, large: bool) -> bool:
-        """Whether values begin where they must: large ones on pages of their own."""
-        if large:
-            return bool((offsets % PAGE_SIZE == PAGE_HEADER).all())
-        return bool((offsets % self._alignment == 0).all())
 
 
 def _even(counts: Array) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from yogadl.errors import ChecksumError
 from yogadl.format import index as indexes
+from yogadl.format.entries import ENTRY
 from yogadl.format.header import BODY_OFFSET, Header
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.format.record_keys import MOST_RECORDS
@@ -67,8 +68,8 @@ def check_parts(parts: Array, header: Header, name: str) -> None:
         or (sizes % PAGE_SIZE != 0).any()
         or (entries < BODY_OFFSET).any()
         or (entries > sizes).any()
-        or (entries % np.uint64(indexes.ENTRY.itemsize) != 0).any()
-        or (entries + counts * np.uint64(indexes.ENTRY.itemsize) > sizes).any()
+        or (entries % np.uint64(ENTRY.itemsize) != 0).any()
+        or (entries + counts * np.uint64(ENTRY.itemsize) > sizes).any()
         or int(sizes.sum(dtype=object)) > LARGEST_TABLE
         or int(counts.sum()) != header.record_count
     ):

@@ -21,7 +21,7 @@ from yogadl.cache.columns import Column, stack
 from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.gather import gather
-from yogadl.cache.mapping import Extents, MappedFile
+from yogadl.cache.mapping import Extents, MappedExtents, MappedFile
 from yogadl.cache.whole_file import pieces
 from yogadl.errors import (
     REPAIR,
@@ -193,7 +193,7 @@ class LegacyCacheFile(FileReader):
         if isinstance(positions, range):
             positions = np.array(positions, dtype="<i8")
         starts = self._offsets[positions]
-        return [Extents(self._open_file, starts, starts + self._sizes[positions])]
+        return [MappedExtents(self._open_file, starts, starts + self._sizes[positions])]
 
     def _columns(
         self,

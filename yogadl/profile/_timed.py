@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import mmap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from yogadl.cache.mapping import Extents
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._epochs import Readable
 from yogadl.errors import UnsupportedTypeError
 from yogadl.profile._meter import Clock
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass
@@ -51,9 +46,8 @@ class LoadTimer:
         """See ``Observer.reading``. Touches the pages first, so that what follows is decoding."""
         work = self._work()
         for extent in extents:
-            pages = _pages(extent.starts, extent.ends)
             with self._counted(work.disk):
-                extent.file.array.take(pages)
+                extent.touch()
         with self._counted(work.decoding):
             yield
         work.records += count
@@ -81,16 +75,6 @@ class LoadTimer:
             ended = self._clock()
             spent.busy += ended - started
             spent.awaited += max(0.0, self._waited(ended) - waited)
-
-
-def _pages(starts: Array, stops: Array) -> Array:
-    """The offsets of all pages in which some byte ranges lie, int64."""
-    first = starts // mmap.PAGESIZE
-    counts = np.where(stops > starts, (stops - 1) // mmap.PAGESIZE - first + 1, 0)
-    ends = np.cumsum(counts)
-    steps = np.arange(counts.sum()) - np.repeat(ends - counts, counts)
-    pages: Array = (np.repeat(first, counts) + steps) * mmap.PAGESIZE
-    return pages
 
 
 class TimedRef:

@@ -21,7 +21,7 @@ from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.writer import CacheWriter
 from yogadl.core import Params, Storage, Submittable
-from yogadl.dataref import LMDBDataRef
+from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
@@ -146,7 +146,11 @@ class CacheStorage(Storage, Generic[V]):
 
     @abc.abstractmethod
     def _fetch(self, version: V, check_records: bool) -> LMDBDataRef:
-        """See :meth:`fetch`."""
+        """See :meth:`fetch`: a version that is on this machine, then."""
+
+    def _fetch_best(self, version: V, check_records: bool) -> StoredDataRef:
+        """The same, or one that stays where it is, if that is better."""
+        return self._fetch(version, check_records)
 
     @abc.abstractmethod
     def _list(self, dataset_id: str | None) -> Iterator[StoredVersion]:
@@ -166,7 +170,7 @@ class CacheStorage(Storage, Generic[V]):
         """Stores a whole file that was made beside ``version.claim()``, replacing what is there."""
 
     @abc.abstractmethod
-    def _build(self, submission: Submission, version: V) -> LMDBDataRef:
+    def _build(self, submission: Submission, version: V) -> StoredDataRef:
         """Stores what is submitted as the only one who does, or waits for who is that."""
 
     @property
@@ -211,7 +215,7 @@ class CacheStorage(Storage, Generic[V]):
 
     def fetch(
         self, dataset_id: str, dataset_version: str, *, check_records: bool = False
-    ) -> LMDBDataRef:
+    ) -> StoredDataRef:
         """See ``Storage.fetch``.
 
         From a bucket: one request tells whether the copy on this machine is current; if not, it is
@@ -227,7 +231,7 @@ class CacheStorage(Storage, Generic[V]):
             StoreError: the bucket cannot be read.
             StorageFullError: the copy does not fit on this machine.
         """
-        return self._fetch(self._version(dataset_id, dataset_version), check_records)
+        return self._fetch_best(self._version(dataset_id, dataset_version), check_records)
 
     def list_versions(self, dataset_id: str | None = None) -> list[StoredVersion]:
         """What is stored, sorted by id and version.
@@ -263,7 +267,7 @@ class CacheStorage(Storage, Generic[V]):
         spec: Any = None,
         metadata: Mapping[str, Any] | None = None,
         part_bytes: int | None = None,
-    ) -> Callable[[Callable[Params, Any]], Callable[Params, LMDBDataRef]]:
+    ) -> Callable[[Callable[Params, Any]], Callable[Params, StoredDataRef]]:
         """See ``Storage.cacheable``, and :meth:`submit` for ``part_bytes``.
 
         What is stored but cannot be read, as a killed yogadl 0.1.4 leaves it, is built again; what
@@ -278,7 +282,7 @@ class CacheStorage(Storage, Generic[V]):
         wanted = None if spec is None else as_spec(spec)
         part_bytes = self._part_bytes(part_bytes)
 
-        def decorate(function: Callable[Params, Any]) -> Callable[Params, LMDBDataRef]:
+        def decorate(function: Callable[Params, Any]) -> Callable[Params, StoredDataRef]:
             if not callable(function):
                 raise InvalidArgumentError(
                     f"cacheable decorates a function that makes the data set, not {function!r:.100}"
@@ -286,7 +290,7 @@ class CacheStorage(Storage, Generic[V]):
                 )
 
             @functools.wraps(function)
-            def create_dataref(*args: Params.args, **kwargs: Params.kwargs) -> LMDBDataRef:
+            def create_dataref(*args: Params.args, **kwargs: Params.kwargs) -> StoredDataRef:
                 provenance = _provenance.of_call(function, args, kwargs)
                 found = self._fetch_usable(version, level=logging.DEBUG)
                 if found is None:
@@ -332,7 +336,7 @@ class CacheStorage(Storage, Generic[V]):
         new_id = dataset_id if new_id is None else new_id
         new_version = dataset_version if new_version is None else new_version
         target = to._version(new_id, new_version)
-        with self.fetch(dataset_id, dataset_version, check_records=True) as ref:
+        with self._fetch(self._version(dataset_id, dataset_version), check_records=True) as ref:
             ref.verify()
             path = target.claim()
             remove_leftovers(path)
@@ -368,10 +372,10 @@ class CacheStorage(Storage, Generic[V]):
     def _part_bytes(self, given: Any) -> int | None:
         return self._default_part_bytes if given is None else as_index("part_bytes", given, 1)
 
-    def _fetch_usable(self, version: V, level: int = logging.WARNING) -> LMDBDataRef | None:
+    def _fetch_usable(self, version: V, level: int = logging.WARNING) -> StoredDataRef | None:
         """What is stored, ``None`` if it has to be built; says in the log at a level if again."""
         try:
-            return self._fetch(version, check_records=False)
+            return self._fetch_best(version, check_records=False)
         except CacheNotFoundError:
             return None
         except UnsupportedFormatError:

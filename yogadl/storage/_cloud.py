@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from yogadl.cache.partial import PartialFile
-from yogadl.cache.parts import PARTS_FOLDER, read_header
+from yogadl.cache.parts import PARTS_FOLDER, parts_of, read_header
 from yogadl.cache.progress import waiting_for
-from yogadl.dataref import LMDBDataRef
+from yogadl.dataref import LMDBDataRef, RemoteDataRef, StoredDataRef
 from yogadl.errors import (
     AccessDeniedError,
     ForeignFileError,
@@ -25,6 +25,7 @@ from yogadl.errors import (
     UnsafeStoreError,
 )
 from yogadl.format.header import FORMAT_VERSION
+from yogadl.remote._reader import RemoteReader
 from yogadl.storage._base import (
     CacheStorage,
     StoredVersion,
@@ -34,6 +35,7 @@ from yogadl.storage._base import (
 )
 from yogadl.storage._bucket_parts import DIGEST_KEY, BucketParts
 from yogadl.storage._configurations import BaseCloudConfigurations
+from yogadl.storage._far import BYTES_KEY, MissingError, is_better_far, open_far
 from yogadl.storage._lease import Lease
 from yogadl.storage._lease_board import LeaseBoard
 from yogadl.storage._lease_object import patience_of
@@ -43,6 +45,7 @@ from yogadl.storage._locks import PublishLock
 from yogadl.storage._object_store import (
     ABSENT,
     ObjectGoneError,
+    ObjectInfo,
     ObjectStore,
     PreconditionFailedError,
 )
@@ -51,6 +54,7 @@ from yogadl.storage._paths import (
     LEASE_OBJECT,
     LOCK_FILE,
     METADATA_FILE,
+    PIECES_FOLDER,
     WAITING_FILE,
     relative_path,
 )
@@ -59,7 +63,15 @@ from yogadl.storage._transfer import file_digest
 
 _RECORDS_KEY = "yogadl-records"
 _FORMAT_KEY = "yogadl-format"
-_RESERVED = (CACHE_FILE, LOCK_FILE, LEASE_OBJECT, METADATA_FILE, WAITING_FILE, PARTS_FOLDER)
+_RESERVED = (
+    CACHE_FILE,
+    LOCK_FILE,
+    LEASE_OBJECT,
+    METADATA_FILE,
+    WAITING_FILE,
+    PARTS_FOLDER,
+    PIECES_FOLDER,
+)
 _ATTEMPTS = 5
 # What is built needs so much room on this machine, and what breaks off is sent again; a request
 # takes long enough for its latency not to count.
@@ -76,11 +88,13 @@ class ObjectVersion(Version):
         key: of the object.
         local: its copy on this machine.
         parts: of its id.
+        folders: of this machine that something of it may be in.
     """
 
     key: str
     local: LocalCopy
     parts: BucketParts
+    folders: LocalFolders
 
     def claim(self) -> pathlib.Path:
         return self.local.claim()
@@ -139,15 +153,72 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     # Storage
 
-    def _fetch(self, version: ObjectVersion, check_records: bool) -> LMDBDataRef:
+    def fetch(
+        self,
+        dataset_id: str,
+        dataset_version: str,
+        *,
+        check_records: bool = False,
+        download: bool | None = None,
+    ) -> StoredDataRef:
+        """See ``CacheStorage.fetch``.
+
+        Args:
+            dataset_id: of the version.
+            dataset_version: of the version.
+            check_records: see ``LMDBDataRef``; what is not downloaded is always checked.
+            download: whether to download all of it, before the first record can be read. If not,
+                what is read is fetched when it is needed, and kept. ``None`` downloads it unless
+                it is not here yet and has more than 8 GiB, or more than there is room for.
+
+        Raises:
+            StoreError: the bucket cannot be read.
+            StorageFullError: the copy does not fit on this machine; or, without a download, not
+                even a folder does.
+            ForeignFileError: it is to be read without a download, and yogadl 0.1.4 wrote it.
+        """
+        version = self._version(dataset_id, dataset_version)
+        if download is None:
+            return self._fetch_best(version, check_records)
+        return self._fetch(version, check_records) if download else self._far(version)
+
+    def _fetch_best(self, version: ObjectVersion, check_records: bool) -> StoredDataRef:
+        info = self._store.head(version.key)
+        if info is not None and self._is_better_far(version, info):
+            return self._far(version)
+        return self._fetch(version, check_records, info)
+
+    def _far(self, version: ObjectVersion) -> RemoteDataRef:
+        names = version.dataset_id, version.dataset_version
+        return RemoteDataRef(functools.partial(self._open_far, *names))
+
+    def _open_far(self, dataset_id: str, dataset_version: str) -> RemoteReader:
+        version = self._version(dataset_id, dataset_version)
+        try:
+            return open_far(self._store, version.key, version.folders, version.parts)
+        except MissingError:
+            raise self._missing(version) from None
+
+    def _is_better_far(self, version: ObjectVersion, info: ObjectInfo) -> bool:
+        """Whether a version is not here, and too large to be downloaded unasked."""
+        if info.metadata.get(_FORMAT_KEY, "0") == "0" or version.local.has(info):
+            return False
+        told = info.metadata.get(BYTES_KEY, "")
+        size = int(told) if told.isdecimal() else info.size
+        return is_better_far(size, self._configurations.local_cache_dir)
+
+    def _fetch(
+        self, version: ObjectVersion, check_records: bool, info: ObjectInfo | None = None
+    ) -> LMDBDataRef:
         for attempt in range(1, _ATTEMPTS + 1):
-            info = self._store.head(version.key)
+            info = info or self._store.head(version.key)
             if info is None:
                 raise self._missing(version)
             try:
                 return version.local.open(self._store, info, check_records)
             except ObjectGoneError:
                 _log.info("%s was replaced while it was read (%d).", version.key, attempt)
+                info = None
         raise StoreError(
             f"{version.name} was replaced {_ATTEMPTS} times while it was downloaded; fetch it when "
             "those who submit it have finished"
@@ -175,7 +246,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     # Building
 
-    def _build(self, submission: Submission, version: ObjectVersion) -> LMDBDataRef:
+    def _build(self, submission: Submission, version: ObjectVersion) -> StoredDataRef:
         while True:
             found = self._build_once(submission, version)
             if found is None:
@@ -184,7 +255,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
                 return found
             _log.info("%s was deleted since it was built.", version.name)
 
-    def _build_once(self, submission: Submission, version: ObjectVersion) -> LMDBDataRef | None:
+    def _build_once(self, submission: Submission, version: ObjectVersion) -> StoredDataRef | None:
         """Returns once somebody has published; what was published, if there is a copy of it."""
         replaces = ABSENT
         broken = self._store.head(version.key)
@@ -386,7 +457,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         name = f"{self._store.url}/{key}"
         parts = BucketParts(self._store, str(given.bucket_directory_path / dataset_id))
         local = LocalCopy(folders, source, parts)
-        return ObjectVersion(dataset_id, dataset_version, name, key, local, parts)
+        return ObjectVersion(dataset_id, dataset_version, name, key, local, parts, folders)
 
     @property
     def _where(self) -> str:
@@ -415,4 +486,5 @@ def _told_of(path: pathlib.Path) -> dict[str, str]:
             count, version = ref.info.record_count, ref.info.format_version
     else:
         count, version = header.record_count, FORMAT_VERSION
-    return {_RECORDS_KEY: str(count), _FORMAT_KEY: str(version)}
+    size = path.stat().st_size + sum(parts_of(path).values())
+    return {_RECORDS_KEY: str(count), _FORMAT_KEY: str(version), BYTES_KEY: str(size)}

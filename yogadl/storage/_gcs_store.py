@@ -11,6 +11,7 @@ import os
 import pathlib
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
+from email.message import Message
 from typing import TYPE_CHECKING, Any
 
 from yogadl.backoff import retried, timeouts
@@ -24,6 +25,7 @@ from yogadl.errors import (
 from yogadl.extras import require
 from yogadl.storage._failures import told
 from yogadl.storage._gcs_errors import is_altered, translate
+from yogadl.storage._gcs_object import GCSObject
 from yogadl.storage._gcs_session import send_in_pieces
 from yogadl.storage._object_store import (
     ABSENT,
@@ -286,6 +288,19 @@ class GCSStore(ObjectStore):
                 )
             except NotFound as error:
                 raise ObjectGoneError(info.key) from error
+
+    def remote(self, key: str, tag: str | None = None) -> GCSObject:
+        """See ``ObjectStore.remote``."""
+        bucket = self._configurations.bucket
+        return GCSObject(self._client, bucket, key, f"{self.url}/{key}", tag)
+
+    def tag_of(self, key: str, answer: Message) -> str:
+        """See ``ObjectStore.tag_of``; not all stores of this kind answer with it."""
+        found = answer.get("X-Goog-Generation")
+        if found is None:
+            info = self.head(key)
+            found = "0" if info is None else info.tag
+        return found
 
     # Helpers
 

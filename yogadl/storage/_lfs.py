@@ -15,7 +15,7 @@ from typing import Any
 from yogadl.cache.files import make_folders, shown, telling
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import part_path
-from yogadl.dataref import LMDBDataRef
+from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import CacheNotFoundError, FileSystemError, InvalidArgumentError
 from yogadl.storage._base import (
     CacheStorage,
@@ -116,7 +116,7 @@ class LFSStorage(CacheStorage[FileVersion]):
         file.commit()
         _log.info("Stored %s in %s.", version.label, shown(version.path))
 
-    def _build(self, submission: Submission, version: FileVersion) -> LMDBDataRef:
+    def _build(self, submission: Submission, version: FileVersion) -> StoredDataRef:
         lock = version.claim().with_name(LOCK_FILE)
         with local_lock(lock, f"builder of {version.label}"):
             found = self._fetch_usable(version)

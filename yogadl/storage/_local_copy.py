@@ -82,6 +82,10 @@ class LocalCopy:
             raise
         return kept.open(store, info, check_records)
 
+    def has(self, info: ObjectInfo) -> bool:
+        """Whether there is a copy that is known to be of this state of the object."""
+        return any(kept.is_known(info) for kept in self._ours())
+
     def claim(self) -> pathlib.Path:
         """The path of a copy to be, beside which the file can be made that :meth:`install` takes.
 
@@ -132,6 +136,12 @@ class _Kept:
         """Opens the copy, after downloading the parts that it names and this machine lacks."""
         self._parts.fetch(self.path, check_records)
         return LMDBDataRef(self.path, check_records=check_records)
+
+    def is_known(self, info: ObjectInfo) -> bool:
+        """Whether the copy was of this state of the object and has not been touched since."""
+        note = load_note(self._folder)
+        known = (note.get("source"), note.get("tag"), note.get("file"))
+        return known == (self._source, info.tag, _fingerprint(self.path))
 
     def open_current(self, info: ObjectInfo, check_records: bool) -> LMDBDataRef | None:
         """Opens the copy if it is known to be of this state of the object, and not damaged."""

@@ -21,7 +21,7 @@ import xxhash
 from yogadl.errors import LocalDirectoryError, StorageFullError
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_note import load_note, save_note, trusted_status
-from yogadl.storage._paths import LOCK_FILE
+from yogadl.storage._paths import LOCK_FILE, PIECES_FOLDER
 
 _ROOT = "yogadl_local_cache"
 # Whom the user's umask lets in by the group may write; others may not, whatever the umask.
@@ -44,9 +44,8 @@ class LocalFolders:
         self._directory = directory
         self._source = source
         digest = xxhash.xxh3_64_hexdigest(origin.encode())
-        self._folders = [
-            directory / root / version for root in (_ROOT, f"{_ROOT}-{os.geteuid()}-{digest}")
-        ]
+        self._own_root = directory / f"{_ROOT}-{os.geteuid()}-{digest}"
+        self._folders = [root / version for root in (directory / _ROOT, self._own_root)]
 
     def ours(self) -> Iterator[pathlib.Path]:
         """The folders that this object has used."""
@@ -83,13 +82,44 @@ class LocalFolders:
             "local_cache_dir that this user may write to"
         )
 
-    def _claim(self, folder: pathlib.Path) -> str | None:
-        """Makes a folder this object's; says why that cannot be."""
+    def claim_pieces(self) -> pathlib.Path:
+        """The folder for what is fetched of the objects of the same origin, piece by piece.
+
+        Raises:
+            LocalDirectoryError: nothing can be kept there.
+            StorageFullError: there is no room to make it.
+        """
+        folder = self._own_root / PIECES_FOLDER
+        try:
+            refused = self._make_safe(folder)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageFullError(
+                    f"{self._directory} has no room for another folder; free some, or choose "
+                    "another local_cache_dir"
+                ) from error
+            refused = str(error)
+        if refused is None and _is_writable(folder):
+            return folder
+        raise LocalDirectoryError(
+            f"nothing can be kept in {self._directory}: {refused or f'{folder} is read-only'}. "
+            "Choose a local_cache_dir that this user may write to"
+        )
+
+    def _make_safe(self, folder: pathlib.Path) -> str | None:
+        """Makes a folder that nobody else can write to; says why that cannot be."""
         for part in self._parts(folder):
             if not os.path.lexists(part):
                 part.mkdir(_FOLDER_MODE, exist_ok=True)
             if trusted_status(part) is None:
                 return f"{part} is another user's, or others may write to it"
+        return None
+
+    def _claim(self, folder: pathlib.Path) -> str | None:
+        """Makes a folder this object's; says why that cannot be."""
+        refused = self._make_safe(folder)
+        if refused is not None:
+            return refused
         with local_lock(folder / LOCK_FILE, f"process that uses {folder}"):
             note = load_note(folder)
             source = note.get("source")

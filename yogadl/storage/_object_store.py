@@ -7,9 +7,11 @@ import datetime
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from typing import TypeAlias
 
-from yogadl.errors import NetworkError
+from yogadl.errors import NetworkError, StoreError
+from yogadl.remote._object import RemoteObject
 
 ABSENT = ""
 """A precondition: there must be no such object yet."""
@@ -152,6 +154,19 @@ class ObjectStore(abc.ABC):
         Raises:
             ObjectGoneError: it was deleted or replaced.
         """
+
+    def remote(self, key: str, tag: str | None = None) -> RemoteObject:  # noqa: ARG002
+        """An object as it is read without downloading it.
+
+        Args:
+            key: of the object.
+            tag: of the state that is meant; ``None`` for any.
+        """
+        raise StoreError(f"{self.url}/{key} can only be downloaded")
+
+    def tag_of(self, key: str, answer: Message) -> str:  # noqa: ARG002
+        """The tag of the state of an object that was answered with some headers."""
+        return (answer.get("ETag") or "").strip('"')
 
     @abc.abstractmethod
     def delete(self, key: str, tag: str | None = None) -> None:

@@ -12,6 +12,7 @@ CACHE_FILE = "cache.mdb"
 LOCK_FILE = "yogadl.lock"
 LEASE_OBJECT = "yogadl.lease"
 WAITING_FILE = "yogadl.waiting"
+PIECES_FOLDER = "yogadl.pieces"
 METADATA_FILE = "local_metadata.json"
 
 _LONGEST = 255

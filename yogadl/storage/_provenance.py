@@ -20,7 +20,7 @@ from typing import Any
 import xxhash
 
 from yogadl import spec as specs
-from yogadl.dataref import LMDBDataRef
+from yogadl.dataref import StoredDataRef
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, StaleCacheWarning
 from yogadl.format.provenance import Provenance
 from yogadl.format.spec_text import spec_text
@@ -64,7 +64,7 @@ def of_call(
 
 
 def check_stored(
-    ref: LMDBDataRef,
+    ref: StoredDataRef,
     name: str,
     spec: specs.Structure | None,
     metadata: Mapping[str, Any] | None,
@@ -111,7 +111,7 @@ def check_stored(
         _log.info("%s by submit; %s is not called.", made, now.function)
 
 
-def _not_stored(ref: LMDBDataRef, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+def _not_stored(ref: StoredDataRef, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """What of some metadata is stored otherwise or not at all. A source may have added more."""
     if not metadata or not ref.info.format_version:
         return {}
@@ -124,7 +124,7 @@ def _not_stored(ref: LMDBDataRef, metadata: Mapping[str, Any] | None) -> dict[st
     return {key: value for key, value in given.items() if ref.metadata.get(key, ...) != value}
 
 
-def _by(ref: LMDBDataRef) -> str:
+def _by(ref: StoredDataRef) -> str:
     stored, created = ref.info.provenance, ref.info.created
     when = "" if created is None else f" on {created:%Y-%m-%d %H:%M} UTC"
     return f"{when} by {stored.user} on {stored.host}," if stored.host else when
@@ -138,7 +138,7 @@ def _may_be(stored: specs.Structure, wanted: specs.Structure) -> bool:
         return False
 
 
-def _warn(ref: LMDBDataRef, made: str, difference: str, *more: str) -> None:
+def _warn(ref: StoredDataRef, made: str, difference: str, *more: str) -> None:
     """Warns, once for each file, difference and whatever ``more`` tells apart."""
     told = ref.info.digest, difference, *more
     if told in _told:

@@ -29,6 +29,7 @@ from yogadl.storage._object_store import (
     PreconditionFailedError,
 )
 from yogadl.storage._s3_errors import FAILED_PRECONDITIONS, MISSING, code_of, field, translate
+from yogadl.storage._s3_object import S3Object
 from yogadl.storage._s3_upload import PARALLEL_PARTS, S3Upload
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class S3Store(ObjectStore):
                 connect_timeout=connect,
                 read_timeout=answer,
                 retries={"mode": "standard", "total_max_attempts": 1},
+                # Left to itself, boto3 signs addresses in a way that new regions do not know.
+                signature_version="s3v4",
             ),
         )
 
@@ -277,6 +280,19 @@ class S3Store(ObjectStore):
                 raise ObjectGoneError(info.key)
             for data in body.iter_chunks(_READ_BYTES):
                 write(data)
+
+    def remote(self, key: str, tag: str | None = None) -> S3Object:
+        """See ``ObjectStore.remote``."""
+        return S3Object(self._sign, key, f"{self.url}/{key}", self._configurations.hint, tag)
+
+    def _sign(self, key: str, seconds: int) -> str:
+        """An address by which an object can be read for so many seconds."""
+        with self._told("reading", key):
+            target = {"Bucket": self._bucket, "Key": key}
+            made: str = self._client().generate_presigned_url(
+                "get_object", Params=target, ExpiresIn=seconds
+            )
+        return made
 
     # Helpers
 

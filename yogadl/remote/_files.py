@@ -1,0 +1,103 @@
+"""The files of a version that is read from afar."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from yogadl.format.entries import ENTRY
+from yogadl.remote._fetcher import RemoteFile, Space, Traffic
+from yogadl.remote._object import RemoteObject
+from yogadl.remote._sparse_file import open_sparse
+
+Array = np.ndarray[Any, Any]
+
+# Each takes two descriptors and a map.
+_MOST_OPEN = 128
+
+
+class RemoteFiles:
+    """The files in which the records of a version are, in their order. Safe for threads and forks.
+
+    Args:
+        counts: records of each, int64 ``[n]``.
+        sizes: bytes of each, int64 ``[n]``.
+        entries: where the index begins in each, int64 ``[n]``.
+        objects: where the file of a number comes from.
+        paths: where what is here of the file of a number is, in a folder that is there.
+        space: says what may be kept.
+
+    Attributes:
+        traffic: what was asked for.
+    """
+
+    def __init__(
+        self,
+        counts: Array,
+        sizes: Array,
+        entries: Array,
+        objects: Callable[[int], RemoteObject],
+        paths: Callable[[int], pathlib.Path],
+        space: Space,
+    ) -> None:
+        self.sizes = sizes
+        self.traffic = Traffic()
+        self._ends = np.cumsum(counts)
+        # Where the entry of position 0 would be in each file.
+        self._origins = entries - ENTRY.itemsize * (self._ends - counts)
+        self._entries = entries
+        self._counts = counts
+        self._objects = objects
+        self._paths = paths
+        self._space = space
+        self._open: collections.OrderedDict[int, RemoteFile] = collections.OrderedDict()
+        self._mutex = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all of them."""
+        return int(self.sizes.sum())
+
+    def of(self, positions: Array) -> Array:
+        """The numbers of the files in which some records are, int64 ``[n]``."""
+        return np.searchsorted(self._ends, positions, side="right")
+
+    def entry_offsets(self, files: Array, positions: Array) -> Array:
+        """Where in their files the index entries of some records are, int64 ``[n]``."""
+        offsets: Array = self._origins[files] + ENTRY.itemsize * positions
+        return offsets
+
+    def index(self, number: int) -> tuple[int, int]:
+        """Where the index of a file, and what comes behind it, begins and ends."""
+        return int(self._entries[number]), int(self.sizes[number])
+
+    def entries_of(self, number: int) -> tuple[int, int]:
+        """Where the entries of a file begin and end."""
+        start = int(self._entries[number])
+        return start, start + ENTRY.itemsize * int(self._counts[number])
+
+    def file(self, number: int) -> RemoteFile:
+        """A file, open.
+
+        Raises:
+            OSError: nothing can be kept on this machine.
+        """
+        found = self._open.get(number)
+        if found is not None:
+            return found
+        size = int(self.sizes[number])
+        pieces = open_sparse(self._paths(number), size)
+        made = RemoteFile(self._objects(number), size, pieces, self.traffic, self._space)
+        with self._mutex:
+            made = self._open.setdefault(number, made)
+            while len(self._open) > _MOST_OPEN:
+                self._open.popitem(last=False)
+        return made

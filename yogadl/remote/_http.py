@@ -1,0 +1,282 @@
+"""Asking for ranges of bytes, by plain HTTP.
+
+One thread has one connection to a host, which it keeps. The SDKs of the stores take ten times the
+CPU for a range, see ``docs/cloud.md``; they stay for all that is not reading ranges.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import re
+import ssl
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from yogadl import backoff
+from yogadl.errors import (
+    NetworkError,
+    StoreError,
+    StoreUnavailableError,
+    ThrottledError,
+)
+from yogadl.remote._object import Address, ChangedError, RemoteObject
+
+Result = TypeVar("Result")
+OnData: TypeAlias = Callable[[int, memoryview], object]
+"""Is given an offset in the object and bytes from there on, which are overwritten afterwards."""
+
+_PIECE_BYTES = 256 << 10
+_SAID_BYTES = 2000
+_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_BROKEN = (OSError, http.client.HTTPException)
+
+
+class Connections:
+    """The connections of one thread, one for each host; and what it reads into."""
+
+    def __init__(self) -> None:
+        self._open: dict[_Host, http.client.HTTPConnection] = {}
+        self._buffer = memoryview(bytearray(_PIECE_BYTES))
+        self.first_byte = 0.0
+        """Seconds that the last answer took to begin."""
+
+    def close(self) -> None:
+        """Closes all of them."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+    def read(self, asked: RemoteObject, size: int, start: int, stop: int, take: OnData) -> None:
+        """Asks once for the bytes ``start … stop-1`` of an object, and hands them over in order.
+
+        Args:
+            asked: the object.
+            size: that it must have, in bytes.
+            start: of the first byte.
+            stop: behind the last.
+            take: is given what arrives.
+
+        Raises:
+            ChangedError: the object is gone, or another.
+            StoreError: anything else; some bytes may have been handed over.
+        """
+        self._accepted(asked, lambda at: self._read(at, asked, size, (start, stop), take))
+
+    def head(self, asked: RemoteObject, most: int) -> tuple[int, bytes, http.client.HTTPMessage]:
+        """The beginning of an object: its size, at most so many bytes of it, and the headers.
+
+        Raises:
+            ChangedError, StoreError: see :meth:`read`.
+        """
+        return self._accepted(asked, lambda at: self._head(at, asked, most))
+
+    def _accepted(self, asked: RemoteObject, ask: Callable[[Address], Result]) -> Result:
+        """What is answered at the object's address, or at a new one when that has expired."""
+        try:
+            return ask(asked.address())
+        except _DeniedError:
+            pass
+        try:
+            return ask(asked.address(renew=True))
+        except _DeniedError as error:
+            raise asked.refusal(error.status, error.said) from None
+
+    def _read(
+        self,
+        address: Address,
+        asked: RemoteObject,
+        size: int,
+        wanted: tuple[int, int],
+        take: OnData,
+    ) -> None:
+        with self._answer(address, asked, f"bytes={wanted[0]}-{wanted[1] - 1}") as answer:
+            at = _check(answer, address, asked, size, wanted)
+            while at < wanted[1]:
+                piece = self._buffer[: min(_PIECE_BYTES, wanted[1] - at)]
+                count = answer.readinto(piece)
+                if not count:
+                    raise NetworkError(f"{asked.name}: the answer broke off at byte {at:,}")
+                take(at, piece[:count])
+                at += count
+
+    def _head(
+        self, address: Address, asked: RemoteObject, most: int
+    ) -> tuple[int, bytes, http.client.HTTPMessage]:
+        with self._answer(address, asked, f"bytes=0-{most - 1}") as answer:
+            if answer.status == 200:
+                raise StoreError(
+                    f"{asked.name} is sent as a whole by a server that knows no ranges; download "
+                    "it, and open the file by yogadl.LMDBDataRef"
+                )
+            found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+            if found is None or found[1] != "0" or found[3] == "*":
+                raise NetworkError(f"{asked.name}: an answer does not say which bytes it has")
+            wanted, pieces = int(found[2]) + 1, []
+            while wanted > 0 and (data := answer.read(wanted)):
+                pieces.append(data)
+                wanted -= len(data)
+            if wanted:
+                raise NetworkError(f"{asked.name}: the answer broke off")
+            return int(found[3]), b"".join(pieces), answer.headers
+
+    @contextlib.contextmanager
+    def _answer(
+        self, address: Address, asked: RemoteObject, wanted: str
+    ) -> Iterator[http.client.HTTPResponse]:
+        """An answer of status 200 or 206. Its connection is used again if all of it is read."""
+        headers = {"Range": wanted, "Accept-Encoding": "identity", **address.headers}
+        key = _Host.of(address)
+        try:
+            answer = self._ask(key, key.target(address.url), headers)
+            _raise_refusal(answer, asked)
+            yield answer
+            if not answer.isclosed() and answer.length:
+                self._drop(key)
+        except _BROKEN as error:
+            self._drop(key)
+            if isinstance(error, StoreError):
+                raise
+            if isinstance(error, ssl.SSLCertVerificationError):
+                raise StoreError(
+                    f"{asked.name}: the certificate of the server is not trusted: {error}"
+                ) from error
+            raise NetworkError(f"{asked.name}: the connection failed: {error!r:.200}") from error
+        except BaseException:
+            self._drop(key)
+            raise
+
+    def _ask(self, key: _Host, target: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+        started = time.monotonic()
+        connection, is_new = self._open.get(key), False
+        try:
+            if connection is None:
+                connection, is_new = key.connect(), True
+                self._open[key] = connection
+            connection.request("GET", target, headers=headers)
+            answer = connection.getresponse()
+        except _BROKEN:
+            if is_new:
+                raise
+            # A server may close a connection that was idle.
+            self._drop(key)
+            return self._ask(key, target, headers)
+        self.first_byte = time.monotonic() - started
+        return answer
+
+    def _drop(self, key: _Host) -> None:
+        connection = self._open.pop(key, None)
+        if connection is not None:
+            connection.close()
+
+
+class _DeniedError(Exception):
+    """The address is not accepted, or not any more."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(status, said)
+        self.status = status
+        self.said = said
+
+
+@dataclass(frozen=True)
+class _Host:
+    """Whom to connect to.
+
+    Attributes:
+        scheme, netloc: of the address.
+        cafile: see ``Address``.
+        proxy: by which it is reached; empty for none.
+    """
+
+    scheme: str
+    netloc: str
+    cafile: str | None
+    proxy: str
+
+    @staticmethod
+    def of(address: Address) -> _Host:
+        return _host(*urllib.parse.urlsplit(address.url)[:2], address.cafile)
+
+    def target(self, url: str) -> str:
+        """What to ask the connection for."""
+        parts = urllib.parse.urlsplit(url)
+        if self.proxy and self.scheme == "http":
+            return urllib.parse.urlunsplit((*parts[:4], ""))
+        return urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+
+    def connect(self) -> http.client.HTTPConnection:
+        """An open connection."""
+        limits = backoff.LIMITS
+        host = urllib.parse.urlsplit(self.proxy).netloc.rpartition("@")[2] or self.netloc
+        made: http.client.HTTPConnection
+        if self.scheme == "https":
+            context = _ssl_context(self.cafile)
+            made = http.client.HTTPSConnection(host, timeout=limits.connect, context=context)
+            if self.proxy:
+                made.set_tunnel(self.netloc)
+        else:
+            made = http.client.HTTPConnection(host, timeout=limits.connect)
+        made.connect()
+        made.sock.settimeout(limits.answer)
+        return made
+
+
+@functools.lru_cache(1024)
+def _host(scheme: str, netloc: str, cafile: str | None) -> _Host:
+    proxy = urllib.request.getproxies().get(scheme, "")
+    if proxy and urllib.request.proxy_bypass(netloc.rpartition(":")[0] or netloc):
+        proxy = ""
+    return _Host(scheme, netloc, cafile, proxy)
+
+
+@functools.lru_cache(16)
+def _ssl_context(cafile: str | None) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=cafile)
+
+
+def _raise_refusal(answer: http.client.HTTPResponse, asked: RemoteObject) -> None:
+    """Raises what an answer means that has none of the bytes."""
+    status = answer.status
+    if status in (200, 206):
+        return
+    said = answer.read(_SAID_BYTES).decode(errors="replace")
+    if status in (401, 403):
+        raise _DeniedError(status, said)
+    if status in (404, 410, 412, 416):
+        raise ChangedError(f"{asked.name}: the answer was {status}")
+    if status in (429, 503):
+        raise ThrottledError(f"{asked.name}: the answer was {status}, again and again. Try later")
+    if status >= 500 or status == 408:
+        raise StoreUnavailableError(f"{asked.name}: the answer was {status}, again and again")
+    raise asked.refusal(status, said)
+
+
+def _check(
+    answer: http.client.HTTPResponse,
+    address: Address,
+    asked: RemoteObject,
+    size: int,
+    wanted: tuple[int, int],
+) -> int:
+    """Sees that an answer is of the right state and has the bytes from the first one wanted on."""
+    tag = answer.headers.get("ETag")
+    if None not in (address.tag, tag) and _bare(str(tag)) != address.tag:
+        raise ChangedError(f"{asked.name} is another one now")
+    found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    if found is None or answer.status != 206:
+        raise NetworkError(f"{asked.name}: an answer does not say which bytes it has")
+    if found[3] not in ("*", str(size)):
+        raise ChangedError(f"{asked.name} has {found[3]} bytes now, and had {size}")
+    if int(found[1]) != wanted[0]:
+        raise NetworkError(f"{asked.name}: an answer has other bytes than were asked for")
+    return wanted[0]
+
+
+def _bare(tag: str) -> str:
+    return tag.removeprefix("W/").strip('"')

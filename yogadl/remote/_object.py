@@ -1,0 +1,56 @@
+"""What is asked of whatever the bytes lie in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from yogadl.errors import StoreError
+
+
+class ChangedError(Exception):
+    """The object is not there any more, or not in the state in which it was first seen."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the bytes of an object are asked for, by HTTP.
+
+    Attributes:
+        url: whole, with all that allows to read it.
+        headers: to send along, such as a token, or on which state of the object the answer depends.
+        tag: the ETag that an answer must have, if it has one; ``None`` for any.
+        cafile: certificates to trust instead of the system's.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    tag: str | None = None
+    cafile: str | None = None
+
+
+class RemoteObject(Protocol):
+    """One state of one object. Safe for threads; may be used in children after a fork."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in errors, without secrets."""
+
+    def address(self, renew: bool = False) -> Address:
+        """Where to ask for it.
+
+        Args:
+            renew: the last one is not accepted any more, so make another.
+
+        Raises:
+            StoreError: there are no credentials.
+        """
+
+    def refusal(self, status: int, said: str) -> StoreError:
+        """The error for an answer with a status of 400 or more that is no other's fault.
+
+        Args:
+            status: of HTTP.
+            said: the beginning of the answer's body.
+        """

@@ -1,0 +1,187 @@
+"""Opening a version from afar: its first bytes say what it is, mostly in one request."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.message import Message
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from yogadl import backoff
+from yogadl.cache.content_id import TokenSums
+from yogadl.cache.file_reader import CacheInfo
+from yogadl.cache.sections import load_codec, load_metadata
+from yogadl.errors import CacheReplacedError, ChecksumError
+from yogadl.format import header as headers
+from yogadl.format import table as tables
+from yogadl.remote._fetcher import RemoteFile, Space, fetcher
+from yogadl.remote._files import RemoteFiles
+from yogadl.remote._http import Connections
+from yogadl.remote._object import ChangedError, RemoteObject
+from yogadl.remote._reader import RemoteReader, Version
+from yogadl.remote._sparse_file import CELL
+
+Array = np.ndarray[Any, Any]
+
+HEAD_BYTES = 256 << 10
+"""Read at first: takes no longer than less, and has all of a table of a thousand parts."""
+
+_FETCHES = 3
+
+
+@dataclass(frozen=True)
+class Head:
+    """The beginning of an object.
+
+    Attributes:
+        size: of the object, in bytes.
+        data: its first bytes.
+        answer: the headers of the answer that had them.
+    """
+
+    size: int
+    data: bytes
+    answer: Message
+
+
+def look_at(asked: RemoteObject) -> Head:
+    """The beginning of an object.
+
+    Raises:
+        ChangedError: it is not there.
+        StoreError: it cannot be read.
+    """
+    connections = Connections()
+
+    def ask() -> Head:
+        return Head(*connections.head(asked, HEAD_BYTES))
+
+    try:
+        return backoff.retried(ask, lambda _error: None)
+    finally:
+        connections.close()
+
+
+def open_remote(
+    asked: RemoteObject,
+    head: Head,
+    folder: pathlib.Path,
+    part_of: Callable[[bytes], RemoteObject],
+    space: Space,
+) -> RemoteReader:
+    """Reads the records of a version where they are.
+
+    Args:
+        asked: the version's object.
+        head: its beginning.
+        folder: for what is fetched of it and of its parts, which is there and trusted.
+        part_of: where the part of a digest is.
+        space: says what may be kept there.
+
+    Raises:
+        CacheFormatError: it is no cache, or a damaged one.
+        StoreError: it cannot be read.
+        OSError: nothing can be kept on this machine.
+    """
+    name = asked.name
+    page = head.data[headers.HEADER_OFFSET : headers.BODY_OFFSET]
+    header = headers.unpack(page, head.size, name)
+    main = RemoteFiles(
+        np.array([header.record_count]),
+        np.array([header.file_size]),
+        np.array([header.index.offset]),
+        lambda _number: asked,
+        lambda _number: folder / f"{header.digest.hex()}.mdb",
+        space,
+    )
+    _keep(main.file(0), head.data)
+    sections = _Sections(main.file(0), page, header)
+    codec = load_codec(sections.spec, _at_start(header.spec), header.value_size, name)
+    metadata, provenance = load_metadata(sections.metadata, _at_start(header.metadata), name)
+    files = _parts_files(main, header, folder, part_of, space) if header.part_count else main
+    info = CacheInfo(
+        record_count=header.record_count,
+        format_version=headers.FORMAT_VERSION,
+        library_version=header.library_version,
+        created=datetime.datetime.fromtimestamp(header.created_ns / 1e9, datetime.timezone.utc),
+        metadata=metadata,
+        file_size=header.file_size + (files.nbytes if header.part_count else 0),
+        digest=header.digest.hex(),
+        provenance=provenance,
+    )
+    sums = TokenSums(header.record_count, header.token_sums)
+    return RemoteReader(Version(name, info, codec, header.alignment, sums), files)
+
+
+def _keep(file: RemoteFile, data: bytes) -> None:
+    """Keeps the beginning of a file."""
+    whole = len(data) // CELL * CELL
+    if not file.pieces.has(0, whole) and file.space.take(whole):
+        file.pieces.write(0, memoryview(data)[:whole])
+        file.pieces.mark(0, whole)
+
+
+def _at_start(section: headers.Section) -> headers.Section:
+    return headers.Section(0, section.length, section.checksum)
+
+
+class _Sections:
+    """The spec and the metadata of a file, uint8 each, from its header page or fetched."""
+
+    def __init__(self, file: RemoteFile, page: bytes, header: headers.Header) -> None:
+        copies = headers.copied_sections(page, header)
+        if copies is None:
+            places = header.spec, header.metadata
+            copies = tuple(_fetched(file, place) for place in places)  # type: ignore[assignment]
+        self.spec, self.metadata = [np.frombuffer(data, "u1") for data in copies or ()]
+
+
+def _fetched(file: RemoteFile, place: headers.Section, checks: bool = True) -> bytes:
+    """The bytes of a section, compared with its checksum."""
+    start, stop = place.offset, place.offset + place.length
+    data = memoryview(bytearray(place.length))
+    for _ in range(_FETCHES):
+        try:
+            fetcher().ensure([(file, start, stop)])
+        except ChangedError as error:
+            raise CacheReplacedError(f"{file.asked.name} was replaced: {error}") from error
+        file.pieces.read_into(start, data)
+        if not checks or xxhash.xxh3_64_intdigest(data) == place.checksum:
+            return bytes(data)
+        file.pieces.discard(start, stop)
+    raise ChecksumError(f"{file.asked.name} is damaged at byte {start:,}; rebuild it")
+
+
+def _parts_files(
+    main: RemoteFiles,
+    header: headers.Header,
+    folder: pathlib.Path,
+    part_of: Callable[[bytes], RemoteObject],
+    space: Space,
+) -> RemoteFiles:
+    """The parts that a table names."""
+    name = main.file(0).asked.name
+    place = header.index
+    if place.length != header.part_count * tables.PART.itemsize:
+        raise ChecksumError(f"{name} has a list of parts of the wrong size; rebuild it")
+    # It has no checksum: who reads a record of a part compares that.
+    parts = np.frombuffer(_fetched(main.file(0), place, checks=False), tables.PART)
+    tables.check_parts(parts, header, name)
+    digests = parts["digest"].tobytes()
+
+    def digest(number: int) -> bytes:
+        return digests[16 * number : 16 * number + 16]
+
+    return RemoteFiles(
+        parts["count"].astype("i8"),
+        parts["size"].astype("i8"),
+        parts["entries"].astype("i8"),
+        lambda number: part_of(digest(number)),
+        lambda number: folder / f"{digest(number).hex()}.mdb",
+        space,
+    )

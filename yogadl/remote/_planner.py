@@ -1,0 +1,106 @@
+"""What streams announce, turned into ranges of bytes to fetch.
+
+To know where records lie, their index entries have to be fetched first. That is waited for here, in
+a thread of its own, and not by who announces.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from yogadl.errors import YogadlError
+from yogadl.per_process import PerProcess
+from yogadl.remote._fetcher import Range, fetcher
+
+Array = np.ndarray[Any, Any]
+
+_IDLE_SECONDS = 5.0
+# Announcements that wait; more than streams have at a time unless they were left.
+_MOST_WAITING = 16
+# Records whose entries are waited for together.
+_STEP = 64
+_LARGEST_RANGE = 4 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class Announced(Protocol):
+    """What has records somewhere."""
+
+    def index_ranges(self, positions: Array) -> Iterator[Range]:
+        """Where their entries are."""
+
+    def record_ranges(self, positions: Array) -> list[Range]:
+        """Where they are; waits for the entries."""
+
+
+class Planner:
+    """One thread, started when it is needed. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._waiting: collections.deque[tuple[Announced, Array]] = collections.deque(
+            maxlen=_MOST_WAITING
+        )
+        self._condition = threading.Condition()
+        self._is_running = False
+
+    def submit(self, reader: Announced, positions: Array) -> None:
+        """Has some records fetched, in this order, after those that were submitted before."""
+        with self._condition:
+            self._waiting.append((reader, positions))
+            self._condition.notify()
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name="yogadl plan", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                if not self._waiting and not self._condition.wait(_IDLE_SECONDS):
+                    self._is_running = False
+                    return
+                if not self._waiting:
+                    continue
+                reader, positions = self._waiting.popleft()
+            try:
+                _fetch(reader, positions)
+            except (YogadlError, OSError) as error:
+                # Who reads the records meets it, too.
+                _log.debug("Cannot fetch ahead: %s", error)
+
+
+def _fetch(reader: Announced, positions: Array) -> None:
+    fetcher().want(list(merged(reader.index_ranges(np.sort(positions)))))
+    for at in range(0, len(positions), _STEP):
+        found = reader.record_ranges(positions[at : at + _STEP])
+        missing = (it for it in found if not it[0].pieces.has(*it[1:]))
+        fetcher().want(list(merged(missing)))
+
+
+def merged(ranges: Iterable[Range]) -> Iterator[Range]:
+    """Ranges of which those that follow on one another are one, but not too large."""
+    last: Range | None = None
+    for file, start, stop in ranges:
+        if (
+            last is not None
+            and file is last[0]
+            and 0 <= start - last[2] < 1024
+            and stop - last[1] <= _LARGEST_RANGE
+        ):
+            last = file, last[1], stop
+            continue
+        if last is not None:
+            yield last
+        last = file, start, stop
+    if last is not None:
+        yield last
+
+
+planner = PerProcess(Planner)
+"""That of this process."""

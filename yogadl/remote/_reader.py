@@ -1,0 +1,276 @@
+"""Reading records from afar: what is not here is fetched, and all of it checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from yogadl.cache.columns import Column, ColumnReader
+from yogadl.cache.content_id import TokenSums, entry_tokens
+from yogadl.cache.file_reader import CacheInfo
+from yogadl.cache.mapping import Extents
+from yogadl.cache.memory import MemoryPool
+from yogadl.cache.record_reader import RecordReader
+from yogadl.errors import CacheReplacedError, ChecksumError, ClosedError
+from yogadl.format.codec import RecordCodec
+from yogadl.format.entries import EntryCheck
+from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT
+from yogadl.format.pages import PAGE_SIZE
+from yogadl.remote._fetcher import Range, fetcher
+from yogadl.remote._files import RemoteFiles
+from yogadl.remote._index import ImpossibleEntryError, RemoteIndex
+from yogadl.remote._object import ChangedError
+from yogadl.remote._planner import planner
+
+Array = np.ndarray[Any, Any]
+
+_FETCHES = 4
+"""Times that a record is fetched before it is given up as damaged."""
+
+# What a request costs in bytes that could have been transferred meanwhile: 30 ms at some MB/s.
+_REQUEST_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Version:
+    """What is known of the records of a version before any of them is read.
+
+    Attributes:
+        name: what to call it in errors.
+        info: what its file says of itself.
+        codec: of its records.
+        alignment: of their contents.
+        sums: of their tokens.
+    """
+
+    name: str
+    info: CacheInfo
+    codec: RecordCodec
+    alignment: int
+    sums: TokenSums
+
+
+class RemoteReader(RecordReader):
+    """The records of a version whose bytes are fetched when they are needed, and kept.
+
+    Every record is compared with its checksum whenever it is read. Safe for threads and forks.
+
+    Args:
+        version: what it has.
+        files: in which it has it.
+    """
+
+    def __init__(self, version: Version, files: RemoteFiles) -> None:
+        self.version = version
+        self.spec = version.codec.spec
+        self._columns_of = ColumnReader(version.codec)
+        self._open_files: RemoteFiles | None = files
+        check = EntryCheck(version.codec.layout, version.alignment)
+        self._index = RemoteIndex(files, check, self._ensure)
+        # Whether the last records read were here, so that the next may be read without looking.
+        self._is_here = False
+        self._is_alone = False
+
+    def __len__(self) -> int:
+        return self.version.info.record_count
+
+    @property
+    def files(self) -> RemoteFiles:
+        """Where the records are.
+
+        Raises:
+            ClosedError: this is closed.
+        """
+        if self._open_files is None:
+            raise ClosedError(f"the reader of {self.version.name} is closed; fetch it again")
+        return self._open_files
+
+    @property
+    def content_id(self) -> str:
+        return self.version.sums.content_id(self.spec)
+
+    def tokens(self, positions: Array) -> Array:
+        return entry_tokens(self.look_up(positions)[1])
+
+    def close(self) -> None:
+        self._open_files = None
+
+    # Finding
+
+    def look_up(self, positions: Array) -> tuple[Array, Array]:
+        """See ``RemoteIndex.look_up``.
+
+        Raises:
+            ChecksumError: the index is damaged there.
+            StoreError: it cannot be read.
+        """
+        try:
+            return self._index.look_up(positions)
+        except ImpossibleEntryError as error:
+            raise ChecksumError(
+                f"{self.version.name} has an index with an impossible entry for record "
+                f"{error.position}; rebuild it"
+            ) from error
+
+    def index_ranges(self, positions: Array) -> Iterator[Range]:
+        """Where the entries of some records are, as far as they may have to be fetched."""
+        return self._index.ranges(positions)
+
+    def record_ranges(self, positions: Array) -> list[Range]:
+        """Where some records are, in their order."""
+        numbers, entries = self.look_up(positions)
+        return self._ranges(numbers, entries)
+
+    def _ranges(self, numbers: Array, entries: Array) -> list[Range]:
+        file = self.files.file
+        return [
+            (file(number), offset, offset + length)
+            for number, (offset, length, _) in zip(numbers.tolist(), entries.tolist(), strict=True)
+        ]
+
+    def _ensure(self, ranges: list[Range], starts_bulk: bool = False) -> bool:
+        """Waits until some ranges are here; returns whether that was needed."""
+        try:
+            return fetcher().ensure(ranges, starts_bulk)
+        except ChangedError as error:
+            raise CacheReplacedError(
+                f"{self.version.name} was replaced or deleted while it was read: {error}; fetch it "
+                "again"
+            ) from error
+
+    # Reading
+
+    def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
+        buffer, entries = self._staged(positions)
+        try:
+            return self._columns_of.read(buffer, entries, out, spans)
+        except ChecksumError as error:
+            raise ChecksumError(f"{self.version.name}: {error}; rebuild it") from error
+
+    def _record(self, position: int) -> Any:
+        buffer, entries = self._staged(np.array([position]))
+        ((offset, length, _),) = entries.tolist()
+        lead = LEAD if length > INLINE_LIMIT else 0
+        try:
+            return self.version.codec.decode(memoryview(buffer)[offset + lead : offset + length])
+        except ChecksumError as error:
+            name = self.version.name
+            raise ChecksumError(f"{name}, record {position}: {error}; rebuild it") from error
+
+    def _staged(self, positions: Array) -> tuple[Array, Array]:
+        """Some records in memory of their own, compared with their checksums.
+
+        Returns:
+            A buffer, uint8, and their entries with offsets in it; as aligned as in a file, and with
+            a page behind them.
+        """
+        for attempt in range(_FETCHES):
+            numbers, entries = self.look_up(positions)
+            ranges = self._ranges(numbers, entries)
+            is_looked_for = attempt > 0 or not self._is_here
+            if is_looked_for:
+                self._is_here = not self._ensure(ranges, starts_bulk=True)
+            staged = entries.copy()
+            room = (entries["length"].astype("i8") + 2 * WIDE_ALIGNMENT) & -WIDE_ALIGNMENT
+            ends = np.cumsum(room)
+            staged["offset"] = ends - room + entries["offset"].astype("i8") % WIDE_ALIGNMENT
+            size = int(ends[-1]) if len(ends) else 0
+            buffer = MemoryPool().empty((size + PAGE_SIZE,), np.dtype("u1"))
+            wrong = _read_into(buffer, ranges, staged)
+            if not wrong:
+                fetcher().used(ranges)
+                return buffer, staged
+            self._is_here = False
+            for at in wrong if is_looked_for else ():
+                file, start, stop = ranges[at]
+                file.pieces.discard(start, stop)
+                self._index.discard(int(positions[at]))
+        raise ChecksumError(
+            f"{self.version.name}: record {positions[wrong[0]]} is not what was written, "
+            f"{_FETCHES} times; rebuild the data set"
+        )
+
+    # Fetching ahead
+
+    @property
+    def record_bytes(self) -> int:
+        files = self.files
+        size = files.nbytes // max(len(self), 1)
+        return max(size, _REQUEST_BYTES)
+
+    @property
+    def is_far(self) -> bool:
+        return True
+
+    def is_read_whole(self, num_shards: int) -> bool:
+        """Whether all is wanted, or requests for a share of it would cost as much as all."""
+        size = self.files.nbytes // max(len(self), 1)
+        self._is_alone = num_shards == 1
+        return num_shards == 1 or size * num_shards <= _REQUEST_BYTES
+
+    def extents(self, positions: Array | range) -> list[Extents]:
+        return [_RemoteExtents(self, positions)] if len(positions) else []
+
+    def whole(self) -> Iterator[Range]:
+        """All of the files, what finds the records first."""
+        files = self.files
+        for number in range(len(files)):
+            file = files.file(number)
+            file.is_alone = self._is_alone
+            yield file, *files.index(number)
+        for number in range(len(files)):
+            yield files.file(number), 0, files.index(number)[0]
+
+    def are_here(self, positions: Array) -> bool:
+        """Whether some records need not be fetched."""
+        for file, start, stop in self.index_ranges(positions):
+            if not file.pieces.has(start, stop):
+                return False
+        return all(
+            file.pieces.has(start, stop) for file, start, stop in self.record_ranges(positions)
+        )
+
+
+@dataclass(frozen=True)
+class _RemoteExtents(Extents):
+    """Where some records of a reader lie."""
+
+    reader: RemoteReader
+    positions: Array | range
+
+    def are_cached(self) -> bool:
+        return self.reader.are_here(np.asarray(self.positions))
+
+    def will_need(self) -> None:
+        if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
+            fetcher().want_whole(self.reader.whole())
+        else:
+            planner().submit(self.reader, np.asarray(self.positions))
+
+    def touch(self) -> None:
+        self.reader._ensure(self.reader.record_ranges(np.asarray(self.positions)))
+
+    def forget(self) -> None:
+        """What is here is not in this process's memory."""
+
+
+def _are_here(ranges: Iterable[Range]) -> bool:
+    return all(file.pieces.has(start, stop) for file, start, stop in ranges)
+
+
+def _read_into(buffer: Array, ranges: Sequence[Range], staged: Array) -> list[int]:
+    """Reads some records to where their entries say; returns which are not what was written."""
+    view, digest, wrong = memoryview(buffer), xxhash.xxh3_64_intdigest, []
+    for at, ((file, start, _), (offset, length, checksum)) in enumerate(
+        zip(ranges, staged.tolist(), strict=True)
+    ):
+        place = view[offset : offset + length]
+        file.pieces.read_into(start, place)
+        content = place[LEAD:] if length > INLINE_LIMIT else place
+        if digest(content) & 0xFFFFFFFF != checksum:
+            wrong.append(at)
+    return wrong
