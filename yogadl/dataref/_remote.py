@@ -33,6 +33,7 @@ class RemoteDataRef(StoredDataRef):
     def __init__(self, open_reader: Callable[[], RemoteReader]) -> None:
         self._open_reader = open_reader
         self._reader: RemoteReader | None = open_reader()
+        self._name = self._reader.version.name
 
     @property
     def reader(self) -> RemoteReader:
@@ -42,7 +43,7 @@ class RemoteDataRef(StoredDataRef):
             ClosedError: the reference is closed.
         """
         if self._reader is None:
-            raise ClosedError("the DataRef is closed; fetch it again")
+            raise ClosedError(f"the DataRef of {self._name} is closed; fetch it again")
         return self._reader
 
     @property
@@ -75,16 +76,16 @@ class RemoteDataRef(StoredDataRef):
     def __setstate__(self, state: tuple[Callable[[], RemoteReader], str]) -> None:
         self._open_reader, digest = state
         self._reader = self._open_reader()
+        self._name = self._reader.version.name
         if self.info.digest != digest:
-            name = self._reader.version.name
             self.close()
             raise CacheReplacedError(
-                f"{name} was replaced after this reference was pickled, so positions in it mean "
+                f"{self._name} was replaced after this reference was pickled, so positions in it mean "
                 "other records; fetch it again"
             )
 
     def _origin(self) -> str:
-        return repr(self.reader.version.name)
+        return repr(self._name)
 
     @property
     def _is_closed(self) -> bool:

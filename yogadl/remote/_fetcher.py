@@ -87,6 +87,7 @@ class RemoteFile:
         is_alone: whether bulk of it may bring some bytes again that are there, in small pieces
             between others that are not: a hundredth of the file at most.
         space: says whether there is room to keep so many bytes more.
+        ended: set when nobody can want anything of it any more.
     """
 
     asked: RemoteObject
@@ -94,7 +95,8 @@ class RemoteFile:
     pieces: SparseFile
     traffic: Traffic
     space: Space
-    failures: list[tuple[int, int, Exception]] = field(default_factory=list)
+    ended: threading.Event
+    failures: list[tuple[int, int, BaseException]] = field(default_factory=list)
     is_alone: bool = False
     again: int = 0
 
@@ -113,6 +115,10 @@ class _Work:
     progressed: float = 0.0
     requests: int = 0
     nbytes: int = 0
+
+
+class _EndedError(Exception):
+    """Nobody wants it any more."""
 
 
 class _DiskError(Exception):
@@ -244,6 +250,11 @@ class Fetcher:
             while (work := self._take_work()) is not None:
                 try:
                     self._fetch(work, connections)
+                except _EndedError:
+                    _log.debug("Nobody wants the rest of %s.", work.file.asked.name)
+                except BaseException as error:
+                    # Who waits for it would wait for ever.
+                    self._fail(work, error)
                 finally:
                     self._finish(work)
         finally:
@@ -287,7 +298,7 @@ class Fetcher:
         """Whether there is bulk work; it begins with ``_bulk_work``."""
         while self._bulk_work is None and self._bulk:
             found = next(self._bulk[0], None)
-            if found is None:
+            if found is None or found[0].ended.is_set():
                 self._bulk.popleft()
             else:
                 file, start, stop = found
@@ -297,6 +308,8 @@ class Fetcher:
     def _claimed(self, work: _Work, queue: collections.deque[_Work]) -> Iterator[_Work]:
         """What is to be fetched of some work, if that is anything; the rest waits in its queue."""
         file = work.file
+        if file.ended.is_set():
+            return
         for start, stop in file.pieces.missing(work.start, work.stop)[:1]:
             end = file.pieces.claim(start, stop)
             if stop < work.stop and end == stop:
@@ -309,6 +322,9 @@ class Fetcher:
         work = self._bulk_work
         assert work is not None
         file, first = work.file, work.start
+        if file.ended.is_set():
+            self._bulk_work = None
+            return
         work.start = min(first + _BULK_BYTES, work.stop)
         is_bridged = file.is_alone and file.again < file.size // 100
         missing = file.pieces.missing(first, work.start, _BRIDGED_BYTES if is_bridged else 0)
@@ -358,12 +374,14 @@ class Fetcher:
             _DiskError: it cannot be written.
         """
         file, pieces = work.file, work.file.pieces
-        at, pauses = work.start, Backoff()
+        at, pauses = work.start, Backoff(stop=file.ended)
         memory = bytearray(0 if is_kept else work.stop - work.start)
 
         def take(offset: int, data: memoryview) -> None:
             nonlocal at
             before, at = at, offset + len(data)
+            if file.ended.is_set():
+                raise _EndedError
             if is_kept:
                 try:
                     pieces.write(offset, data)
@@ -413,7 +431,7 @@ class Fetcher:
                 with self._mutex:
                     file.pieces.drop(start, stop)
 
-    def _fail(self, work: _Work, error: Exception) -> None:
+    def _fail(self, work: _Work, error: BaseException) -> None:
         with self._mutex:
             if not work.is_second and not work.is_bulk:
                 work.file.failures.append((work.start, work.stop, error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import pathlib
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,8 @@ class RemoteFiles:
         self._space = space
         self._open: collections.OrderedDict[int, RemoteFile] = collections.OrderedDict()
         self._mutex = threading.Lock()
+        self._ended = threading.Event()
+        weakref.finalize(self, self._ended.set)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -95,7 +98,9 @@ class RemoteFiles:
             return found
         size = int(self.sizes[number])
         pieces = open_sparse(self._paths(number), size)
-        made = RemoteFile(self._objects(number), size, pieces, self.traffic, self._space)
+        made = RemoteFile(
+            self._objects(number), size, pieces, self.traffic, self._space, self._ended
+        )
         with self._mutex:
             made = self._open.setdefault(number, made)
             while len(self._open) > _MOST_OPEN:

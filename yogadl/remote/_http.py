@@ -153,11 +153,11 @@ class Connections:
 
     def _ask(self, key: _Host, target: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         started = time.monotonic()
-        connection, is_new = self._open.get(key), False
+        connection = self._open.get(key)
+        is_new = connection is None
         try:
             if connection is None:
-                connection, is_new = key.connect(), True
-                self._open[key] = connection
+                connection = self._open[key] = key.connect()
             connection.request("GET", target, headers=headers)
             answer = connection.getresponse()
         except _BROKEN:

@@ -77,7 +77,7 @@ class RemoteIndex:
         return numbers, entries
 
     def ranges(self, positions: Array) -> Iterator[Range]:
-        """The cells in which the entries of some records are, each once, but for those in memory."""
+        """The cells in which some entries are, each once; none of those that are in memory."""
         numbers = self._files.of(positions)
         cells = self._files.entry_offsets(numbers, positions) // CELL
         for number, cell in dict.fromkeys(zip(numbers.tolist(), cells.tolist(), strict=True)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +72,7 @@ class RemoteReader(RecordReader):
         self._columns_of = ColumnReader(version.codec)
         self._open_files: RemoteFiles | None = files
         check = EntryCheck(version.codec.layout, version.alignment)
-        self._index = RemoteIndex(files, check, self._ensure)
+        self._open_index: RemoteIndex | None = RemoteIndex(files, check, _ensure)
         # Whether the last records read were here, so that the next may be read without looking.
         self._is_here = False
         self._is_alone = False
@@ -90,6 +92,13 @@ class RemoteReader(RecordReader):
         return self._open_files
 
     @property
+    def _index(self) -> RemoteIndex:
+        self.files  # noqa: B018 # raises if it is closed
+        index = self._open_index
+        assert index is not None
+        return index
+
+    @property
     def content_id(self) -> str:
         return self.version.sums.content_id(self.spec)
 
@@ -98,6 +107,7 @@ class RemoteReader(RecordReader):
 
     def close(self) -> None:
         self._open_files = None
+        self._open_index = None
 
     # Finding
 
@@ -132,16 +142,6 @@ class RemoteReader(RecordReader):
             for number, (offset, length, _) in zip(numbers.tolist(), entries.tolist(), strict=True)
         ]
 
-    def _ensure(self, ranges: list[Range], starts_bulk: bool = False) -> bool:
-        """Waits until some ranges are here; returns whether that was needed."""
-        try:
-            return fetcher().ensure(ranges, starts_bulk)
-        except ChangedError as error:
-            raise CacheReplacedError(
-                f"{self.version.name} was replaced or deleted while it was read: {error}; fetch it "
-                "again"
-            ) from error
-
     # Reading
 
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
@@ -173,7 +173,7 @@ class RemoteReader(RecordReader):
             ranges = self._ranges(numbers, entries)
             is_looked_for = attempt > 0 or not self._is_here
             if is_looked_for:
-                self._is_here = not self._ensure(ranges, starts_bulk=True)
+                self._is_here = not _ensure(ranges, starts_bulk=True)
             staged = entries.copy()
             room = (entries["length"].astype("i8") + 2 * WIDE_ALIGNMENT) & -WIDE_ALIGNMENT
             ends = np.cumsum(room)
@@ -215,16 +215,6 @@ class RemoteReader(RecordReader):
     def extents(self, positions: Array | range) -> list[Extents]:
         return [_RemoteExtents(self, positions)] if len(positions) else []
 
-    def whole(self) -> Iterator[Range]:
-        """All of the files, what finds the records first."""
-        files = self.files
-        for number in range(len(files)):
-            file = files.file(number)
-            file.is_alone = self._is_alone
-            yield file, *files.index(number)
-        for number in range(len(files)):
-            yield files.file(number), 0, files.index(number)[0]
-
     def are_here(self, positions: Array) -> bool:
         """Whether some records need not be fetched."""
         for file, start, stop in self.index_ranges(positions):
@@ -247,15 +237,41 @@ class _RemoteExtents(Extents):
 
     def will_need(self) -> None:
         if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
-            fetcher().want_whole(self.reader.whole())
+            fetcher().want_whole(_whole(weakref.ref(self.reader.files), self.reader._is_alone))
         else:
             planner().submit(self.reader, np.asarray(self.positions))
 
     def touch(self) -> None:
-        self.reader._ensure(self.reader.record_ranges(np.asarray(self.positions)))
+        _ensure(self.reader.record_ranges(np.asarray(self.positions)))
 
     def forget(self) -> None:
         """What is here is not in this process's memory."""
+
+
+def _whole(wanted: weakref.ref[RemoteFiles], is_alone: bool) -> Iterator[Range]:
+    """All bytes of some files, as long as anybody reads them; first what finds the records."""
+    files = wanted()
+    numbers = range(0 if files is None else len(files))
+    del files
+    for is_index, number in itertools.product((True, False), numbers):
+        files = wanted()
+        if files is None:
+            return
+        file, index = files.file(number), files.index(number)
+        del files
+        file.is_alone = is_alone
+        yield (file, *index) if is_index else (file, 0, index[0])
+
+
+def _ensure(ranges: Sequence[Range], starts_bulk: bool = False) -> bool:
+    """Waits until some ranges are here; returns whether that was needed."""
+    try:
+        return fetcher().ensure(ranges, starts_bulk)
+    except ChangedError as error:
+        raise CacheReplacedError(
+            f"{ranges[0][0].asked.name} was replaced or deleted while it was read: {error}; fetch "
+            "it again"
+        ) from error
 
 
 def _are_here(ranges: Iterable[Range]) -> bool:
