@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
+import stat
 from typing import Any
 
 import numpy as np
@@ -135,3 +137,21 @@ def test_copies_of_parts(rig: Any, local: pathlib.Path, tmp_path: pathlib.Path) 
     disk.fetch("a", "1").verify()
     disk.copy("a", "1", storage, new_version="2")
     assert records(storage.fetch("a", "2")) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_whatever_the_umask(
+    umask: int, rig: Any, local: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    """Copies of parts can be trusted, and are not downloaded twice."""
+    submit(rig.make_storage(local))
+    before = os.umask(umask)
+    try:
+        there = rig.make_storage(elsewhere)
+        assert records(there.fetch("a", "1")) == list(range(COUNT))
+        with rig.counting() as requests:
+            there.fetch("a", "1").close()
+    finally:
+        os.umask(before)
+    assert len(requests) == 1
+    assert not any(path.stat().st_mode & stat.S_IWOTH for path in here(elsewhere))

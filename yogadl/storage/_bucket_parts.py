@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import pathlib
 
-from yogadl.cache.files import make_folders
+from yogadl.cache.files import telling
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of, read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, LocalDirectoryError, StoreError
 from yogadl.format.header import Header
 from yogadl.storage._local_lock import local_lock
-from yogadl.storage._local_note import trusted_status
+from yogadl.storage._local_note import FOLDER_MODE, commit_trusted, trusted_status
 from yogadl.storage._object_store import ObjectStore
 from yogadl.storage._paths import LOCK_FILE
 from yogadl.storage._transfer import download, file_digest
@@ -75,7 +75,8 @@ class BucketParts:
         if not self._missing(table, sizes, check):
             return
         folder = part_path(table, b"").parent
-        make_folders(folder)
+        with telling("make the folder", folder):
+            folder.mkdir(FOLDER_MODE, exist_ok=True)
         if trusted_status(folder) is None:
             raise LocalDirectoryError(
                 f"{folder} is another user's, or others may write to it; choose another "
@@ -109,7 +110,7 @@ class BucketParts:
                 except ChecksumError as error:
                     _log.warning("Download %d of %s: %s", attempt, key, error)
                     continue
-                file.commit()
+                commit_trusted(file)
                 return
         raise StoreError(
             f"{_DOWNLOADS} downloads of {self._store.url}/{key} were not what was uploaded; submit "
