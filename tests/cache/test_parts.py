@@ -141,6 +141,23 @@ def test_what_is_missing_or_cut_off_is_told_when_it_is_opened(tmp_path: pathlib.
     LMDBDataRef(path).verify()
 
 
+def test_what_is_cut_off_or_gone_after_it_was_opened(tmp_path: pathlib.Path) -> None:
+    path = numbers(tmp_path)
+    with LMDBDataRef(path) as dataref:
+        parts = sorted((tmp_path / "a" / PARTS_FOLDER).iterdir())
+        kept = [part.read_bytes() for part in parts]
+        for wrong in (kept[0][:-4096], kept[0] + bytes(4096), b""):
+            parts[0].write_bytes(wrong)
+            with pytest.raises(CacheFormatError, match="cut off or added to"):
+                list(dataref.stream())
+        parts[0].unlink()
+        with pytest.raises(CacheFormatError, match="is not there; rebuild the data set"):
+            list(dataref.stream())
+        # Nothing of that is remembered when it is whole again.
+        parts[0].write_bytes(kept[0])
+        assert [int(record) for record in dataref.stream()] == list(range(100))
+
+
 def test_another_part_under_its_name_is_refused(tmp_path: pathlib.Path) -> None:
     path = numbers(tmp_path)
     parts = sorted((tmp_path / "a" / PARTS_FOLDER).iterdir(), key=lambda part: part.stat().st_size)
