@@ -94,7 +94,7 @@ def test_a_part_that_is_missing_or_damaged(
     with pytest.raises(CacheFormatError, match="is not there; submit the data set again"):
         there.fetch("a", "1")
     rig.raw.put(key, data[:-5000] + bytes(5000))
-    with pytest.raises(Exception, match="not what was uploaded"):
+    with pytest.raises(CacheFormatError, match="not what was uploaded"):
         there.fetch("a", "1")
     rig.raw.put(key, data)
     assert records(there.fetch("a", "1")) == list(range(COUNT))
@@ -107,6 +107,22 @@ def test_a_part_that_is_missing_or_damaged(
     flipped[len(flipped) // 2] ^= 1
     two.write_bytes(flipped)
     assert records(there.fetch("a", "1", check_records=True)) == list(range(COUNT))
+
+
+def test_cacheable_uploads_a_damaged_part_anew(
+    rig: Any, local: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    """Also one that its metadata takes for whole."""
+    submit(rig.make_storage(local))
+    key = parts(rig)[2]
+    data, metadata = rig.raw.get(key), rig.raw.metadata(key)
+    rig.raw.put(key, data[:-5000] + bytes(5000), metadata)
+    there = rig.make_storage(elsewhere)
+    with pytest.raises(CacheFormatError, match="Delete that object and submit"):
+        there.fetch("a", "1")
+    made = there.cacheable("a", "1", part_bytes=5000)(lambda: np.arange(COUNT))
+    assert records(made()) == list(range(COUNT))
+    assert rig.raw.get(key) == data
 
 
 def test_cacheable_in_parts(rig: Any, local: pathlib.Path, elsewhere: pathlib.Path) -> None:

@@ -40,23 +40,27 @@ class BucketParts:
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._store = store
         self._folder = folder
+        # Which to upload although there is an object that looks like it.
+        self._damaged: set[bytes] = set()
 
     def key(self, digest: bytes) -> str:
         """The key of a part."""
         return f"{self._folder}/{PARTS_FOLDER}/{digest.hex()}.mdb"
 
     def store(self, file: PartialFile, digest: bytes) -> None:
-        """Uploads a part, unless it is there.
+        """Uploads a part, unless it is there and was not found damaged by :meth:`fetch`.
 
         Raises:
             StoreError: the bucket cannot be written to.
         """
         key, metadata = self.key(digest), {DIGEST_KEY: file_digest(file.path)}
         found = self._store.head(key)
-        if found is not None and (found.size, dict(found.metadata)) == (file.size, metadata):
+        is_there = found is not None and (found.size, dict(found.metadata)) == (file.size, metadata)
+        if is_there and digest not in self._damaged:
             _log.info("%s is stored already.", key)
             return
         self._store.upload(file.path, key, metadata)
+        self._damaged.discard(digest)
 
     def fetch(self, table: pathlib.Path, check: bool) -> None:
         """Sees to it that the parts that a table names are on this machine; of a file that is no
@@ -96,6 +100,7 @@ class BucketParts:
     def _download(self, table: pathlib.Path, digest: bytes) -> None:
         path, key = part_path(table, digest), self.key(digest)
         remove_leftovers(path)
+        seen = set()
         for attempt in range(1, _DOWNLOADS + 1):
             info = self._store.head(key)
             if info is None:
@@ -109,12 +114,21 @@ class BucketParts:
                     _check(file.path, digest)
                 except ChecksumError as error:
                     _log.warning("Download %d of %s: %s", attempt, key, error)
+                    seen.add(file_digest(file.path))
                     continue
                 commit_trusted(file)
                 return
-        raise StoreError(
-            f"{_DOWNLOADS} downloads of {self._store.url}/{key} were not what was uploaded; submit "
-            "the data set again, or fetch it on another machine"
+        if len(seen) > 1:
+            raise StoreError(
+                f"{_DOWNLOADS} downloads of {self._store.url}/{key} differ from what was uploaded "
+                "and from one another, so this machine or its network alters them; fetch the data "
+                "set on another one"
+            )
+        self._damaged.add(digest)
+        raise ChecksumError(
+            f"{self._store.url}/{key} is not what was uploaded: {_DOWNLOADS} downloads had the "
+            "same other digest. Delete that object and submit the data set again, or use "
+            "cacheable, which uploads it anew"
         )
 
 
