@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from yogadl.cache.files import shown, telling
-from yogadl.cache.mapping import Access, Descriptor, MappedFile, ReservedRange
+from yogadl.cache.mapping import Access, Descriptor, MappedFile, ReservedRange, open_file
 from yogadl.errors import ChecksumError, FileSystemError, ForeignFileError, TruncatedCacheError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
@@ -163,15 +163,6 @@ class PartFiles:
             raise ChecksumError(
                 f"{shown(path)}, a part of {shown(self._table)}, is not there; rebuild the data set"
             ) from error
-
-
-def open_file(path: pathlib.Path) -> Descriptor:
-    """Opens a file to read it; what is no regular file is for who maps it to say.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    return Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
 
 
 def header_of(file: MappedFile, name: str) -> headers.Header:
