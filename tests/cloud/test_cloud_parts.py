@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pathlib
 import shutil
 import stat
+import time
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,9 @@ from yogadl.storage import LFSStorage
 
 KEY = "a/1/cache.mdb"
 COUNT = 1000
+PATIENCE = 60.0
+
+spawn = multiprocessing.get_context("spawn")
 
 
 def parts(rig: Any) -> list[str]:
@@ -107,6 +112,32 @@ def test_a_part_that_is_missing_or_damaged(
     flipped[len(flipped) // 2] ^= 1
     two.write_bytes(flipped)
     assert records(there.fetch("a", "1", check_records=True)) == list(range(COUNT))
+
+
+def fetch(remote: Any, local: pathlib.Path) -> None:
+    os.environ.update(remote.env)
+    remote.make_storage(local).fetch("a", "1").close()
+
+
+def test_what_a_killed_download_left_goes_with_the_next_part(
+    rig: Any, local: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    storage = rig.make_storage(local)
+    submit(storage)
+    with rig.slow_requests():
+        victim = spawn.Process(target=fetch, args=(rig.remote(), elsewhere))
+        victim.start()
+        end = time.monotonic() + PATIENCE
+        while not list(elsewhere.rglob(f"{PARTS_FOLDER}/*.partial")):
+            assert time.monotonic() < end
+            time.sleep(0.002)
+        victim.kill()
+        victim.join(PATIENCE)
+    assert list(elsewhere.rglob(f"{PARTS_FOLDER}/*.partial"))
+    # By now, the part that was being downloaded is none of the version's any more.
+    storage.submit(np.arange(COUNT) + 7, "a", "1", part_bytes=5000)
+    assert records(rig.make_storage(elsewhere).fetch("a", "1")) == list(range(7, COUNT + 7))
+    assert list(elsewhere.rglob("*.partial")) == []
 
 
 def test_cacheable_uploads_a_damaged_part_anew(

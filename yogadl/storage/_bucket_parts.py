@@ -25,6 +25,8 @@ DIGEST_KEY = "yogadl-digest"
 """In an object's metadata: XXH3-128 of its bytes."""
 
 _DOWNLOADS = 3
+# One for all parts, so that what a killed process left is removed whichever part is next.
+_STAGED = "download.mdb"
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +89,7 @@ class BucketParts:
                 "local_cache_dir"
             )
         with local_lock(folder / LOCK_FILE, f"process that downloads parts to {folder}"):
+            remove_leftovers(folder / _STAGED)
             for digest in self._missing(table, sizes, check):
                 self._download(table, digest)
 
@@ -99,7 +102,6 @@ class BucketParts:
 
     def _download(self, table: pathlib.Path, digest: bytes) -> None:
         path, key = part_path(table, digest), self.key(digest)
-        remove_leftovers(path)
         seen = set()
         for attempt in range(1, _DOWNLOADS + 1):
             info = self._store.head(key)
@@ -108,7 +110,7 @@ class BucketParts:
                     f"{self._store.url}/{key}, a part of {table}, is not there; submit the data "
                     "set again"
                 )
-            with PartialFile(path) as file:
+            with PartialFile(path.with_name(_STAGED)) as file:
                 download(self._store, info, file)
                 try:
                     _check(file.path, digest)
@@ -116,7 +118,7 @@ class BucketParts:
                     _log.warning("Download %d of %s: %s", attempt, key, error)
                     seen.add(file_digest(file.path))
                     continue
-                commit_trusted(file)
+                commit_trusted(file, path)
                 return
         if len(seen) > 1:
             raise StoreError(

@@ -53,11 +53,16 @@ def trusted_status(path: pathlib.Path) -> os.stat_result | None:
     return status if is_trusted(status) else None
 
 
-def commit_trusted(file: PartialFile) -> None:
-    """Commits a file that others may not write to, whatever the umask: one that is trusted."""
+def commit_trusted(file: PartialFile, path: pathlib.Path | None = None) -> None:
+    """Commits a file that others may not write to, whatever the umask: one that is trusted.
+
+    Args:
+        file: the file.
+        path: see ``PartialFile.commit``.
+    """
     mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     os.fchmod(file.fileno(), mode & ~stat.S_IWOTH)
-    file.commit()
+    file.commit(path)
 
 
 def load_note(folder: pathlib.Path) -> Note:
