@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from copies import records
+from faults import Fault, Kind
 
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import CacheFormatError
@@ -154,6 +155,25 @@ def test_cacheable_uploads_a_damaged_part_anew(
     made = there.cacheable("a", "1", part_bytes=5000)(lambda: np.arange(COUNT))
     assert records(made()) == list(range(COUNT))
     assert rig.raw.get(key) == data
+
+
+def test_cacheable_does_not_build_for_ever_what_cannot_be_read(
+    rig: Any, local: pathlib.Path
+) -> None:
+    calls = []
+
+    def make() -> Any:
+        calls.append(1)
+        return np.arange(COUNT)
+
+    made = rig.make_storage(local).cacheable("a", "1", part_bytes=5000)(make)
+    with (
+        rig.failing(Fault(Kind.ERROR, status=404), "head", key=PARTS_FOLDER),
+        pytest.raises(CacheFormatError, match="is not there"),
+    ):
+        made()
+    assert 1 <= len(calls) <= 10
+    assert records(made()) == list(range(COUNT))
 
 
 def test_cacheable_in_parts(rig: Any, local: pathlib.Path, elsewhere: pathlib.Path) -> None:
