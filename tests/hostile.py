@@ -31,6 +31,7 @@ from yogadl import spec as specs
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.opening import open_cache
 from yogadl.cache.reader import CacheFile
+from yogadl.cache.record_reader import RecordReader
 from yogadl.errors import YogadlError
 
 MOST_SECONDS = 30
@@ -77,7 +78,7 @@ def check_damaged(path: pathlib.Path, original: bytes) -> None:
             what it never was, where checksums can tell; or differently one by one and in a batch;
             or it took too long.
     """
-    with _in_time(path):
+    with in_time(path):
         try:
             reader = open_cache(path, check_records=True)
         except YogadlError:
@@ -96,16 +97,29 @@ def check_damaged(path: pathlib.Path, original: bytes) -> None:
 def _check_records(reader: FileReader, original: bytes) -> None:
     sums, records = _intact(original)
     sealed = sums is None or _sums(reader) != sums
+    check_read(reader, None if sealed else records)
+
+
+def check_read(reader: RecordReader, records: list[Any] | None) -> None:
+    """Reads records one by one and in a batch.
+
+    Args:
+        reader: of a damaged file.
+        records: what may be read; ``None`` where checksums cannot tell.
+
+    Raises:
+        MisreadError: they differ, or are something else.
+    """
     count = len(reader)
     chosen = sorted({*range(min(count, _RECORDS_READ)), *range(max(0, count - 4), count)})
     for position in chosen:
-        found = _outcome(reader.read_record, position)
-        batch = _outcome(functools.partial(_read_as_batch, reader), position)
+        found = outcome(reader.read_record, position)
+        batch = outcome(functools.partial(_read_as_batch, reader), position)
         if not same(_leaves(reader, found), batch):
             raise MisreadError(
                 f"record {position}: {found!r:.100} by itself, {batch!r:.100} in a batch"
             )
-        if found is not None and not sealed and not same(found, (records[position],)):
+        if found is not None and records is not None and not same(found, (records[position],)):
             raise MisreadError(
                 f"record {position} is {found!r:.200}, not {records[position]!r:.200}"
             )
@@ -113,11 +127,11 @@ def _check_records(reader: FileReader, original: bytes) -> None:
         reader.read_columns(np.array(chosen, "i8"))
 
 
-def _read_as_batch(reader: FileReader, position: int) -> list[Any]:
+def _read_as_batch(reader: RecordReader, position: int) -> list[Any]:
     return [_plain(column[0]) for column in reader.read_columns(np.array([position]))]
 
 
-def _leaves(reader: FileReader, found: tuple[Any] | None) -> tuple[list[Any]] | None:
+def _leaves(reader: RecordReader, found: tuple[Any] | None) -> tuple[list[Any]] | None:
     if found is None:
         return None
     return ([_plain(value) for value in specs.flatten(reader.spec, found[0])],)
@@ -128,16 +142,16 @@ def _plain(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, np.generic | bytes) else value
 
 
-def _outcome(read: Callable[[int], Any], position: int) -> tuple[Any] | None:
+def outcome(read: Callable[[Any], Any], what: Any) -> tuple[Any] | None:
     """What was read, ``None`` where that was refused."""
     try:
-        return (read(position),)
+        return (read(what),)
     except YogadlError:
         return None
 
 
 @contextlib.contextmanager
-def _in_time(path: pathlib.Path) -> Iterator[None]:
+def in_time(path: pathlib.Path) -> Iterator[None]:
     """Makes an ``AssertionError`` of all but errors of the library; also of taking too long."""
     started = time.monotonic()
     try:

@@ -38,6 +38,20 @@ def damage(rng: Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
+def damage_outside_records(rng: Random, data: bytes) -> bytes:
+    """The same, of a file of format 1 that may be a table of parts."""
+    changed = bytearray(data)
+    ways = [_flip_bits, _flip_bits, _change_page, _cut, _change_header, _change_spec]
+    rng.choice([*ways, _change_metadata])(rng, changed)
+    return bytes(changed)
+
+
+def change_number(rng: Random, data: bytearray, at: int) -> None:
+    """Changes the ``u64`` at an offset."""
+    (near,) = struct.unpack_from("<Q", data, at)
+    struct.pack_into("<Q", data, at, _number(rng, near))
+
+
 def _number(rng: Random, near: int = 0) -> int:
     how = rng.randrange(4)
     if how == 0:
@@ -79,7 +93,7 @@ def _cut(rng: Random, data: bytearray) -> None:
         data += rng.choice([b"x", bytes(PAGE_SIZE), bytes(1 << 20)])
 
 
-def _seal(data: bytearray) -> None:
+def seal(data: bytearray) -> None:
     """Makes the checksum of the header right."""
     digest = xxhash.xxh3_64_intdigest(bytes(data[8208:8432]))
     struct.pack_into("<Q", data, 8432, digest)
@@ -87,13 +101,11 @@ def _seal(data: bytearray) -> None:
 
 def _change_header(rng: Random, data: bytearray) -> None:
     for _ in range(rng.choice([1, 1, 2, 3])):
-        at = rng.choice(FIELDS)
-        (near,) = struct.unpack_from("<Q", data, at)
-        struct.pack_into("<Q", data, at, _number(rng, near))
+        change_number(rng, data, rng.choice(FIELDS))
     if rng.randrange(3) == 0:
         for at in (8264, 8288, 8336):
             sum_section(data, at)
-    _seal(data)
+    seal(data)
 
 
 def sum_section(data: bytearray, field: int) -> None:
@@ -111,7 +123,7 @@ def _replace_section(data: bytearray, field: int, section: bytes) -> None:
     struct.pack_into("<QQ", data, field, place, len(section))
     sum_section(data, field)
     struct.pack_into("<Q", data, 8248, len(data))
-    _seal(data)
+    seal(data)
 
 
 def _section(data: bytearray, field: int) -> bytes:
@@ -209,7 +221,7 @@ def _seal_index(data: bytearray) -> None:
     (at,) = struct.unpack_from("<Q", data, 8336)
     data[at : at + len(sums)] = sums
     sum_section(data, 8336)
-    _seal(data)
+    seal(data)
 
 
 def _content(offset: int, length: int) -> int:

@@ -24,7 +24,12 @@ def originals() -> tuple[bytes, ...]:
         *sorted((GOLDEN / "yogadl-0.1.4").glob("*.mdb")),
     ]
     files = [path.read_bytes() for path in golden if path.stem != "killed"]
-    return (*files, *map(_written, [_tokens(), _strings(), _nested(), _wide()]))
+    return (*files, *map(_written, record_sets()))
+
+
+def record_sets() -> list[tuple[Any, list[Any]]]:
+    """Specs and records of them, of every way of storing a record."""
+    return [_tokens(), _strings(), _nested(), _wide()]
 
 
 def _written(data: tuple[Any, list[Any]]) -> bytes:

@@ -146,7 +146,8 @@ def test_states_tell_the_ways_apart() -> None:
     with pytest.raises(StateMismatchError, match="shuffle_how"):
         dataref.stream(state=state, shuffle=BlockShuffle(), shuffle_seed=1)
     dataref.stream(state=state, shuffle=KeyedShuffle())
-    for wrong in ("", "other", "blocks 1", "blocks x 1", "blocks 0 1", 5, None):
+    many_digits = f"blocks {'9' * 5000} 1"
+    for wrong in ("", "other", "blocks 1", "blocks x 1", "blocks 0 1", many_digits, 5, None):
         with pytest.raises(InvalidArgumentError):
             dataref.stream(state={**state, "shuffle_how": wrong})
     for shuffle in (FullShuffle(), KeyedShuffle(), BlockShuffle(3, 4)):
@@ -160,3 +161,31 @@ def test_numbers_of_blocks_are_checked() -> None:
             BlockShuffle(wrong)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgumentError, match="window_blocks"):
             BlockShuffle(window_blocks=wrong)  # type: ignore[arg-type]
+
+
+def test_numbers_of_blocks_of_numpy_are_as_any() -> None:
+    """Their products would wrap around."""
+    for block, window in ((np.uint8(200), np.uint8(2)), (np.int32(65_536), np.uint64(65_536))):
+        found, usual = BlockShuffle(block, window), BlockShuffle(int(block), int(window))
+        assert repr(found) == repr(usual)
+        assert (
+            found.permutation(999, 1)[0:999].tolist() == usual.permutation(999, 1)[0:999].tolist()
+        )
+
+
+@given(
+    count=st.integers(0, 50),
+    seed=seeds,
+    block=st.integers(1, 60) | st.sampled_from([2**31, 2**62, 2**64, 10**30]),
+    window=st.integers(1, 60) | st.sampled_from([2**31, 2**62, 2**64, 10**30]),
+)
+def test_blocks_and_windows_may_be_larger_than_any_data_set(
+    count: int, seed: int, block: int, window: int
+) -> None:
+    shuffle = BlockShuffle(block, window)
+    found = shuffle.permutation(count, seed)[0:count].tolist()
+    assert sorted(found) == list(range(count))
+    # As with any others that hold all records.
+    usual = BlockShuffle(min(block, count + 1), min(window, count + 1))
+    assert usual.permutation(count, seed)[0:count].tolist() == found
+    assert shuffle_of(shuffle.name) == shuffle

@@ -18,6 +18,7 @@ Array = np.ndarray[Any, Any]
 
 _ROUNDS = 8
 _CHUNK = 8192
+_LONGEST_NAME = 200
 _WORDS = 1 << 64
 _STEP = 0x9E3779B97F4A7C15
 _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -122,8 +123,8 @@ class BlockShuffle(Shuffle):
     """A shuffle of blocks of records that lie together, then of the records of some blocks.
 
     Kinder to small records that are far away, since what is read together lies together; but
-    records stay near each other: those of one block are never further apart in the order than
-    ``block_records * window_blocks`` places, in every epoch.
+    records stay near each other: those of one block are in one window of ``block_records *
+    window_blocks`` places of the order or in two that touch, in every epoch.
 
     Attributes:
         block_records: records of a block, at least 1.
@@ -134,8 +135,9 @@ class BlockShuffle(Shuffle):
     window_blocks: int = 16
 
     def __post_init__(self) -> None:
-        as_index("block_records", self.block_records, 1)
-        as_index("window_blocks", self.window_blocks, 1)
+        for name in ("block_records", "window_blocks"):
+            # Also of NumPy's integers, of which a product may wrap around.
+            object.__setattr__(self, name, as_index(name, getattr(self, name), 1))
 
     @property
     def name(self) -> str:
@@ -171,8 +173,10 @@ class _Blocks(Permutation):
 
     def __init__(self, count: int, block: int, window: int, seed: int) -> None:
         super().__init__(count)
+        # What is larger than the count makes the same order, and may be too large for an array.
+        block = min(block, count + 1)
         self._block = block
-        self._span = block * window
+        self._span = max(1, min(block * window, count))
         self._blocks, self._rest = divmod(count, block)
         key = _scattered(seed)
         self._order = _Keyed(self._blocks, _scattered(key))
@@ -187,11 +191,16 @@ class _Blocks(Permutation):
         """The places before the records of each window were shuffled."""
         numbers, within = np.divmod(places.astype("i8"), self._span)
         found = numbers * self._span
-        # What is read at once lies in a window or two.
-        for number in np.unique(numbers).tolist():
-            width = min(self._span, self._count - number * self._span)
-            keys = _round_keys(_scatter(np.array([number + self._window_key], "u8")))
-            at = np.flatnonzero(numbers == number)
+        # The last window may have fewer places than the others.
+        last, rest = divmod(self._count, self._span)
+        for width, at in (
+            (self._span, np.flatnonzero(numbers < last)),
+            (rest, np.flatnonzero(numbers == last)),
+        ):
+            windows, which = np.unique(numbers[at], return_inverse=True)
+            keys = _round_keys(_scatter(windows.astype("u8") + np.uint64(self._window_key)))
+            if len(windows) > 1:
+                keys = [key[which] for key in keys]
             found[at] += _permuted(within[at].astype("u8"), width, keys).astype("i8")
         return found
 
@@ -270,7 +279,8 @@ def shuffle_of(name: Any) -> Shuffle:
     Raises:
         InvalidArgumentError: there is none of that name.
     """
-    match name.split() if isinstance(name, str) else []:
+    # No name is longer, and Python refuses to make numbers of very many digits.
+    match name.split() if isinstance(name, str) and len(name) < _LONGEST_NAME else []:
         case ["full"]:
             return FULL
         case ["keyed"]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import pickle
+import subprocess
+import sys
 import tempfile
 from typing import Any
 
@@ -139,6 +142,83 @@ def test_what_is_missing_or_cut_off_is_told_when_it_is_opened(tmp_path: pathlib.
         LMDBDataRef(path)
     parts[3].write_bytes(whole)
     LMDBDataRef(path).verify()
+
+
+def test_what_is_cut_off_or_gone_after_it_was_opened(tmp_path: pathlib.Path) -> None:
+    path = numbers(tmp_path)
+    with LMDBDataRef(path) as dataref:
+        parts = sorted((tmp_path / "a" / PARTS_FOLDER).iterdir())
+        kept = [part.read_bytes() for part in parts]
+        for wrong in (kept[0][:-4096], kept[0] + bytes(4096), b""):
+            parts[0].write_bytes(wrong)
+            with pytest.raises(CacheFormatError, match="cut off or added to"):
+                list(dataref.stream())
+        parts[0].unlink()
+        with pytest.raises(CacheFormatError, match="is not there; rebuild the data set"):
+            list(dataref.stream())
+        # Nothing of that is remembered when it is whole again.
+        parts[0].write_bytes(kept[0])
+        assert [int(record) for record in dataref.stream()] == list(range(100))
+
+
+FEW_FILES = """
+import resource, sys
+from yogadl.dataref import LMDBDataRef
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+with LMDBDataRef(sys.argv[1]) as dataref:
+    assert [int(record) for record in dataref.stream()] == list(range(400))
+    dataref.verify()
+"""
+
+NO_MAPS = """
+import ctypes, mmap, sys
+from yogadl.dataref import LMDBDataRef
+from yogadl.errors import FileSystemError
+
+map = ctypes.CDLL(None).mmap
+map.restype = ctypes.c_void_p
+map.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+taken = []
+with LMDBDataRef(sys.argv[1]) as dataref:
+    first = int(dataref[0])
+    while (address := map(None, 4096, len(taken) % 2, flags, -1, 0)) != 2**64 - 1:
+        taken.append(address)
+    # For the interpreter, and a few parts.
+    for address in taken[:40]:
+        ctypes.CDLL(None).munmap(ctypes.c_void_p(address), ctypes.c_size_t(4096))
+    try:
+        list(dataref.stream())
+    except FileSystemError as error:
+        print(error)
+    assert int(dataref[0]) == first
+"""
+
+
+def run(program: str, path: pathlib.Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_more_parts_than_files_can_be_open(tmp_path: pathlib.Path) -> None:
+    run(FEW_FILES, numbers(tmp_path, 400))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have no such limit")
+def test_more_parts_than_maps_are_allowed(tmp_path: pathlib.Path) -> None:
+    limit = pathlib.Path("/proc/sys/vm/max_map_count")
+    if not limit.exists() or int(limit.read_text()) > 200_000:
+        pytest.skip("takes long to reach")
+    assert "fewer, larger parts" in run(NO_MAPS, numbers(tmp_path, 400))
 
 
 def test_another_part_under_its_name_is_refused(tmp_path: pathlib.Path) -> None:

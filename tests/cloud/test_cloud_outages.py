@@ -38,6 +38,7 @@ from yogadl.storage import (
 MEGABYTE = 1 << 20
 PATIENCE = 200
 RECORDS = 11
+TABLE_PART_BYTES = 4 * MEGABYTE
 
 pytestmark = [
     pytest.mark.filterwarnings(r"ignore:unclosed <socket\.socket.*127\.0\.0\.1:ResourceWarning"),
@@ -100,6 +101,7 @@ class Scene:
         self._there = self._storage("there")
         self._disk = LFSStorage(LFSConfigurations(str(self._made("disk"))))
         self._here.submit(large(1), "large", "1")
+        self._here.submit(large(7), "in parts", "1", part_bytes=TABLE_PART_BYTES)
         for number, name in enumerate(("small", "deleted")):
             self._here.submit(small(number), name, "1")
         self._disk.submit(small(2), "local", "1")
@@ -121,9 +123,12 @@ class Scene:
             "open": self._open,
             "submit": lambda: self._submit("submitted", small(3)),
             "submit in parts": lambda: self._submit("submitted in parts", large(4)),
+            "submit a table": lambda: self._submit("table", large(8), TABLE_PART_BYTES),
             "fetch": lambda: same(self._there.fetch("large", "1"), large(1)),
+            "fetch parts": lambda: same(self._there.fetch("in parts", "1"), large(7)),
             "fetch current": lambda: same(self._here.fetch("small", "1"), small(0)),
-            "build": self._build,
+            "build": lambda: self._build("built", small(5), None),
+            "build parts": lambda: self._build("built in parts", large(9), TABLE_PART_BYTES),
             "wait": self._wait,
             "list": self._list,
             "delete": self._delete,
@@ -135,12 +140,13 @@ class Scene:
         storage = self._rig.make_storage(self._folder / "there")
         return same(storage.fetch("small", "1"), small(0))
 
-    def _submit(self, name: str, records: Any) -> bool:
-        self._here.submit(records, name, "1")
+    def _submit(self, name: str, records: Any, part_bytes: int | None = None) -> bool:
+        self._here.submit(records, name, "1", part_bytes=part_bytes)
         return same(self._here.fetch(name, "1"), records)
 
-    def _build(self) -> bool:
-        return same(self._here.cacheable("built", "1")(lambda: small(5))(), small(5))
+    def _build(self, name: str, records: Any, part_bytes: int | None) -> bool:
+        build = self._here.cacheable(name, "1", part_bytes=part_bytes)(lambda: records)
+        return same(build(), records)
 
     def _wait(self) -> bool:
         """One builds, and another waits for it."""
@@ -192,7 +198,7 @@ class Scene:
             if key.endswith("yogadl.lease"):
                 if json.loads(self._rig.raw.get(key))["holder"] is not None:
                     found.append(f"{key}, held")
-            elif not key.endswith("cache.mdb"):
+            elif not key.endswith("cache.mdb") and "/yogadl.parts/" not in key:
                 found.append(key)
         return found
 

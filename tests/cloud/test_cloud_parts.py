@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import pathlib
 import shutil
+import stat
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 from copies import records
+from faults import Fault, Kind
 
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import CacheFormatError
@@ -16,6 +21,9 @@ from yogadl.storage import LFSStorage
 
 KEY = "a/1/cache.mdb"
 COUNT = 1000
+PATIENCE = 60.0
+
+spawn = multiprocessing.get_context("spawn")
 
 
 def parts(rig: Any) -> list[str]:
@@ -92,7 +100,7 @@ def test_a_part_that_is_missing_or_damaged(
     with pytest.raises(CacheFormatError, match="is not there; submit the data set again"):
         there.fetch("a", "1")
     rig.raw.put(key, data[:-5000] + bytes(5000))
-    with pytest.raises(Exception, match="not what was uploaded"):
+    with pytest.raises(CacheFormatError, match="not what was uploaded"):
         there.fetch("a", "1")
     rig.raw.put(key, data)
     assert records(there.fetch("a", "1")) == list(range(COUNT))
@@ -105,6 +113,67 @@ def test_a_part_that_is_missing_or_damaged(
     flipped[len(flipped) // 2] ^= 1
     two.write_bytes(flipped)
     assert records(there.fetch("a", "1", check_records=True)) == list(range(COUNT))
+
+
+def fetch(remote: Any, local: pathlib.Path) -> None:
+    os.environ.update(remote.env)
+    remote.make_storage(local).fetch("a", "1").close()
+
+
+def test_what_a_killed_download_left_goes_with_the_next_part(
+    rig: Any, local: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    storage = rig.make_storage(local)
+    submit(storage)
+    with rig.slow_requests():
+        victim = spawn.Process(target=fetch, args=(rig.remote(), elsewhere))
+        victim.start()
+        end = time.monotonic() + PATIENCE
+        while not list(elsewhere.rglob(f"{PARTS_FOLDER}/*.partial")):
+            assert time.monotonic() < end
+            time.sleep(0.002)
+        victim.kill()
+        victim.join(PATIENCE)
+    assert list(elsewhere.rglob(f"{PARTS_FOLDER}/*.partial"))
+    # By now, the part that was being downloaded is none of the version's any more.
+    storage.submit(np.arange(COUNT) + 7, "a", "1", part_bytes=5000)
+    assert records(rig.make_storage(elsewhere).fetch("a", "1")) == list(range(7, COUNT + 7))
+    assert list(elsewhere.rglob("*.partial")) == []
+
+
+def test_cacheable_uploads_a_damaged_part_anew(
+    rig: Any, local: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    """Also one that its metadata takes for whole."""
+    submit(rig.make_storage(local))
+    key = parts(rig)[2]
+    data, metadata = rig.raw.get(key), rig.raw.metadata(key)
+    rig.raw.put(key, data[:-5000] + bytes(5000), metadata)
+    there = rig.make_storage(elsewhere)
+    with pytest.raises(CacheFormatError, match="Delete that object and submit"):
+        there.fetch("a", "1")
+    made = there.cacheable("a", "1", part_bytes=5000)(lambda: np.arange(COUNT))
+    assert records(made()) == list(range(COUNT))
+    assert rig.raw.get(key) == data
+
+
+def test_cacheable_does_not_build_for_ever_what_cannot_be_read(
+    rig: Any, local: pathlib.Path
+) -> None:
+    calls = []
+
+    def make() -> Any:
+        calls.append(1)
+        return np.arange(COUNT)
+
+    made = rig.make_storage(local).cacheable("a", "1", part_bytes=5000)(make)
+    with (
+        rig.failing(Fault(Kind.ERROR, status=404), "head", key=PARTS_FOLDER),
+        pytest.raises(CacheFormatError, match="is not there"),
+    ):
+        made()
+    assert 1 <= len(calls) <= 10
+    assert records(made()) == list(range(COUNT))
 
 
 def test_cacheable_in_parts(rig: Any, local: pathlib.Path, elsewhere: pathlib.Path) -> None:
@@ -135,3 +204,21 @@ def test_copies_of_parts(rig: Any, local: pathlib.Path, tmp_path: pathlib.Path) 
     disk.fetch("a", "1").verify()
     disk.copy("a", "1", storage, new_version="2")
     assert records(storage.fetch("a", "2")) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_whatever_the_umask(
+    umask: int, rig: Any, local: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    """Copies of parts can be trusted, and are not downloaded twice."""
+    submit(rig.make_storage(local))
+    before = os.umask(umask)
+    try:
+        there = rig.make_storage(elsewhere)
+        assert records(there.fetch("a", "1")) == list(range(COUNT))
+        with rig.counting() as requests:
+            there.fetch("a", "1").close()
+    finally:
+        os.umask(before)
+    assert len(requests) == 1
+    assert not any(path.stat().st_mode & stat.S_IWOTH for path in here(elsewhere))

@@ -63,10 +63,17 @@ class BucketKills(KilledBuilders):
         """One machine's copy is damaged; it is fetched again, and nothing is built."""
         machine = self.chance.choice(MACHINES)
         storage = self.storage(machine)
-        with storage.fetch(*REPLACED):
+        with storage.fetch(*REPLACED) as ref:
             (path,) = self._copies(machine, "cache.mdb")
-        self.chance.choice((_flip, _cut, _remove, _note_rubbish))(path, self.chance)
-        self.counts["damaged copies"] += 1
+            parts = sorted(ref.reader.parts_by_digest().values())
+        if parts and self.chance.random() < 0.7:
+            self.chance.choice((_flip, _cut, _remove))(self.chance.choice(parts), self.chance)
+            self.counts["damaged parts"] += 1
+            # That a part was touched is not noted, so its bytes have to be compared.
+            storage.fetch(*REPLACED, check_records=True).close()
+        else:
+            self.chance.choice((_flip, _cut, _remove, _note_rubbish))(path, self.chance)
+            self.counts["damaged copies"] += 1
 
         def make() -> Any:
             raise AssertionError("a damaged copy made cacheable build what the bucket has")

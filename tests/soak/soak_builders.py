@@ -97,7 +97,8 @@ class KilledBuilders(Job):
 
         def ask(machine: str) -> None:
             storage = self.storage(machine)
-            with storage.cacheable("built", version, spec=generation.spec)(make)() as ref:
+            options = {"spec": generation.spec, "part_bytes": generation.part_bytes}
+            with storage.cacheable("built", version, **options)(make)() as ref:
                 assert check(ref, random.Random(version)) == generation.number
 
         self.prepare_build(version)

@@ -17,6 +17,9 @@ _BYTES = (40, 3_000, 30_000)
 _LARGE = 300, 40_000
 """Records and bytes: more than what a bucket takes in one request."""
 
+# Parts stay when versions are replaced, so those of large ones would soon fill a disk.
+_LARGEST_IN_PARTS = 1 << 20
+
 
 class Generation:
     """One state of a data set: its records follow from its number alone.
@@ -28,6 +31,7 @@ class Generation:
         number: as given.
         count: of its records.
         size: about so many bytes.
+        part_bytes: of the parts that it is stored in; ``None`` for one file.
     """
 
     def __init__(self, number: int) -> None:
@@ -37,6 +41,8 @@ class Generation:
         small = chance.choice(_COUNTS), chance.choice(_BYTES)
         self.count, self._bytes = _LARGE if large else small
         self.size = self.count * self._bytes
+        in_parts = self.size <= _LARGEST_IN_PARTS and chance.random() < 0.5
+        self.part_bytes = max(1, self.size // chance.choice((2, 5, 20))) if in_parts else None
 
     @property
     def spec(self) -> dict[str, TensorSpec]:
@@ -65,7 +71,8 @@ class Generation:
 
     def submit(self, storage: Any, dataset_id: str, dataset_version: str) -> None:
         """Stores it."""
-        storage.submit(self.records(), dataset_id, dataset_version, spec=self.spec)
+        options = {"spec": self.spec, "part_bytes": self.part_bytes}
+        storage.submit(self.records(), dataset_id, dataset_version, **options)
 
     def check(self, record: Any) -> int:
         """Compares a record with what it should be, and returns its position."""

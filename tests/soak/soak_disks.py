@@ -61,8 +61,16 @@ class FullDisks(Job):
         with storage.fetch(*_VERSION) as ref:
             ref.verify()
             assert check(ref, self.chance) == self._generations[storage]
+            self._remove_parts(set(ref.reader.parts_by_digest().values()))
         partial = list(self.folder.rglob("*.partial"))
         assert not partial, f"left behind: {partial}"
+
+    def _remove_parts(self, named: set[pathlib.Path]) -> None:
+        """All others beside these, which nobody reads any more."""
+        for folder in {path.parent for path in named}:
+            for path in folder.glob("*.mdb"):
+                if path not in named:
+                    path.unlink()
 
     @contextlib.contextmanager
     def _filled(self) -> Iterator[None]:

@@ -39,6 +39,7 @@ def test_jobs_without_a_bucket(tmp_path: pathlib.Path) -> None:
     assert counts["local"]["kills"] > 0
     assert counts["local"]["records compared"] > 0
     assert counts["damage"]["damaged files"] > 0
+    assert counts["damage"]["damaged tables"] > 0
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import enum
 import errno
@@ -53,6 +54,10 @@ _unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 # Called for every record that is announced: to let other threads run, each time, would take longer.
 _advise = ctypes.PyDLL(None).madvise
 _advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_NO_MAPS_LEFT = (
+    "; this process has as many maps as the system allows (on Linux, vm.max_map_count), or as many "
+    "addresses (ulimit -v). Raise that limit, or store data sets in fewer, larger parts"
+)
 _FAILED = ctypes.c_void_p(-1).value
 _MAP_FIXED = 0x10
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0)
@@ -66,6 +71,25 @@ class Descriptor:
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         close(self.number)
+
+
+def open_file(path: pathlib.Path | str) -> Descriptor:
+    """Opens a file to read it; what is no regular file is for who maps it to say.
+
+    Where no more files can be opened, those go that are only kept to ask for the page cache.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    # A pipe by that name must not keep us waiting for a writer.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        return Descriptor(os.open(path, flags))
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+    _descriptors.clear()
+    return Descriptor(os.open(path, flags))
 
 
 class _Map:
@@ -90,7 +114,8 @@ def _mapped(at: int | None, size: int, protection: int, flags: int, descriptor: 
     address = _map(at, size, protection, flags, descriptor, 0)
     if address == _FAILED:
         code = ctypes.get_errno()
-        raise OSError(code, f"{size:,} bytes cannot be mapped: {os.strerror(code)}")
+        advice = _NO_MAPS_LEFT if code == errno.ENOMEM else ""
+        raise OSError(code, f"{size:,} bytes cannot be mapped: {os.strerror(code)}{advice}")
     found: int = address
     return found
 
@@ -211,8 +236,10 @@ class MappedFile(MappedRange):
     def _keep(self, descriptor: Descriptor) -> None:
         _descriptors[self._key] = descriptor
         if len(_descriptors) > _MOST_DESCRIPTORS:
-            # Who is using it has it still, and closes it then.
-            _descriptors.popitem(last=False)
+            # Who is using it has it still, and closes it then; another thread may have let go of
+            # all of them.
+            with contextlib.suppress(KeyError):
+                _descriptors.popitem(last=False)
 
     def _descriptor(self) -> Descriptor | None:
         """A descriptor of the file, ``None`` if it has been replaced or cannot be opened."""
@@ -220,7 +247,7 @@ class MappedFile(MappedRange):
         if kept is not None:
             return kept
         try:
-            opened = Descriptor(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+            opened = open_file(self._path)
         except OSError:
             # It is only needed to ask, and who cannot ask goes without the answer.
             return None

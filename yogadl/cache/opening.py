@@ -9,7 +9,7 @@ import stat
 
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.files import shown, telling
-from yogadl.cache.mapping import Access, Descriptor, MappedFile
+from yogadl.cache.mapping import Access, MappedFile, open_file
 from yogadl.cache.memory import keep_freed_memory
 from yogadl.cache.reader import CacheFile
 from yogadl.errors import CacheNotFoundError, FileSystemError, ForeignFileError
@@ -34,9 +34,8 @@ def open_cache(
         FileSystemError: it cannot be opened; see its subclasses.
     """
     try:
-        # A pipe by that name must not keep us waiting for a writer.
         with telling("open", path):
-            descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+            descriptor = open_file(path)
     except FileSystemError as error:
         # A file where a folder would be has nothing below it, either.
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from yogadl.cache.files import shown, telling
-from yogadl.cache.mapping import Access, Descriptor, MappedFile, ReservedRange
+from yogadl.cache.mapping import Access, Descriptor, MappedFile, ReservedRange, open_file
 from yogadl.errors import ChecksumError, FileSystemError, ForeignFileError, TruncatedCacheError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
@@ -92,10 +92,15 @@ class PartFiles:
                 with self._telling_missing(self.path(number)):
                     raise
             if found != size:
-                raise TruncatedCacheError(
-                    f"{shown(self.path(number))} has {found} bytes and should have {size}; it was "
-                    "cut off or added to. Rebuild the data set"
-                )
+                self._check_size(number, found)
+
+    def _check_size(self, number: int, found: int) -> None:
+        size = int(self.entries["size"][number])
+        if found != size:
+            raise TruncatedCacheError(
+                f"{shown(self.path(number))} has {found} bytes and should have {size}; it was "
+                "cut off or added to. Rebuild the data set"
+            )
 
     def map_into(self, number: int, place: ReservedRange, offset: int) -> MappedFile:
         """Maps a part after seeing that it is the one that the table names.
@@ -105,9 +110,12 @@ class PartFiles:
             FileSystemError: it cannot be opened.
         """
         path = self.path(number)
-        size = int(self.entries["size"][number])
+        descriptor = self._open(path)
         with telling("map", path):
-            file = MappedFile(self._open(path), path, (place, offset, size))
+            size = os.fstat(descriptor.number).st_size
+        self._check_size(number, size)
+        with telling("map", path):
+            file = MappedFile(descriptor, path, (place, offset, size))
         file.expect(self._access)
         self.check_header(number, file)
         return file
@@ -129,7 +137,12 @@ class PartFiles:
         name = shown(self.path(number))
         header = header_of(file, name)
         is_it = tables.part_of(header) == self.entries[number]
-        if not is_it or header.spec.checksum != self._header.spec.checksum:
+        if (
+            not is_it
+            or header.spec.checksum != self._header.spec.checksum
+            # The index of a table is none of records.
+            or header.part_count
+        ):
             raise ChecksumError(
                 f"{name} is not the part that {shown(self._table)} names; rebuild the data set"
             )
@@ -150,15 +163,6 @@ class PartFiles:
             raise ChecksumError(
                 f"{shown(path)}, a part of {shown(self._table)}, is not there; rebuild the data set"
             ) from error
-
-
-def open_file(path: pathlib.Path) -> Descriptor:
-    """Opens a file to read it; what is no regular file is for who maps it to say.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    return Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
 
 
 def header_of(file: MappedFile, name: str) -> headers.Header:

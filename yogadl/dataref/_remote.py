@@ -80,8 +80,8 @@ class RemoteDataRef(StoredDataRef):
         if self.info.digest != digest:
             self.close()
             raise CacheReplacedError(
-                f"{self._name} was replaced after this reference was pickled, so positions in it mean "
-                "other records; fetch it again"
+                f"{self._name} was replaced after this reference was pickled, so positions in it "
+                "mean other records; fetch it again"
             )
 
     def _origin(self) -> str:

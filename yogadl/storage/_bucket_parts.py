@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import pathlib
 
-from yogadl.cache.files import make_folders
+from yogadl.cache.files import telling
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of, read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, LocalDirectoryError, StoreError
 from yogadl.format.header import Header
 from yogadl.storage._local_lock import local_lock
-from yogadl.storage._local_note import trusted_status
+from yogadl.storage._local_note import FOLDER_MODE, commit_trusted, trusted_status
 from yogadl.storage._object_store import ObjectStore
 from yogadl.storage._paths import LOCK_FILE
 from yogadl.storage._transfer import download, file_digest
@@ -25,6 +25,8 @@ DIGEST_KEY = "yogadl-digest"
 """In an object's metadata: XXH3-128 of its bytes."""
 
 _DOWNLOADS = 3
+# One for all parts, so that what a killed process left is removed whichever part is next.
+_STAGED = "download.mdb"
 
 _log = logging.getLogger(__name__)
 
@@ -40,23 +42,27 @@ class BucketParts:
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._store = store
         self._folder = folder
+        # Which to upload although there is an object that looks like it.
+        self._damaged: set[bytes] = set()
 
     def key(self, digest: bytes) -> str:
         """The key of a part."""
         return f"{self._folder}/{PARTS_FOLDER}/{digest.hex()}.mdb"
 
     def store(self, file: PartialFile, digest: bytes) -> None:
-        """Uploads a part, unless it is there.
+        """Uploads a part, unless it is there and was not found damaged by :meth:`fetch`.
 
         Raises:
             StoreError: the bucket cannot be written to.
         """
         key, metadata = self.key(digest), {DIGEST_KEY: file_digest(file.path)}
         found = self._store.head(key)
-        if found is not None and (found.size, dict(found.metadata)) == (file.size, metadata):
+        is_there = found is not None and (found.size, dict(found.metadata)) == (file.size, metadata)
+        if is_there and digest not in self._damaged:
             _log.info("%s is stored already.", key)
             return
         self._store.upload(file.path, key, metadata)
+        self._damaged.discard(digest)
 
     def fetch(self, table: pathlib.Path, check: bool) -> None:
         """Sees to it that the parts that a table names are on this machine; of a file that is no
@@ -75,13 +81,15 @@ class BucketParts:
         if not self._missing(table, sizes, check):
             return
         folder = part_path(table, b"").parent
-        make_folders(folder)
+        with telling("make the folder", folder):
+            folder.mkdir(FOLDER_MODE, exist_ok=True)
         if trusted_status(folder) is None:
             raise LocalDirectoryError(
                 f"{folder} is another user's, or others may write to it; choose another "
                 "local_cache_dir"
             )
         with local_lock(folder / LOCK_FILE, f"process that downloads parts to {folder}"):
+            remove_leftovers(folder / _STAGED)
             for digest in self._missing(table, sizes, check):
                 self._download(table, digest)
 
@@ -94,7 +102,7 @@ class BucketParts:
 
     def _download(self, table: pathlib.Path, digest: bytes) -> None:
         path, key = part_path(table, digest), self.key(digest)
-        remove_leftovers(path)
+        seen = set()
         for attempt in range(1, _DOWNLOADS + 1):
             info = self._store.head(key)
             if info is None:
@@ -102,18 +110,27 @@ class BucketParts:
                     f"{self._store.url}/{key}, a part of {table}, is not there; submit the data "
                     "set again"
                 )
-            with PartialFile(path) as file:
+            with PartialFile(path.with_name(_STAGED)) as file:
                 download(self._store, info, file)
                 try:
                     _check(file.path, digest)
                 except ChecksumError as error:
                     _log.warning("Download %d of %s: %s", attempt, key, error)
+                    seen.add(file_digest(file.path))
                     continue
-                file.commit()
+                commit_trusted(file, path)
                 return
-        raise StoreError(
-            f"{_DOWNLOADS} downloads of {self._store.url}/{key} were not what was uploaded; submit "
-            "the data set again, or fetch it on another machine"
+        if len(seen) > 1:
+            raise StoreError(
+                f"{_DOWNLOADS} downloads of {self._store.url}/{key} differ from what was uploaded "
+                "and from one another, so this machine or its network alters them; fetch the data "
+                "set on another one"
+            )
+        self._damaged.add(digest)
+        raise ChecksumError(
+            f"{self._store.url}/{key} is not what was uploaded: {_DOWNLOADS} downloads had the "
+            "same other digest. Delete that object and submit the data set again, or use "
+            "cacheable, which uploads it anew"
         )
 
 

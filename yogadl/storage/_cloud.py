@@ -247,13 +247,15 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
     # Building
 
     def _build(self, submission: Submission, version: ObjectVersion) -> StoredDataRef:
-        while True:
+        for _ in range(_ATTEMPTS):
             found = self._build_once(submission, version)
             if found is None:
                 found = self._fetch_usable(version)
             if found is not None:
                 return found
-            _log.info("%s was deleted since it was built.", version.name)
+            _log.info("%s was deleted, or cannot be read, since it was built.", version.name)
+        # Of a store that loses parts, for one, this tells what is wrong.
+        return self._fetch_best(version, check_records=False)
 
     def _build_once(self, submission: Submission, version: ObjectVersion) -> StoredDataRef | None:
         """Returns once somebody has published; what was published, if there is a copy of it."""

@@ -11,7 +11,6 @@ again. So what ``open`` raises of damage is proven of the object itself.
 from __future__ import annotations
 
 import logging
-import os
 import pathlib
 import stat
 
@@ -30,7 +29,14 @@ from yogadl.errors import (
 from yogadl.storage._bucket_parts import DIGEST_KEY, BucketParts
 from yogadl.storage._local_folders import LocalFolders
 from yogadl.storage._local_lock import local_lock
-from yogadl.storage._local_note import FORMAT, Note, load_note, save_note, trusted_status
+from yogadl.storage._local_note import (
+    FORMAT,
+    Note,
+    commit_trusted,
+    load_note,
+    save_note,
+    trusted_status,
+)
 from yogadl.storage._object_store import ObjectInfo, ObjectStore
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE
 from yogadl.storage._transfer import download, file_digest
@@ -196,7 +202,7 @@ class _Kept:
 
     def install(self, info: ObjectInfo | None, staged: PartialFile) -> LMDBDataRef | None:
         with local_lock(self._folder / LOCK_FILE, f"process that downloads {self.path}"):
-            _commit(staged)
+            commit_trusted(staged)
             self._record(info, None if info is None else info.metadata.get(DIGEST_KEY))
             # Its parts come when somebody wants to read them.
             return None if parts_of(self.path) else LMDBDataRef(self.path)
@@ -225,7 +231,7 @@ class _Kept:
                 download(store, info, file)
                 digest = file_digest(file.path)
                 if wanted in (None, digest):
-                    _commit(file)
+                    commit_trusted(file)
                     return digest
             seen.append(digest)
             _log.warning("Download %d of %s differs from what was uploaded.", attempt, self._source)
@@ -259,13 +265,6 @@ def _digest(info: ObjectInfo, note: Note) -> str | None:
         return of_object
     digest = note.get("digest") if note.get("tag") == info.tag else None
     return digest if isinstance(digest, str) else None
-
-
-def _commit(file: PartialFile) -> None:
-    """Commits a file that others may not write to, whatever the umask: one that is trusted."""
-    mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-    os.fchmod(file.fileno(), mode & ~stat.S_IWOTH)
-    file.commit()
 
 
 def _fingerprint(path: pathlib.Path) -> list[int] | None:

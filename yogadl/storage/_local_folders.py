@@ -20,12 +20,10 @@ import xxhash
 
 from yogadl.errors import LocalDirectoryError, StorageFullError
 from yogadl.storage._local_lock import local_lock
-from yogadl.storage._local_note import load_note, save_note, trusted_status
+from yogadl.storage._local_note import FOLDER_MODE, load_note, save_note, trusted_status
 from yogadl.storage._paths import LOCK_FILE, PIECES_FOLDER
 
 _ROOT = "yogadl_local_cache"
-# Whom the user's umask lets in by the group may write; others may not, whatever the umask.
-_FOLDER_MODE = 0o775
 
 
 class LocalFolders:
@@ -110,7 +108,7 @@ class LocalFolders:
         """Makes a folder that nobody else can write to; says why that cannot be."""
         for part in self._parts(folder):
             if not os.path.lexists(part):
-                part.mkdir(_FOLDER_MODE, exist_ok=True)
+                part.mkdir(FOLDER_MODE, exist_ok=True)
             if trusted_status(part) is None:
                 return f"{part} is another user's, or others may write to it"
         return None

@@ -13,11 +13,14 @@ import stat
 import uuid
 from typing import Any, TypeAlias
 
+from yogadl.cache.partial import PartialFile
 from yogadl.storage._paths import METADATA_FILE
 
 Note: TypeAlias = dict[str, Any]
 
 FORMAT = 1
+# Whom the user's umask lets in by the group may write; others may not, whatever the umask.
+FOLDER_MODE = 0o775
 _LARGEST = 64 << 10
 
 _log = logging.getLogger(__name__)
@@ -48,6 +51,18 @@ def trusted_status(path: pathlib.Path) -> os.stat_result | None:
     except OSError:
         return None
     return status if is_trusted(status) else None
+
+
+def commit_trusted(file: PartialFile, path: pathlib.Path | None = None) -> None:
+    """Commits a file that others may not write to, whatever the umask: one that is trusted.
+
+    Args:
+        file: the file.
+        path: see ``PartialFile.commit``.
+    """
+    mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    os.fchmod(file.fileno(), mode & ~stat.S_IWOTH)
+    file.commit(path)
 
 
 def load_note(folder: pathlib.Path) -> Note:
