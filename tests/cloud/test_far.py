@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -104,6 +105,8 @@ def test_bytes_come_once(rig: Any, local: pathlib.Path, elsewhere: pathlib.Path)
         stream = ref.stream(shuffle=True, shuffle_seed=1)
         first = everything(stream)
         traffic = ref.reader.files.traffic
+        while not ref.reader.files.are_complete():
+            time.sleep(0.01)
         assert traffic.nbytes <= 1.02 * size
         before = traffic.requests
         with rig.counting() as requests:

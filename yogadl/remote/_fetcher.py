@@ -41,8 +41,9 @@ _LATE_TIMES = 3.0
 _LATE_SECONDS = 0.25
 _LATENCIES = 128
 _QUEUED = 4096
-# Bulk begins when the first records have been asked for, or so much later.
+# Until the first records have been asked for, or for so long, bulk has but a few connections.
 _HOLD_SECONDS = 0.5
+_HELD_CONNECTIONS = 8
 # What is fetched and not kept waits in so many bytes of memory, or twice what is read at once.
 _PASSING_BYTES = 64 << 20
 
@@ -291,7 +292,8 @@ class Fetcher:
                     self._arrived.notify_all()
                 yield from self._claimed(self._soon.popleft(), self._soon)
         is_held = self._holds_bulk_until is not None and time.monotonic() < self._holds_bulk_until
-        while bulk < _BULK_CONNECTIONS and not is_held and self._has_bulk():
+        most = _HELD_CONNECTIONS if is_held else _BULK_CONNECTIONS
+        while bulk < most and self._has_bulk():
             yield from self._next_bulk()
 
     def _has_bulk(self) -> bool:

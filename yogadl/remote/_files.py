@@ -58,11 +58,27 @@ class RemoteFiles:
         self._space = space
         self._open: collections.OrderedDict[int, RemoteFile] = collections.OrderedDict()
         self._mutex = threading.Lock()
+        self._complete = 0
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
 
     def __len__(self) -> int:
         return len(self.sizes)
+
+    def are_complete(self) -> bool:
+        """Whether every byte is on this machine. Costs little while one is not."""
+        while self._complete < len(self):
+            # The last is fetched last.
+            number = len(self) - 1 - self._complete
+            size = int(self.sizes[number])
+            if not self._paths(number).exists() or not self.file(number).pieces.is_kept(0, size):
+                return False
+            self._complete += 1
+        return True
+
+    def paths(self) -> list[pathlib.Path]:
+        """Of all of them on this machine; some more than once if they are parts of a table."""
+        return [self._paths(number) for number in range(len(self))]
 
     @property
     def nbytes(self) -> int:

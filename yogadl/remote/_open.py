@@ -15,6 +15,7 @@ import xxhash
 from yogadl import backoff
 from yogadl.cache.content_id import TokenSums
 from yogadl.cache.file_reader import CacheInfo
+from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.cache.sections import load_codec, load_metadata
 from yogadl.errors import CacheReplacedError, ChecksumError
 from yogadl.format import header as headers
@@ -22,6 +23,7 @@ from yogadl.format import table as tables
 from yogadl.remote._fetcher import RemoteFile, Space, fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._http import Connections
+from yogadl.remote._near import Near
 from yogadl.remote._object import ChangedError, RemoteObject
 from yogadl.remote._reader import RemoteReader, Version
 from yogadl.remote._sparse_file import CELL
@@ -30,6 +32,9 @@ Array = np.ndarray[Any, Any]
 
 HEAD_BYTES = 256 << 10
 """Read at first: takes no longer than less, and has all of a table of a thousand parts."""
+
+OBJECTS_FOLDER = "yogadl.objects"
+"""What the versions of a store are themselves, beside the folder of their parts."""
 
 _FETCHES = 3
 
@@ -79,7 +84,8 @@ def open_remote(
     Args:
         asked: the version's object.
         head: its beginning.
-        folder: for what is fetched of it and of its parts, which is there and trusted.
+        folder: for what is fetched of it and of its parts, with ``OBJECTS_FOLDER`` and
+            ``PARTS_FOLDER`` in it, which are there and trusted.
         part_of: where the part of a digest is.
         space: says what may be kept there.
 
@@ -96,7 +102,7 @@ def open_remote(
         np.array([header.file_size]),
         np.array([header.index.offset]),
         lambda _number: asked,
-        lambda _number: folder / f"{header.digest.hex()}.mdb",
+        lambda _number: folder / OBJECTS_FOLDER / f"{header.digest.hex()}.mdb",
         space,
     )
     _keep(main.file(0), head.data)
@@ -115,7 +121,8 @@ def open_remote(
         provenance=provenance,
     )
     sums = TokenSums(header.record_count, header.token_sums)
-    return RemoteReader(Version(name, info, codec, header.alignment, sums), files)
+    near = Near(main.paths()[0], main, *([files] if header.part_count else []))
+    return RemoteReader(Version(name, info, codec, header.alignment, sums), files, near)
 
 
 def _keep(file: RemoteFile, data: bytes) -> None:
@@ -182,6 +189,6 @@ def _parts_files(
         parts["size"].astype("i8"),
         parts["entries"].astype("i8"),
         lambda number: part_of(digest(number)),
-        lambda number: folder / f"{digest(number).hex()}.mdb",
+        lambda number: folder / PARTS_FOLDER / f"{digest(number).hex()}.mdb",
         space,
     )

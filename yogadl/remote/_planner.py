@@ -73,6 +73,8 @@ class Planner:
             except (YogadlError, OSError) as error:
                 # Who reads the records meets it, too.
                 _log.debug("Cannot fetch ahead: %s", error)
+            # Nobody else may want it any more.
+            del reader, positions
 
 
 def _fetch(reader: Announced, positions: Array) -> None:

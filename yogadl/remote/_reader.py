@@ -13,10 +13,10 @@ import xxhash
 
 from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.content_id import TokenSums, entry_tokens
-from yogadl.cache.file_reader import CacheInfo
+from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.mapping import Extents
 from yogadl.cache.memory import MemoryPool
-from yogadl.cache.record_reader import RecordReader
+from yogadl.cache.record_reader import MappedRecords, RecordReader
 from yogadl.errors import CacheReplacedError, ChecksumError, ClosedError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import EntryCheck
@@ -25,6 +25,7 @@ from yogadl.format.pages import PAGE_SIZE
 from yogadl.remote._fetcher import Range, fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import ImpossibleEntryError, RemoteIndex
+from yogadl.remote._near import Near
 from yogadl.remote._object import ChangedError
 from yogadl.remote._planner import planner
 
@@ -64,11 +65,13 @@ class RemoteReader(RecordReader):
     Args:
         version: what it has.
         files: in which it has it.
+        near: reads them itself, when all of them are here.
     """
 
-    def __init__(self, version: Version, files: RemoteFiles) -> None:
+    def __init__(self, version: Version, files: RemoteFiles, near: Near) -> None:
         self.version = version
         self.spec = version.codec.spec
+        self._near = near
         self._columns_of = ColumnReader(version.codec)
         self._open_files: RemoteFiles | None = files
         check = EntryCheck(version.codec.layout, version.alignment)
@@ -102,7 +105,15 @@ class RemoteReader(RecordReader):
     def content_id(self) -> str:
         return self.version.sums.content_id(self.spec)
 
+    def _whole(self) -> FileReader | None:
+        """What reads the files themselves, once all of them are here."""
+        self.files  # noqa: B018 # raises if it is closed
+        return self._near.reader()
+
     def tokens(self, positions: Array) -> Array:
+        whole = self._whole()
+        if whole is not None:
+            return whole.tokens(positions)
         return entry_tokens(self.look_up(positions)[1])
 
     def close(self) -> None:
@@ -145,13 +156,23 @@ class RemoteReader(RecordReader):
     # Reading
 
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
+        whole = self._whole()
+        if whole is not None:
+            return whole.read_columns(positions, out, spans)
         buffer, entries = self._staged(positions)
         try:
             return self._columns_of.read(buffer, entries, out, spans)
         except ChecksumError as error:
             raise ChecksumError(f"{self.version.name}: {error}; rebuild it") from error
 
+    def _mapped_records(self) -> MappedRecords | None:
+        whole = self._whole()
+        return None if whole is None else whole.mapped_records()
+
     def _record(self, position: int) -> Any:
+        whole = self._whole()
+        if whole is not None:
+            return whole.read_record(position)
         buffer, entries = self._staged(np.array([position]))
         ((offset, length, _),) = entries.tolist()
         lead = LEAD if length > INLINE_LIMIT else 0
@@ -198,9 +219,10 @@ class RemoteReader(RecordReader):
 
     @property
     def record_bytes(self) -> int:
-        files = self.files
-        size = files.nbytes // max(len(self), 1)
-        return max(size, _REQUEST_BYTES)
+        whole = self._whole()
+        if whole is not None:
+            return whole.record_bytes
+        return max(self.files.nbytes // max(len(self), 1), _REQUEST_BYTES)
 
     @property
     def is_far(self) -> bool:
@@ -208,11 +230,17 @@ class RemoteReader(RecordReader):
 
     def is_read_whole(self, num_shards: int) -> bool:
         """Whether all is wanted, or requests for a share of it would cost as much as all."""
+        whole = self._whole()
+        if whole is not None:
+            return whole.is_read_whole(num_shards)
         size = self.files.nbytes // max(len(self), 1)
         self._is_alone = num_shards == 1
         return num_shards == 1 or size * num_shards <= _REQUEST_BYTES
 
     def extents(self, positions: Array | range) -> list[Extents]:
+        whole = self._whole()
+        if whole is not None:
+            return whole.extents(positions)
         return [_RemoteExtents(self, positions)] if len(positions) else []
 
     def are_here(self, positions: Array) -> bool:
@@ -237,7 +265,7 @@ class _RemoteExtents(Extents):
 
     def will_need(self) -> None:
         if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
-            fetcher().want_whole(_whole(weakref.ref(self.reader.files), self.reader._is_alone))
+            fetcher().want_whole(_all_of(weakref.ref(self.reader.files), self.reader._is_alone))
         else:
             planner().submit(self.reader, np.asarray(self.positions))
 
@@ -248,7 +276,7 @@ class _RemoteExtents(Extents):
         """What is here is not in this process's memory."""
 
 
-def _whole(wanted: weakref.ref[RemoteFiles], is_alone: bool) -> Iterator[Range]:
+def _all_of(wanted: weakref.ref[RemoteFiles], is_alone: bool) -> Iterator[Range]:
     """All bytes of some files, as long as anybody reads them; first what finds the records."""
     files = wanted()
     numbers = range(0 if files is None else len(files))

@@ -77,6 +77,10 @@ class SparseFile:
         # Five times as fast as NumPy for a few.
         return self._map.find(b"\0", cells.start, cells.stop) < 0
 
+    def is_kept(self, start: int, stop: int) -> bool:
+        """The same, of what is not only in this process's memory."""
+        return self._map.find(b"\0", start // CELL, -(-stop // CELL)) < 0
+
     def missing(self, start: int, stop: int, bridge: int = 0) -> list[tuple[int, int]]:
         """The parts of a range that are not there, nor being fetched by this process.
 

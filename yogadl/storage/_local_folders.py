@@ -18,7 +18,9 @@ from collections.abc import Iterator
 
 import xxhash
 
+from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import LocalDirectoryError, StorageFullError
+from yogadl.remote._open import OBJECTS_FOLDER
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_note import FOLDER_MODE, load_note, save_note, trusted_status
 from yogadl.storage._paths import LOCK_FILE, PIECES_FOLDER
@@ -89,7 +91,9 @@ class LocalFolders:
         """
         folder = self._own_root / PIECES_FOLDER
         try:
-            refused = self._make_safe(folder)
+            refused = None
+            for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
+                refused = refused or self._make_safe(folder / inner)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StorageFullError(

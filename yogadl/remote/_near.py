@@ -1,0 +1,106 @@
+"""When all of a version has been fetched: its files are read like any other on this machine.
+
+They are compared with their digests first, in a thread, and noted to be whole: ``<name>.whole`` has
+what the file system said of the file then, as JSON: bytes, inode, and the times of its contents and
+of its status in ns. So the next process need not read them all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pathlib
+import threading
+import time
+from collections.abc import Sequence
+
+from yogadl.cache.file_reader import FileReader
+from yogadl.cache.opening import open_cache
+from yogadl.cache.parts import read_header
+from yogadl.cache.whole_file import check_digest
+from yogadl.errors import YogadlError
+from yogadl.remote._files import RemoteFiles
+
+_LOOK_SECONDS = 0.1
+_LARGEST_NOTE = 1000
+
+_log = logging.getLogger(__name__)
+
+
+class Near:
+    """Safe for threads. A child looks again after a fork.
+
+    Args:
+        path: of the version's file on this machine.
+        kinds: that file, and the parts that it names if it is a table.
+    """
+
+    def __init__(self, path: pathlib.Path, *kinds: RemoteFiles) -> None:
+        self._path = path
+        self._kinds = kinds
+        self._reader: FileReader | None = None
+        self._failed = False
+        self._next_look = 0.0
+        self._checking = 0
+        if self._are_complete() and all(map(_is_noted, self._paths())):
+            self._open()
+
+    def reader(self) -> FileReader | None:
+        """What reads the files themselves, once they are whole."""
+        if self._reader is None and not self._failed:
+            now = time.monotonic()
+            if now >= self._next_look and self._checking != os.getpid():
+                self._next_look = now + _LOOK_SECONDS
+                if self._are_complete():
+                    self._checking = os.getpid()
+                    threading.Thread(target=self._check, name="yogadl check", daemon=True).start()
+        return self._reader
+
+    def _are_complete(self) -> bool:
+        return all(files.are_complete() for files in self._kinds)
+
+    def _paths(self) -> Sequence[pathlib.Path]:
+        return [path for files in self._kinds for path in files.paths()]
+
+    def _check(self) -> None:
+        try:
+            for path in self._paths():
+                if not _is_noted(path):
+                    header, file = read_header(path)
+                    before = _fingerprint(path)
+                    check_digest(file, header, str(path))
+                    _note(path, before)
+            self._open()
+        except (YogadlError, OSError) as error:
+            # Record by record, what is wrong is found and fetched again.
+            _log.warning("What was fetched is not read as whole files: %s", error)
+            self._failed = True
+
+    def _open(self) -> None:
+        self._reader = open_cache(self._path)
+
+
+def _fingerprint(path: pathlib.Path) -> list[int]:
+    status = os.stat(path, follow_symlinks=False)
+    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _is_noted(path: pathlib.Path) -> bool:
+    try:
+        descriptor = os.open(_note_of(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as note:
+            return bool(json.loads(note.read(_LARGEST_NOTE)) == _fingerprint(path))
+    except (OSError, ValueError, RecursionError):
+        # Then it is compared with its digest, which says for sure.
+        return False
+
+
+def _note(path: pathlib.Path, fingerprint: list[int]) -> None:
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(fingerprint))
+    os.replace(partial, _note_of(path))
+
+
+def _note_of(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(f"{path.name}.whole")
