@@ -43,7 +43,7 @@ _LATENCIES = 128
 _QUEUED = 4096
 # Until the first records have been asked for, or for so long, bulk has but a few connections.
 _HOLD_SECONDS = 0.5
-_HELD_CONNECTIONS = 8
+_HELD_CONNECTIONS = 16
 # What is fetched and not kept waits in so many bytes of memory, or twice what is read at once.
 _PASSING_BYTES = 64 << 20
 
