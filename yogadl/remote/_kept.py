@@ -1,0 +1,197 @@
+"""What is kept on this machine of versions that are read from afar: found, measured, and removed.
+
+The folder of a store has ``yogadl.objects``, in which each version's own file is named by its digest,
+and ``yogadl.parts`` for the parts of tables. Beside a version's file stands ``<name>.json``, which
+says of which objects it is and when it was last opened. Who has a version open holds a shared lock
+(``flock``) on its file, and so keeps its parts, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import pathlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of
+from yogadl.errors import YogadlError
+
+OBJECTS_FOLDER = "yogadl.objects"
+"""What the versions of a store are themselves, beside the folder of their parts."""
+
+_SUFFIX = ".mdb"
+_LARGEST_NOTE = 64 << 10
+_MOST_NAMES = 16
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class KeptVersion:
+    """What is on this machine of one version.
+
+    Attributes:
+        path: of its own file.
+        names: of the objects that it is known to be.
+        opened: when it was last opened, seconds since 1970.
+        is_pinned: whether it stays when room is needed.
+        parts: the files of its parts.
+        nbytes: that it takes on the disk; parts that several versions have count for each.
+    """
+
+    path: pathlib.Path
+    names: tuple[str, ...]
+    opened: float
+    is_pinned: bool
+    parts: tuple[pathlib.Path, ...]
+    nbytes: int
+
+
+def note_opened(path: pathlib.Path, name: str) -> None:
+    """Notes that a version was opened, of which ``path`` is the file, as the object of a name."""
+    note = _load(path)
+    names = [name, *[known for known in note["names"] if known != name]][:_MOST_NAMES]
+    _save(path, {**note, "names": names, "opened": time.time()})
+
+
+def set_pinned(version: KeptVersion, pinned: bool) -> None:
+    """Has a version stay when room is needed, or not any more.
+
+    Raises:
+        OSError: it cannot be noted down.
+    """
+    _save(version.path, {**_load(version.path), "pinned": pinned})
+
+
+def kept_versions(folder: pathlib.Path) -> list[KeptVersion]:
+    """What is kept in the folder of a store, last opened last."""
+    found = []
+    for path in sorted((folder / OBJECTS_FOLDER).glob(f"*{_SUFFIX}")):
+        note, parts = _load(path), _parts(path)
+        nbytes = sum(map(_on_disk, (path, *parts)))
+        opened, pinned = float(note["opened"]), bool(note["pinned"])
+        found.append(KeptVersion(path, tuple(note["names"]), opened, pinned, parts, nbytes))
+    return sorted(found, key=lambda version: version.opened)
+
+
+def remove(version: KeptVersion, others: list[KeptVersion]) -> int:
+    """Removes a version and the parts that no other has, unless somebody has it open.
+
+    Args:
+        version: to remove.
+        others: those in the same folder that stay.
+
+    Returns:
+        How many bytes that freed.
+    """
+    shared = {part for other in others for part in other.parts}
+    freed = 0
+    with _alone(version.path) as is_alone:
+        if not is_alone:
+            return 0
+        # The version itself goes last: what is left of its parts would not be found otherwise.
+        for part in dict.fromkeys(version.parts):
+            if part not in shared:
+                with _alone(part) as is_free:
+                    freed += _unlink(part) if is_free else 0
+        freed += _unlink(version.path)
+    return freed
+
+
+def disk_bytes(folder: pathlib.Path) -> int:
+    """That all files of a store take on the disk."""
+    return sum(
+        _on_disk(path)
+        for inner in (OBJECTS_FOLDER, PARTS_FOLDER)
+        for path in (folder / inner).glob("*")
+    )
+
+
+def _parts(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
+    try:
+        return tuple(part_path(path, digest) for digest in parts_of(path))
+    except (YogadlError, OSError) as error:
+        # As little of it is there as of a file that was never opened.
+        _log.debug("%s names no parts: %s", path, error)
+        return ()
+
+
+def _on_disk(path: pathlib.Path) -> int:
+    total = 0
+    for each in _family(path):
+        with contextlib.suppress(OSError):
+            total += 512 * os.lstat(each).st_blocks
+    return total
+
+
+def _family(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A file and what stands beside it."""
+    yield path
+    if path.name.endswith(_SUFFIX):
+        for suffix in (".cells", ".whole", ".json"):
+            yield path.with_name(path.name + suffix)
+
+
+def _unlink(path: pathlib.Path) -> int:
+    freed = _on_disk(path)
+    for each in _family(path):
+        each.unlink(missing_ok=True)
+    return freed
+
+
+@contextlib.contextmanager
+def _alone(path: pathlib.Path) -> Iterator[bool]:
+    """Whether nobody has a file open; nobody opens it meanwhile."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        # It has not been needed yet.
+        yield True
+        return
+    except OSError as error:
+        _log.info("%s stays: %s", path, error)
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def _load(path: pathlib.Path) -> dict[str, object]:
+    note: object = None
+    try:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        with open(os.open(_note_of(path), flags), "rb") as file:
+            note = json.loads(file.read(_LARGEST_NOTE))
+    except (OSError, ValueError, RecursionError) as error:
+        _log.debug("%s has no note: %s", path, error)
+    given = note if isinstance(note, dict) else {}
+    names, opened = given.get("names"), given.get("opened")
+    return {
+        "names": [name for name in names if isinstance(name, str)] if isinstance(names, list) else [],
+        "opened": opened if isinstance(opened, int | float) else 0.0,
+        "pinned": given.get("pinned") is True,
+    }
+
+
+def _save(path: pathlib.Path, note: dict[str, object]) -> None:
+    partial = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    try:
+        partial.write_text(json.dumps(note))
+        os.replace(partial, _note_of(path))
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _note_of(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(f"{path.name}.json")
