@@ -98,6 +98,12 @@ class MappedReader(FileReader):
             self._check(positions, entries)
         return entries
 
+    def _offsets(self, positions: Array) -> Array:
+        """The offsets of :meth:`lookup` alone, int64 ``[n]``."""
+        if self._check_records:
+            self.lookup(positions)
+        return self._index.offsets(positions)
+
     def extents(self, positions: Array | range) -> list[Extents]:
         if not len(positions):
             return []
@@ -106,15 +112,21 @@ class MappedReader(FileReader):
             edges = self._index.lookup(np.array([positions[0], positions[-1]]))
             starts = edges["offset"].astype("<i8")
             first, end = starts.min(keepdims=True), (starts + edges["length"]).max(keepdims=True)
+            # What is not mapped cannot be announced.
+            self._memory.reach(int(first[0]), int(end[0]))
             return [Extents(self._memory, first, end)]
         entries = self._index.lookup(positions)
         starts = entries["offset"].astype("<i8")
         return [Extents(self._memory, starts, starts + entries["length"])]
 
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
-        entries = self.lookup(positions)
+        if self.codec.layout.content_size is not None:
+            offsets, lengths = self._offsets(positions), None
+        else:
+            entries = self.lookup(positions)
+            offsets, lengths = entries["offset"].astype("i8"), entries["length"].astype("i8")
         try:
-            return self._column_reader.read(self.buffer, entries, out, spans)
+            return self._column_reader.read(self.buffer, offsets, lengths, out, spans)
         except ChecksumError as error:
             raise ChecksumError(f"{self._name}: {error}; {REPAIR}") from error
 
@@ -135,7 +147,7 @@ class MappedReader(FileReader):
             self.codec.layout,
             value_size,
             self._alignment,
-            lambda positions: self.lookup(positions)["offset"].astype("i8"),
+            self._offsets,
         )
 
     def read_value(self, position: int) -> memoryview:

@@ -230,6 +230,9 @@ class MappedFile(MappedRange):
         self._keep(opened)
         return opened
 
+    def reach(self, start: int, end: int) -> None:
+        """See ``Memory.reach``: all of it is mapped."""
+
     def is_cached(self, offset: int) -> bool:
         """Whether the byte at an offset is in the page cache; ``False`` where that is not known."""
         descriptor = self._descriptor() if _NO_WAIT else None
@@ -248,6 +251,9 @@ class Memory(Protocol):
     @property
     def array(self) -> Array:
         """All of it, uint8, not to be written to."""
+
+    def reach(self, start: int, end: int) -> None:
+        """Maps what is not mapped yet of some bytes."""
 
     def is_cached(self, offset: int) -> bool: ...
 
