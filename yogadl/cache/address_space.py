@@ -38,7 +38,7 @@ class AddressSpace:
         self.array = self._range.array
 
     def file(self, number: int) -> MappedFile:
-        """A file, mapped."""
+        """A file, mapped; it may be mapped elsewhere, too."""
         found = self._files[number]
         if found is None:
             # Two threads may map it to the same place, the one after the other: it is the same.

@@ -11,7 +11,7 @@ import numpy as np
 
 from yogadl.cache.address_space import AddressSpace
 from yogadl.cache.content_id import TokenSums
-from yogadl.cache.file_reader import CacheInfo
+from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.mapped_reader import MappedReader
 from yogadl.cache.mapping import Access, MappedFile
@@ -27,7 +27,7 @@ from yogadl.format import table as tables
 Array = np.ndarray[Any, Any]
 
 
-class PartsReader(MappedReader):
+class PartsReader(MappedReader, FileReader):
     """The parts that a table names, mapped one behind the other, each when it is first needed.
 
     Args:
@@ -78,7 +78,7 @@ class PartsReader(MappedReader):
             checksums,
             layout=codec.layout,
             alignment=header.alignment,
-            name=name,
+            where=lambda position: (name, position),
             touch=space.touch,
         )
         sums = TokenSums(header.record_count, header.token_sums)

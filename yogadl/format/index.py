@@ -65,11 +65,11 @@ class Index:
 
     Args:
         buffer: in which the files lie, uint8.
-        files: the files.
-        checksums: one per block of each, as of :func:`block_checksums`.
+        files: the files; also an attribute.
+        checksums: one per block of each, as of :func:`block_checksums`; also an attribute.
         layout: of the records.
         alignment: what the offset of every content must be a multiple of.
-        name: what to call it all in errors.
+        where: what to call in errors what a record is in, and its position there.
         touch: called before entries are read: with the number of the file, and their first byte in
             the buffer and the end of them.
     """
@@ -82,16 +82,16 @@ class Index:
         *,
         layout: RecordLayout,
         alignment: int,
-        name: str,
+        where: Callable[[int], tuple[str, int]],
         touch: Callable[[int, int, int], object],
     ) -> None:
         self._buffer = buffer
-        self._files = files
-        self._checksums = checksums
+        self.files = files
+        self.checksums = checksums
         self._value_size = layout.value_size
         self._smallest = layout.smallest_content
         self._alignment = alignment
-        self._name = name
+        self._where = where
         self._touch = touch
         self._ends = np.cumsum(files.counts)
         self._firsts = self._ends - files.counts
@@ -131,7 +131,7 @@ class Index:
             return self._whole[positions]
         files, places = self._places(positions)
         entries: Array = self._all[places]
-        entries["offset"] += self._files.bases[files].view("u8")
+        entries["offset"] += self.files.bases[files].view("u8")
         return entries
 
     def offsets(self, positions: Array) -> Array:
@@ -142,7 +142,7 @@ class Index:
             return whole
         files, places = self._places(positions)
         offsets: Array = self._all_offsets[places]
-        offsets += self._files.bases[files]
+        offsets += self.files.bases[files]
         return offsets
 
     def _check_whole(self, positions: Array) -> None:
@@ -172,8 +172,8 @@ class Index:
 
     def _entries_of(self, file: int) -> Array:
         """All entries of a file, where they lie; offsets are in the file."""
-        start = int(self._files.bases[file] + self._files.entries[file])
-        size = int(self._files.counts[file]) * ENTRY.itemsize
+        start = int(self.files.bases[file] + self.files.entries[file])
+        size = int(self.files.counts[file]) * ENTRY.itemsize
         return self._buffer[start : start + size].view(ENTRY)
 
     def _check(self, blocks: Array) -> None:
@@ -187,21 +187,20 @@ class Index:
     def _check_block(self, block: int) -> None:
         file = int(np.searchsorted(self._first_blocks, block, side="right")) - 1
         first = (block - int(self._first_blocks[file])) * BLOCK
-        count = min(BLOCK, int(self._files.counts[file]) - first)
-        start = int(self._files.bases[file] + self._files.entries[file])
+        count = min(BLOCK, int(self.files.counts[file]) - first)
+        start = int(self.files.bases[file] + self.files.entries[file])
         start += first * ENTRY.itemsize
         stop = start + count * ENTRY.itemsize
         self._touch(file, start, stop)
         entries = self._buffer[start:stop].view(ENTRY)
-        first += int(self._firsts[file])
-        if xxhash.xxh3_64_intdigest(entries) != int(self._checksums[block]):
+        name, first = self._where(first + int(self._firsts[file]))
+        if xxhash.xxh3_64_intdigest(entries) != int(self.checksums[block]):
             raise ChecksumError(
-                f"{self._name} has a damaged index at records {first} to "
-                f"{first + count - 1}; {REPAIR}"
+                f"{name} has a damaged index at records {first} to {first + count - 1}; {REPAIR}"
             )
-        if not self._are_possible(entries, int(self._files.sizes[file])):
+        if not self._are_possible(entries, int(self.files.sizes[file])):
             raise ChecksumError(
-                f"{self._name} has an index with impossible entries (a record outside the file, of "
+                f"{name} has an index with impossible entries (a record outside the file, of "
                 f"another size than its spec has, or out of line) at records {first} to "
                 f"{first + count - 1}; {REPAIR}"
             )
