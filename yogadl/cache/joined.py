@@ -10,6 +10,7 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.address_space import AddressSpace
 from yogadl.cache.content_id import NO_TOKENS
+from yogadl.cache.files import telling
 from yogadl.cache.mapped_reader import MappedReader
 from yogadl.cache.mapping import MappedFile, ReservedRange, can_map_again
 from yogadl.format import spec_json
@@ -47,7 +48,8 @@ class JoinedReader(MappedReader):
         def map_file(number: int, place: ReservedRange, offset: int) -> MappedFile:
             at = int(np.searchsorted(first_files, number, side="right")) - 1
             file = memories[at].file(number - int(first_files[at]))
-            place.map_again(file.array, offset)
+            with telling("map", file.path):
+                place.map_again(file.array, offset)
             return file
 
         def where(position: int) -> tuple[str, int]:

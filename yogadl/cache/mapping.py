@@ -215,6 +215,9 @@ class MappedFile(MappedRange):
         path: of the file.
         into: a range, an offset in it, and bytes, to map a file of so many bytes to.
 
+    Attributes:
+        path: of the file, absolute.
+
     Raises:
         OSError: the file cannot be mapped, or has another size.
     """
@@ -226,7 +229,7 @@ class MappedFile(MappedRange):
         into: tuple[ReservedRange, int, int] | None = None,
     ) -> None:
         status = os.fstat(descriptor.number)
-        self._path = os.path.abspath(path)
+        self.path = pathlib.Path(os.path.abspath(path))
         self._identity = status.st_dev, status.st_ino
         self._key = next(_keys)
         size = status.st_size
@@ -255,7 +258,7 @@ class MappedFile(MappedRange):
         if kept is not None:
             return kept
         try:
-            opened = Descriptor(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+            opened = Descriptor(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
         except OSError:
             # It is only needed to ask, and who cannot ask goes without the answer.
             return None
