@@ -35,7 +35,9 @@ def among_others(codec: RecordCodec, contents: list[bytes], which: int) -> Any:
     entries["offset"] = ends - entries["length"]
     buffer = np.frombuffer(b"".join(values) + bytes(LEAD), "u1")
     try:
-        columns = ColumnReader(codec).read(buffer, entries)
+        columns = ColumnReader(codec).read(
+            buffer, entries["offset"].astype("i8"), entries["length"].astype("i8")
+        )
     except ChecksumError:
         return REFUSED
     return list(records_of(codec.spec, [copied_rows(column) for column in columns]))[which]

@@ -14,10 +14,12 @@ tf = pytest.importorskip("tensorflow")
 from stored import write  # noqa: E402
 
 import yogadl  # noqa: E402
+from yogadl.cache import mapping  # noqa: E402
 from yogadl.dataref import IndexedDataRef, LMDBDataRef  # noqa: E402
 from yogadl.errors import InvalidArgumentError  # noqa: E402
 from yogadl.orders import Order  # noqa: E402
 from yogadl.spec import TensorSpec  # noqa: E402
+from yogadl.storage import LFSStorage  # noqa: E402
 from yogadl.tensorflow import make_tf_dataset  # noqa: E402
 
 COUNT = 23
@@ -70,6 +72,30 @@ def test_derived_data_sets(
     assert lists(make_tf_dataset(derived.stream())) == lists(derived.stream())
     found = [row for batch in batches for row in (batch.to_list() if ragged else lists(batch))]
     assert found == expected
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_concatenations_are_read_where_they_are_mapped(
+    tmp_path: pathlib.Path, fixed: LMDBDataRef, batch_size: int | None
+) -> None:
+    storage = LFSStorage(tmp_path)
+    x = np.arange(300, dtype="i8").reshape(100, 3)
+    storage.submit(x, "a", "1", part_bytes=500)
+    large = np.arange(9000, dtype="i8").reshape(3, 3000)
+    storage.submit(large, "a", "2", part_bytes=500)
+    storage.submit(large + 1, "a", "3")
+    small = [fixed, storage.fetch("a", "1")]
+    for parts in (small, [small[0][3:], small[1][::2]], [storage.fetch("a", v) for v in "23"]):
+        whole = yogadl.concat(parts)
+        assert (whole.reader.mapped_records() is not None) == mapping.can_map_again()
+        stream = whole.stream(shuffle=True, shuffle_seed=5)
+        expected = lists(whole.stream(shuffle=True, shuffle_seed=5))
+        assert sorted(expected) == sorted(row for part in parts for row in lists(part.stream()))
+        dataset = make_tf_dataset(stream, batch_size=batch_size)
+        found = lists(dataset)
+        if batch_size is not None:
+            found = [row for batch in found for row in batch]
+        assert found == expected
 
 
 def test_zipped(fixed: LMDBDataRef, varying: LMDBDataRef) -> None:

@@ -38,7 +38,7 @@ class AddressSpace:
         self.array = self._range.array
 
     def file(self, number: int) -> MappedFile:
-        """A file, mapped."""
+        """A file, mapped; it may be mapped elsewhere, too."""
         found = self._files[number]
         if found is None:
             # Two threads may map it to the same place, the one after the other: it is the same.
@@ -51,14 +51,15 @@ class AddressSpace:
         self.file(number)
         self._range.will_need(np.array([start]), np.array([end]))
 
-    def files_between(self, start: int, end: int) -> range:
-        """The numbers of the files that have any of some bytes."""
+    def reach(self, start: int, end: int) -> None:
+        """See ``Memory.reach``."""
         first, last = np.searchsorted(self.bases, [start, max(start, end - 1)], side="right") - 1
-        return range(int(first), int(last) + 1)
+        for number in range(int(first), int(last) + 1):
+            self.file(number)
 
     def is_cached(self, offset: int) -> bool:
         """See ``MappedFile.is_cached``."""
-        (number,) = self.files_between(offset, offset + 1)
+        number = int(np.searchsorted(self.bases, offset, side="right")) - 1
         return self.file(number).is_cached(offset - int(self.bases[number]))
 
     def will_need(self, starts: Array, ends: Array) -> None:

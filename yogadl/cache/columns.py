@@ -54,7 +54,8 @@ class ColumnReader:
     def read(
         self,
         buffer: Array,
-        entries: Array,
+        offsets: Array,
+        lengths: Array | None,
         out: Sequence[Array] | None = None,
         spans: bool = False,
     ) -> list[Column]:
@@ -62,7 +63,8 @@ class ColumnReader:
 
         Args:
             buffer: the bytes of the file.
-            entries: index entries of the records, in the order wanted.
+            offsets: where the values of the records begin, in the order wanted, int64 ``[n]``.
+            lengths: of these values, int64 ``[n]``; for records of fixed size, ``None`` will do.
             out: for records of fixed size, C-contiguous arrays to read into, of the columns' shapes
                 and dtypes.
             spans: leave values of one unknown dimension unread where they lie, as ``Spans``.
@@ -71,13 +73,14 @@ class ColumnReader:
             ChecksumError: a record does not fit the spec.
         """
         if self._codec.layout.content_size is not None:
-            components = self._read_fixed(buffer, entries["offset"].astype("<i8"), out)
+            components = self._read_fixed(buffer, offsets, out)
         else:
-            components = self._read_variable(buffer, entries, spans and self._plain)
+            assert lengths is not None
+            components = self._read_variable(buffer, offsets, lengths, spans and self._plain)
         if self._plain:
             return components
         try:
-            return self._join(components, len(entries))
+            return self._join(components, len(offsets))
         except SpecMismatchError as error:
             raise ChecksumError(f"a record holds what does not fit: {error}") from error
 
@@ -107,11 +110,12 @@ class ColumnReader:
             columns.append(column if target is None else target)
         return columns
 
-    def _read_variable(self, buffer: Array, entries: Array, spans: bool) -> list[Column]:
-        offsets, lengths = entries["offset"].astype("<i8"), entries["length"].astype("<i8")
+    def _read_variable(
+        self, buffer: Array, offsets: Array, lengths: Array, spans: bool
+    ) -> list[Column]:
         leads = np.where(lengths > INLINE_LIMIT, LEAD, 0)
         offsets, lengths = offsets + leads, lengths - leads
-        if self._is_simple and len(entries):
+        if self._is_simple and len(offsets):
             return self._read_simple(buffer, offsets, lengths, spans)
         decode = self._codec.decode_components
         view = memoryview(buffer)

@@ -10,9 +10,8 @@ import xxhash
 
 from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.content_id import TokenSums, entry_tokens
-from yogadl.cache.file_reader import FileReader
 from yogadl.cache.mapping import Extents, MappedExtents, Memory
-from yogadl.cache.record_reader import MappedRecords
+from yogadl.cache.record_reader import MappedRecords, RecordReader
 from yogadl.errors import REPAIR, ChecksumError, ClosedError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.index import Index
@@ -22,7 +21,7 @@ from yogadl.format.pages import PAGE_SIZE
 Array = np.ndarray[Any, Any]
 
 
-class MappedReader(FileReader):
+class MappedReader(RecordReader):
     """Records in mapped memory, found by an index.
 
     With ``check_records``, every record is compared with its checksum whenever it is looked up.
@@ -53,6 +52,8 @@ class MappedReader(FileReader):
         self._alignment = alignment
         self._column_reader = ColumnReader(codec)
         self._sums = sums
+        self._count = len(index)
+        self._record_bytes = max(len(memory.array) // max(self._count, 1), 1)
         self._open_index: Index | None = index
         self._open_memory: Memory | None = memory
 
@@ -71,6 +72,13 @@ class MappedReader(FileReader):
     def _closed(self) -> ClosedError:
         return ClosedError(f"the reader of {self._name} is closed; open it again")
 
+    def _where(self, position: int) -> tuple[str, int]:
+        """What to call in errors what a record is in, and its position there."""
+        return self._name, position
+
+    def __len__(self) -> int:
+        return self._count
+
     @property
     def content_id(self) -> str:
         return self._sums.content_id(self.spec)
@@ -85,7 +93,7 @@ class MappedReader(FileReader):
 
     @property
     def record_bytes(self) -> int:
-        return max(self.info.file_size // max(self.info.record_count, 1), 1)
+        return self._record_bytes
 
     def lookup(self, positions: Array) -> Array:
         """Index entries of some records; see :meth:`yogadl.format.index.Index.lookup`.
@@ -98,6 +106,12 @@ class MappedReader(FileReader):
             self._check(positions, entries)
         return entries
 
+    def _offsets(self, positions: Array) -> Array:
+        """The offsets of :meth:`lookup` alone, int64 ``[n]``."""
+        if self._check_records:
+            self.lookup(positions)
+        return self._index.offsets(positions)
+
     def extents(self, positions: Array | range) -> list[Extents]:
         if not len(positions):
             return []
@@ -106,24 +120,32 @@ class MappedReader(FileReader):
             edges = self._index.lookup(np.array([positions[0], positions[-1]]))
             starts = edges["offset"].astype("<i8")
             first, end = starts.min(keepdims=True), (starts + edges["length"]).max(keepdims=True)
+            # What is not mapped cannot be announced.
+            self._memory.reach(int(first[0]), int(end[0]))
             return [MappedExtents(self._memory, first, end)]
         entries = self._index.lookup(positions)
         starts = entries["offset"].astype("<i8")
         return [MappedExtents(self._memory, starts, starts + entries["length"])]
 
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
-        entries = self.lookup(positions)
+        if self.codec.layout.content_size is not None:
+            offsets, lengths = self._offsets(positions), None
+        else:
+            entries = self.lookup(positions)
+            offsets, lengths = entries["offset"].astype("i8"), entries["length"].astype("i8")
         try:
-            return self._column_reader.read(self.buffer, entries, out, spans)
+            return self._column_reader.read(self.buffer, offsets, lengths, out, spans)
         except ChecksumError as error:
-            raise ChecksumError(f"{self._name}: {error}; {REPAIR}") from error
+            names = sorted({self._where(position)[0] for position in positions.tolist()})
+            raise ChecksumError(f"{', '.join(names)}: {error}; {REPAIR}") from error
 
     def _record(self, position: int) -> Any:
         content = self.read_content(position)
         try:
             return self.codec.decode(content)
         except ChecksumError as error:
-            raise ChecksumError(f"{self._name}, record {position}: {error}; {REPAIR}") from error
+            name, position = self._where(position)
+            raise ChecksumError(f"{name}, record {position}: {error}; {REPAIR}") from error
 
     def _mapped_records(self) -> MappedRecords | None:
         if self.codec.layout.content_size is None:
@@ -135,7 +157,7 @@ class MappedReader(FileReader):
             self.codec.layout,
             value_size,
             self._alignment,
-            lambda positions: self.lookup(positions)["offset"].astype("i8"),
+            self._offsets,
         )
 
     def read_value(self, position: int) -> memoryview:
@@ -160,10 +182,14 @@ class MappedReader(FileReader):
             if length > INLINE_LIMIT:
                 content = content[LEAD:]
             if xxhash.xxh3_64_intdigest(content) & 0xFFFFFFFF != checksum:
-                raise ChecksumError(
-                    f"{self._name}: record {position} is not what was written; {REPAIR}"
-                )
+                name, at = self._where(position)
+                raise ChecksumError(f"{name}: record {at} is not what was written; {REPAIR}")
 
     def close(self) -> None:
         self._open_memory = None
         self._open_index = None
+        RecordReader.closings += 1
+
+    def check_open(self) -> None:
+        if self._open_memory is None:
+            raise self._closed()

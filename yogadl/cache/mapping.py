@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import enum
 import errno
+import functools
 import itertools
 import mmap
 import os
@@ -58,6 +59,12 @@ _NO_MAPS_LEFT = (
     "; this process has as many maps as the system allows (on Linux, vm.max_map_count), or as many "
     "addresses (ulimit -v). Raise that limit, or store data sets in fewer, larger parts"
 )
+# Only Linux's can map the same pages once more.
+_remap = getattr(ctypes.CDLL(None, use_errno=True), "mremap", None)
+if _remap is not None:
+    _remap.restype = ctypes.c_void_p
+    _remap.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 2, ctypes.c_int, ctypes.c_void_p]
+_MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
 _FAILED = ctypes.c_void_p(-1).value
 _MAP_FIXED = 0x10
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0)
@@ -108,6 +115,18 @@ class _Map:
     def __del__(self, unmap: Callable[[int, int], int] = _unmap) -> None:
         if hasattr(self, "address"):
             unmap(self.address, self._size)
+
+
+@functools.cache
+def can_map_again() -> bool:
+    """Whether this system has :meth:`ReservedRange.map_again`."""
+    place = ReservedRange(mmap.PAGESIZE)
+    protection, flags = mmap.PROT_READ, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS
+    try:
+        place.map_again(np.asarray(_Map(mmap.PAGESIZE, protection, flags, -1)), 0)
+    except OSError:
+        return False
+    return True
 
 
 def _mapped(at: int | None, size: int, protection: int, flags: int, descriptor: int) -> int:
@@ -188,6 +207,22 @@ class ReservedRange(MappedRange):
         _mapped(at, size, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, descriptor.number)
         return self.array[offset : offset + size]
 
+    def map_again(self, array: Array, offset: int) -> None:
+        """Maps at an offset what an array maps, which begins on a page: the same pages of the same
+        file, even if that has been replaced or deleted.
+
+        Raises:
+            OSError: the system cannot; see :meth:`map`.
+        """
+        assert 0 <= offset <= offset + len(array) <= len(self.array)
+        if _remap is None:
+            raise OSError(errno.ENOSYS, "this system cannot map again what is mapped")
+        flags, at = _MREMAP_MAYMOVE | _MREMAP_FIXED, self._address + offset
+        # A map of no bytes that grows is the old one once more.
+        if _remap(array.ctypes.data, 0, len(array), flags, at) == _FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, f"{len(array):,} bytes cannot be mapped: {os.strerror(code)}")
+
 
 _descriptors: collections.OrderedDict[int, Descriptor] = collections.OrderedDict()
 """Those kept open, oldest first, by ``MappedFile._key``."""
@@ -205,6 +240,9 @@ class MappedFile(MappedRange):
         path: of the file.
         into: a range, an offset in it, and bytes, to map a file of so many bytes to.
 
+    Attributes:
+        path: of the file, absolute.
+
     Raises:
         OSError: the file cannot be mapped, or has another size.
     """
@@ -216,7 +254,7 @@ class MappedFile(MappedRange):
         into: tuple[ReservedRange, int, int] | None = None,
     ) -> None:
         status = os.fstat(descriptor.number)
-        self._path = os.path.abspath(path)
+        self.path = pathlib.Path(os.path.abspath(path))
         self._identity = status.st_dev, status.st_ino
         self._key = next(_keys)
         size = status.st_size
@@ -247,7 +285,7 @@ class MappedFile(MappedRange):
         if kept is not None:
             return kept
         try:
-            opened = open_file(self._path)
+            opened = open_file(self.path)
         except OSError:
             # It is only needed to ask, and who cannot ask goes without the answer.
             return None
@@ -256,6 +294,13 @@ class MappedFile(MappedRange):
             return None
         self._keep(opened)
         return opened
+
+    def file(self, number: int) -> MappedFile:  # noqa: ARG002
+        """See ``Memory.file``."""
+        return self
+
+    def reach(self, start: int, end: int) -> None:
+        """See ``Memory.reach``: all of it is mapped."""
 
     def is_cached(self, offset: int) -> bool:
         """Whether the byte at an offset is in the page cache; ``False`` where that is not known."""
@@ -275,6 +320,12 @@ class Memory(Protocol):
     @property
     def array(self) -> Array:
         """All of it, uint8, not to be written to."""
+
+    def file(self, number: int) -> MappedFile:
+        """One of the files, mapped."""
+
+    def reach(self, start: int, end: int) -> None:
+        """Maps what is not mapped yet of some bytes."""
 
     def is_cached(self, offset: int) -> bool: ...
 

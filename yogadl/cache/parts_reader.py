@@ -11,10 +11,10 @@ import numpy as np
 
 from yogadl.cache.address_space import AddressSpace
 from yogadl.cache.content_id import TokenSums
-from yogadl.cache.file_reader import CacheInfo
+from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.mapped_reader import MappedReader
-from yogadl.cache.mapping import Access, Extents, MappedFile
+from yogadl.cache.mapping import Access, MappedFile
 from yogadl.cache.parts import PartFiles, header_of
 from yogadl.cache.reader import CacheFile
 from yogadl.cache.sections import load_codec, load_metadata, section
@@ -27,7 +27,7 @@ from yogadl.format import table as tables
 Array = np.ndarray[Any, Any]
 
 
-class PartsReader(MappedReader):
+class PartsReader(MappedReader, FileReader):
     """The parts that a table names, mapped one behind the other, each when it is first needed.
 
     Args:
@@ -78,7 +78,7 @@ class PartsReader(MappedReader):
             checksums,
             layout=codec.layout,
             alignment=header.alignment,
-            name=name,
+            where=lambda position: (name, position),
             touch=space.touch,
         )
         sums = TokenSums(header.record_count, header.token_sums)
@@ -86,17 +86,6 @@ class PartsReader(MappedReader):
 
     def parts_by_digest(self) -> dict[bytes, pathlib.Path]:
         return {digest: self._parts.path(at) for digest, at in self._parts.by_digest().items()}
-
-    def extents(self, positions: Array | range) -> list[Extents]:
-        if isinstance(positions, range) and len(positions):
-            # What is not mapped cannot be announced.
-            edges = np.array([positions[0], positions[-1]])
-            first, last = self._index.files_of(edges).tolist()
-            space = self._memory
-            assert isinstance(space, AddressSpace)
-            for number in range(first, last + 1):
-                space.file(number)
-        return super().extents(positions)
 
     def verify(self) -> None:
         check_digest(self._table, self.header, self._name)

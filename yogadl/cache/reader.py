@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from yogadl.cache.content_id import TokenSums
-from yogadl.cache.file_reader import CacheInfo
+from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.mapped_reader import MappedReader
 from yogadl.cache.mapping import MappedFile
@@ -25,7 +25,7 @@ from yogadl.format.entries import ENTRY
 Array = np.ndarray[Any, Any]
 
 
-class CacheFile(MappedReader):
+class CacheFile(MappedReader, FileReader):
     """A cache file of format version 1, mapped into memory.
 
     With ``check_records``, every record is compared with its checksum whenever it is looked up.
@@ -62,7 +62,7 @@ class CacheFile(MappedReader):
             checksums,
             layout=codec.layout,
             alignment=header.alignment,
-            name=name,
+            where=lambda position: (name, position),
             touch=lambda _file, start, stop: file.will_need(np.array([start]), np.array([stop])),
         )
         sums = TokenSums(count, header.token_sums)

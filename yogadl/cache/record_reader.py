@@ -8,7 +8,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -67,8 +67,11 @@ class RecordReader(Closing):
     Attributes:
         spec: the element spec.
         observer: is told of what is read.
+        closings: how many readers of this process have been closed, or about as many: another
+            number after each. Who reads what many others have looks at them only then.
     """
 
+    closings: ClassVar[int] = 0
     spec: specs.Structure
     observer: Observer | None = None
 
@@ -163,6 +166,13 @@ class RecordReader(Closing):
     @abc.abstractmethod
     def close(self) -> None:
         """Lets go of the data. Reading afterwards raises ``ClosedError``. May be called twice."""
+
+    def check_open(self) -> None:
+        """Sees that it can be read.
+
+        Raises:
+            ClosedError: it is closed, or what it reads is.
+        """
 
     # What is of use where data can be larger than memory.
 

@@ -9,7 +9,7 @@ from typing import Any
 from yogadl import spec as specs
 from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef
 from yogadl.dataref._positions import Mixed
-from yogadl.dataref._views import ConcatenatedReader, SelectedReader, ZippedReader
+from yogadl.dataref._views import SelectedReader, ZippedReader, concatenated
 from yogadl.errors import InvalidArgumentError
 
 
@@ -26,7 +26,7 @@ def concat(datarefs: Sequence[IndexedDataRef]) -> DerivedDataRef:
         InvalidArgumentError: there is none, or something else.
         SpecMismatchError: their records are nested differently, or of other dtypes.
     """
-    return DerivedDataRef(ConcatenatedReader, _checked(datarefs, "concat"))
+    return DerivedDataRef(concatenated, _checked(datarefs, "concat"))
 
 
 def zip(nest: Any) -> DerivedDataRef:  # noqa: A001 # named as in tf.data
@@ -65,7 +65,7 @@ def mix(datarefs: Sequence[IndexedDataRef], weights: Sequence[float]) -> Derived
             f"mix takes one weight for each of {len(parts)} data sets, not {len(weights)}"
         )
     positions = Mixed([len(part) for part in parts], weights)
-    whole = DerivedDataRef(ConcatenatedReader, parts)
+    whole = DerivedDataRef(concatenated, parts)
     return DerivedDataRef(functools.partial(SelectedReader, positions=positions), [whole])
 
 

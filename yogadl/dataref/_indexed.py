@@ -351,7 +351,7 @@ class DerivedDataRef(UnstoredDataRef[RecordReader]):
     @property
     def metadata(self) -> dict[str, Any]:
         """See ``IndexedDataRef.metadata``."""
-        return self._parts[0].metadata if isinstance(self.reader, SelectedReader) else {}
+        return self._parts[0].metadata if type(self.reader) is SelectedReader else {}
 
     def _origin(self) -> str:
         parts = [part._origin().removeprefix("of ") for part in self._parts[:_SHOWN_PARTS]]

@@ -57,7 +57,10 @@ class Slice(Selection):
         return len(self.range)
 
     def of(self, indices: Array) -> Array:
-        return self.range.start + indices * self.range.step
+        start, step = self.range.start, self.range.step
+        if step != 1:
+            return start + indices * step
+        return start + indices if start else indices
 
     def choose(self, chosen: Selection) -> Selection:
         if not isinstance(chosen, Slice):
@@ -103,6 +106,58 @@ class _Chosen(Selection):
 
     def of(self, indices: Array) -> Array:
         return self._outer.of(self._inner.of(indices))
+
+
+def joined(pieces: Sequence[tuple[Slice, Selection]]) -> Selection:
+    """The positions of some selections one behind the other.
+
+    Args:
+        pieces: at least one: some positions, and the indices of those of them that are wanted.
+    """
+    found: list[Selection] = []
+    for whole, piece in pieces:
+        # Those of a slice are a slice; others would be copied.
+        chosen = whole.choose(piece) if isinstance(piece, Slice) else _Chosen(whole, piece)
+        last = found[-1] if found else None
+        if isinstance(last, Slice) and isinstance(chosen, Slice) and _are_one(last, chosen):
+            found[-1] = Slice(range(last.range.start, chosen.range.stop))
+        else:
+            found.append(chosen)
+    return found[0] if len(found) == 1 else _Joined(found)
+
+
+def _are_one(first: Slice, second: Slice) -> bool:
+    """Whether two slices are one without gaps."""
+    return first.range.step == second.range.step == 1 and first.range.stop == second.range.start
+
+
+class _Joined(Selection):
+    """Positions of selections, one behind the other."""
+
+    def __init__(self, pieces: Sequence[Selection]) -> None:
+        lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
+        self._ends = np.cumsum(lengths)
+        # Positions of slices are found all at once; those of others at first as indices in them.
+        self._others = {
+            number: piece for number, piece in enumerate(pieces) if not isinstance(piece, Slice)
+        }
+        runs = [piece.range if isinstance(piece, Slice) else range(1) for piece in pieces]
+        steps = np.array([run.step for run in runs], dtype=np.int64)
+        self._steps = None if (steps == 1).all() else steps
+        firsts = np.array([run.start for run in runs], dtype=np.int64)
+        self._shifts = firsts - (self._ends - lengths) * steps
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def of(self, indices: Array) -> Array:
+        pieces = np.searchsorted(self._ends, indices, side="right")
+        found: Array = self._shifts[pieces]
+        found += indices if self._steps is None else indices * self._steps[pieces]
+        for number, piece in self._others.items():
+            places = np.flatnonzero(pieces == number)
+            found[places] = piece.of(found[places])
+        return found
 
 
 class Mixed(Selection):

@@ -15,9 +15,11 @@ from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.content_id import content_id_of, marked, mixed
+from yogadl.cache.joined import JoinedReader, can_be_joined
+from yogadl.cache.mapped_reader import MappedReader
 from yogadl.cache.mapping import Extents
 from yogadl.cache.record_reader import MappedRecords, RecordReader
-from yogadl.dataref._positions import Selection
+from yogadl.dataref._positions import Selection, Slice, joined
 from yogadl.errors import ClosedError, InvalidArgumentError
 from yogadl.format import spec_json
 
@@ -64,6 +66,11 @@ class _View(RecordReader):
 
     def close(self) -> None:
         self._open_bases = None
+        RecordReader.closings += 1
+
+    def check_open(self) -> None:
+        for base in self.bases:
+            base.check_open()
 
 
 class SelectedReader(_View):
@@ -112,8 +119,93 @@ class SelectedReader(_View):
         return self.base.record_bytes
 
 
-class ConcatenatedReader(_View):
+def concatenated(*readers: RecordReader) -> RecordReader:
     """The records of some readers, one reader after the other.
+
+    Raises:
+        SpecMismatchError: their records have nothing in common.
+    """
+    texts = {spec_json.canonical(reader.spec) for reader in readers}
+    pieces = [_stored(reader) for reader in readers if len(reader)]
+    bases = list({id(base): base for base, _ in pieces}.values())
+    files = [base for base in bases if isinstance(base, MappedReader)]
+    if (
+        len(texts) > 1
+        or not files
+        or len(files) < len(bases)
+        or any(reader.observer is not None for reader in (*readers, *files))
+        or not can_be_joined(files)
+    ):
+        return ConcatenatedReader(*readers)
+    try:
+        whole = JoinedReader(readers[0].spec, files)
+    except OSError:
+        # No such range of addresses is left.
+        return ConcatenatedReader(*readers)
+    ends = np.cumsum([len(file) for file in files]).tolist()
+    runs = {
+        id(file): Slice(range(end - len(file), end)) for file, end in zip(files, ends, strict=True)
+    }
+    positions = joined([(runs[id(base)], positions) for base, positions in pieces])
+    return _JoinedView(whole, positions, readers)
+
+
+def _stored(reader: RecordReader) -> tuple[RecordReader, Selection]:
+    """What has the records of a reader, and which of its records these are."""
+    if isinstance(reader, SelectedReader):
+        return reader.base, reader._positions
+    return reader, Slice(range(len(reader)))
+
+
+class _JoinedView(SelectedReader):
+    """Records of stored data sets in one map, until one of the readers is closed that they are of.
+
+    Args:
+        whole: has the records.
+        positions: of them in it.
+        readers: what the data set was made of.
+    """
+
+    def __init__(
+        self, whole: JoinedReader, positions: Selection, readers: Sequence[RecordReader]
+    ) -> None:
+        super().__init__(whole, positions)
+        self._readers = tuple(readers)
+        self._closings = RecordReader.closings
+
+    @property
+    def base(self) -> RecordReader:
+        closings = RecordReader.closings
+        if closings != self._closings:
+            self.check_open()
+            self._closings = closings
+        return super().base
+
+    @property
+    def content_id(self) -> str:
+        is_whole = isinstance(self._positions, Slice) and self._positions.range == range(
+            len(self.base)
+        )
+        return self.base.content_id if is_whole else super().content_id
+
+    def __copy__(self) -> Any:
+        made = super().__copy__()
+        # The copy has a map of its own.
+        made._readers = ()
+        return made
+
+    def close(self) -> None:
+        super().close()
+        self._readers = ()
+
+    def check_open(self) -> None:
+        super().check_open()
+        for reader in self._readers:
+            reader.check_open()
+
+
+class ConcatenatedReader(_View):
+    """The records of some readers, one reader after the other: of any readers, so one by one.
 
     Raises:
         SpecMismatchError: their records have nothing in common.

@@ -1,14 +1,15 @@
 """What is kept on this machine of versions that are read from afar: found, measured, and removed.
 
-The folder of a store has ``yogadl.objects``, in which each version's own file is named by its digest,
-and ``yogadl.parts`` for the parts of tables. Beside a version's file stands ``<name>.json``, which
-says of which objects it is and when it was last opened. Who has a version open holds a shared lock
-(``flock``) on its file, and so keeps its parts, too.
+The folder of a store has ``yogadl.objects``, in which each version's own file is named by its
+digest, and ``yogadl.parts`` for the parts of tables. Beside a version's file stands
+``<name>.json``, which says of which objects it is and when it was last opened. Who has a version
+open holds a shared lock (``flock``) on its file, and so keeps its parts, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import logging
@@ -55,8 +56,8 @@ class KeptVersion:
 def note_opened(path: pathlib.Path, name: str) -> None:
     """Notes that a version was opened, of which ``path`` is the file, as the object of a name."""
     note = _load(path)
-    names = [name, *[known for known in note["names"] if known != name]][:_MOST_NAMES]
-    _save(path, {**note, "names": names, "opened": time.time()})
+    names = (name, *[known for known in note.names if known != name])[:_MOST_NAMES]
+    _save(path, _Note(names, time.time(), note.pinned))
 
 
 def set_pinned(version: KeptVersion, pinned: bool) -> None:
@@ -65,7 +66,7 @@ def set_pinned(version: KeptVersion, pinned: bool) -> None:
     Raises:
         OSError: it cannot be noted down.
     """
-    _save(version.path, {**_load(version.path), "pinned": pinned})
+    _save(version.path, dataclasses.replace(_load(version.path), pinned=pinned))
 
 
 def kept_versions(folder: pathlib.Path) -> list[KeptVersion]:
@@ -74,8 +75,7 @@ def kept_versions(folder: pathlib.Path) -> list[KeptVersion]:
     for path in sorted((folder / OBJECTS_FOLDER).glob(f"*{_SUFFIX}")):
         note, parts = _load(path), _parts(path)
         nbytes = sum(map(_on_disk, (path, *parts)))
-        opened, pinned = float(note["opened"]), bool(note["pinned"])
-        found.append(KeptVersion(path, tuple(note["names"]), opened, pinned, parts, nbytes))
+        found.append(KeptVersion(path, note.names, note.opened, note.pinned, parts, nbytes))
     return sorted(found, key=lambda version: version.opened)
 
 
@@ -167,27 +167,30 @@ def _alone(path: pathlib.Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _load(path: pathlib.Path) -> dict[str, object]:
-    note: object = None
+@dataclass(frozen=True)
+class _Note:
+    names: tuple[str, ...] = ()
+    opened: float = 0.0
+    pinned: bool = False
+
+
+def _load(path: pathlib.Path) -> _Note:
+    """What a note says; nothing if there is none, or one that makes no sense."""
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         with open(os.open(_note_of(path), flags), "rb") as file:
-            note = json.loads(file.read(_LARGEST_NOTE))
-    except (OSError, ValueError, RecursionError) as error:
+            found = json.loads(file.read(_LARGEST_NOTE))
+        names = tuple(str(name) for name in found["names"][:_MOST_NAMES])
+        return _Note(names, float(found["opened"]), found["pinned"] is True)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         _log.debug("%s has no note: %s", path, error)
-    given = note if isinstance(note, dict) else {}
-    names, opened = given.get("names"), given.get("opened")
-    return {
-        "names": [name for name in names if isinstance(name, str)] if isinstance(names, list) else [],
-        "opened": opened if isinstance(opened, int | float) else 0.0,
-        "pinned": given.get("pinned") is True,
-    }
+        return _Note()
 
 
-def _save(path: pathlib.Path, note: dict[str, object]) -> None:
+def _save(path: pathlib.Path, note: _Note) -> None:
     partial = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     try:
-        partial.write_text(json.dumps(note))
+        partial.write_text(json.dumps(dataclasses.asdict(note)))
         os.replace(partial, _note_of(path))
     finally:
         partial.unlink(missing_ok=True)

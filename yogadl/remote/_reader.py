@@ -161,7 +161,8 @@ class RemoteReader(RecordReader):
             return whole.read_columns(positions, out, spans)
         buffer, entries = self._staged(positions)
         try:
-            return self._columns_of.read(buffer, entries, out, spans)
+            offsets, lengths = entries["offset"].astype("i8"), entries["length"].astype("i8")
+            return self._columns_of.read(buffer, offsets, lengths, out, spans)
         except ChecksumError as error:
             raise ChecksumError(f"{self.version.name}: {error}; rebuild it") from error
 

@@ -117,7 +117,9 @@ class LimitedSpace(FreeSpace):
         if time.monotonic() < self._next_search:
             return 0
         freed = 0
-        found = [(version, folder) for folder in self._folders() for version in kept_versions(folder)]
+        found = [
+            (version, folder) for folder in self._folders() for version in kept_versions(folder)
+        ]
         found.sort(key=lambda pair: pair[0].opened)
         for version, folder in found:
             if freed >= nbytes:
