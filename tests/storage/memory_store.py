@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from yogadl.storage._object_store import (
     ABSENT,
+    SMALL_BYTES,
     ObjectGoneError,
     ObjectInfo,
     ObjectStore,
@@ -59,7 +60,9 @@ class MemoryStore(ObjectStore):
             found = [info for key, (_, info) in self._objects.items() if key.startswith(prefix)]
         yield from found
 
-    def read(self, key: str, patience: float | None = None) -> tuple[bytes, str] | None:
+    def read(
+        self, key: str, patience: float | None = None, largest: int = SMALL_BYTES
+    ) -> tuple[bytes, str] | None:
         with self._request("read", key):
             if key not in self._objects:
                 return None

@@ -104,10 +104,23 @@ class Container:
             **fields,
         )
         self._digest.update(metas)
-        self._digest.update(headers.clear_digest(header.pack()))
-        header = dataclasses.replace(header, digest=self._digest.digest())
-        self.file.overwrite(metas + header.pack(), 0)
+        self.file.overwrite(metas, 0)
+        header = self.stamp(header, header.created_ns)
         self._check_with_lmdb(entries)
+        return header
+
+    def stamp(self, header: headers.Header, created_ns: int) -> headers.Header:
+        """Writes the header with a time of creation, on which the digest depends.
+
+        Args:
+            header: of the file, otherwise finished.
+            created_ns: nanoseconds since 1970.
+        """
+        digest = self._digest.copy()
+        header = dataclasses.replace(header, created_ns=created_ns, digest=bytes(16))
+        digest.update(headers.clear_digest(header.pack()))
+        header = dataclasses.replace(header, digest=digest.digest())
+        self.file.overwrite(header.pack(), headers.HEADER_OFFSET)
         return header
 
     def _write_sections(

@@ -10,6 +10,7 @@ again. So what ``open`` raises of damage is proven of the object itself.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import pathlib
@@ -22,6 +23,7 @@ from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
     ChecksumError,
+    FileSystemError,
     LocalDirectoryError,
     StorageFullError,
     StoreError,
@@ -31,6 +33,7 @@ from yogadl.storage._bucket_parts import DIGEST_KEY, BucketParts
 from yogadl.storage._local_folders import LocalFolders
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_note import FORMAT, Note, load_note, save_note, trusted_status
+from yogadl.storage._local_parts import LocalParts
 from yogadl.storage._object_store import ObjectInfo, ObjectStore
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE
 from yogadl.storage._transfer import download, file_digest
@@ -115,6 +118,10 @@ class LocalCopy:
             except OSError as error:
                 _log.warning("%s stays, and will not be used: %s", kept.path, error)
 
+    def id_folders(self) -> list[pathlib.Path]:
+        """The folders of the version's id that are there and safe."""
+        return list(self._folders.of_id())
+
     def _ours(self) -> list[_Kept]:
         return [_Kept(folder, self._source, self._parts) for folder in self._folders.ours()]
 
@@ -127,11 +134,16 @@ class _Kept:
         self._source = source
         self._parts = parts
         self.path = folder / CACHE_FILE
+        self._local_parts = LocalParts(folder.parent, parts.folder)
 
     def read(self, check_records: bool) -> LMDBDataRef:
         """Opens the copy, after downloading the parts that it names and this machine lacks."""
-        self._parts.fetch(self.path, check_records)
-        return LMDBDataRef(self.path, check_records=check_records)
+        if not parts_of(self.path):
+            return LMDBDataRef(self.path, check_records=check_records)
+        # None may be removed between being found and being opened.
+        with self._local_parts.kept():
+            self._parts.fetch(self.path, check_records)
+            return LMDBDataRef(self.path, check_records=check_records)
 
     def open_current(self, info: ObjectInfo, check_records: bool) -> LMDBDataRef | None:
         """Opens the copy if it is known to be of this state of the object, and not damaged."""
@@ -186,15 +198,22 @@ class _Kept:
 
     def install(self, info: ObjectInfo | None, staged: PartialFile) -> LMDBDataRef | None:
         with local_lock(self._folder / LOCK_FILE, f"process that downloads {self.path}"):
-            _commit(staged)
+            self._commit(staged)
             self._record(info, None if info is None else info.metadata.get(DIGEST_KEY))
             # Its parts come when somebody wants to read them.
             return None if parts_of(self.path) else LMDBDataRef(self.path)
 
     def remove(self) -> None:
         with local_lock(self._folder / LOCK_FILE, f"process that downloads {self.path}"):
-            self.path.unlink(missing_ok=True)
+            try:
+                was_table = self._local_parts.remove(self.path)
+            except FileSystemError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                was_table = False
             self._record(None, None)
+        if was_table:
+            self._local_parts.collect_after()
 
     def _has_digest(self, digest: str | None) -> bool:
         try:
@@ -215,7 +234,7 @@ class _Kept:
                 download(store, info, file)
                 digest = file_digest(file.path)
                 if wanted in (None, digest):
-                    _commit(file)
+                    self._commit(file)
                     return digest
             seen.append(digest)
             _log.warning("Download %d of %s differs from what was uploaded.", attempt, self._source)
@@ -228,6 +247,13 @@ class _Kept:
             f"{self._source} is not what was uploaded: {_DOWNLOADS} downloads had the same other "
             "digest. Submit it again"
         )
+
+    def _commit(self, file: PartialFile) -> None:
+        """Commits a file that others may not write to, whatever the umask: one that is trusted."""
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        os.fchmod(file.fileno(), mode & ~stat.S_IWOTH)
+        if self._local_parts.publish(file, self.path):
+            self._local_parts.collect_after()
 
     def _record(self, info: ObjectInfo | None, digest: str | None) -> None:
         """Notes what the copy is. The caller holds the lock."""
@@ -249,13 +275,6 @@ def _digest(info: ObjectInfo, note: Note) -> str | None:
         return of_object
     digest = note.get("digest") if note.get("tag") == info.tag else None
     return digest if isinstance(digest, str) else None
-
-
-def _commit(file: PartialFile) -> None:
-    """Commits a file that others may not write to, whatever the umask: one that is trusted."""
-    mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-    os.fchmod(file.fileno(), mode & ~stat.S_IWOTH)
-    file.commit()
 
 
 def _fingerprint(path: pathlib.Path) -> list[int] | None:
