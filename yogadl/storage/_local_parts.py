@@ -93,6 +93,10 @@ class LocalParts:
         self._id = dataset_id
         self._parts = folder / PARTS_FOLDER
 
+    def _is_there(self) -> bool:
+        with telling("look for", self._parts):
+            return self._parts.is_dir()
+
     # Storing
 
     @contextlib.contextmanager
@@ -132,7 +136,7 @@ class LocalParts:
             FileSystemError: it cannot be.
         """
         is_table = bool(parts_of(file.path))
-        if not is_table and not self._parts.is_dir():
+        if not is_table and not self._is_there():
             file.commit(path)
             return False
         with self.kept():
@@ -148,7 +152,7 @@ class LocalParts:
         Raises:
             FileSystemError: it cannot be, or is not there.
         """
-        if not self._parts.is_dir():
+        if not self._is_there():
             with telling("delete", path):
                 path.unlink()
             return False
@@ -201,7 +205,7 @@ class LocalParts:
         Raises:
             FileSystemError: a part cannot be removed.
         """
-        if not self._parts.is_dir():
+        if not self._is_there():
             return CollectedParts()
         with contextlib.ExitStack() as stack:
             try:
