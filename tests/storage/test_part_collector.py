@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from memory_store import MemoryStore
 
@@ -93,14 +93,16 @@ def stored_parts(store: MemoryStore) -> set[bytes]:
 
 def needed_parts(store: MemoryStore) -> set[bytes]:
     """Of all tables that are there."""
-    found: set[bytes] = set()
+    tables = [data for key, (data, _) in store._objects.items() if key.endswith("cache.mdb")]
+    return set().union(*map(named_parts, tables))
+
+
+@functools.lru_cache
+def named_parts(table: bytes) -> frozenset[bytes]:
     with tempfile.TemporaryDirectory() as name:
-        for key, (data, _) in list(store._objects.items()):
-            if key.endswith("cache.mdb"):
-                path = pathlib.Path(name, "table")
-                path.write_bytes(data)
-                found |= set(parts_of(path))
-    return found
+        path = pathlib.Path(name, "table")
+        path.write_bytes(table)
+        return frozenset(parts_of(path))
 
 
 class Killed(BaseException):
@@ -149,11 +151,6 @@ class Actor:
         while not self.is_over:
             self.step()
 
-    def finish(self) -> None:
-        while not self.is_over:
-            self.step()
-        self._thread.join()
-
 
 actors: dict[int, Actor] = {}
 
@@ -164,48 +161,57 @@ def _pause(_name: str, _key: str) -> None:
         actor.pause()
 
 
-@settings(max_examples=100, deadline=None)
-@given(data=st.data())
-def test_no_table_ever_lacks_a_part(data: st.DataObject) -> None:
+KINDS = ["collect", "collect", "delete", "1 0", "1 10", "2 0"]
+"""What an actor does; to build is a version and its first record."""
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    is_there=st.booleans(),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=3),
+    turns=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 300)), max_size=6),
+    killed=st.sets(st.integers(0, 3)),
+)
+# A version is built again, whole, when some parts of it are deleted, and all are about to be.
+@example(is_there=False, kinds=["1 0"], turns=[(0, 24), (1, 300)], killed=set())
+@example(is_there=False, kinds=["1 0"], turns=[(0, 24), (1, 300)], killed={0})
+def test_no_table_ever_lacks_a_part(
+    is_there: bool, kinds: list[str], turns: list[tuple[int, int]], killed: set[int]
+) -> None:
+    """Some take turns, of so many requests each, before and after which others may come in."""
     store = MemoryStore()
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        # One build may begin before another's parts are removed, and end after.
-        patch.setattr(_part_collector, "_DELETIONS", 1)
         patch.setattr(_part_collector, "in_parallel", _one_after_the_other)
         folder = pathlib.Path(name)
         build(store, folder, "1")
+        if not is_there:
+            store.delete(f"{FOLDER}/1/cache.mdb")
         store.before = store.after = _pause
-        count = 0
 
-        def begin(kind: str) -> Actor:
-            nonlocal count
-            count += 1
+        def begin(number: int, kind: str) -> Actor:
             if kind == "collect":
                 return Actor(lambda: collect(store, folder))
             if kind == "delete":
                 return Actor(lambda: store.delete(f"{FOLDER}/1/cache.mdb"))
-            version, first = kind
+            version, first = kind.split()
             # Each on a machine of its own, so that nobody knows when it is dead.
-            return Actor(
-                functools.partial(build, store, folder / str(count), version, int(first) * 10)
-            )
+            machine = folder / str(number)
+            return Actor(functools.partial(build, store, machine, version, int(first)))
 
-        kinds = st.sampled_from(["collect", "collect", "delete", "10", "11", "20", "21"])
-        at_work: list[Actor] = []
-        everybody: list[Actor] = []
-        for _ in range(data.draw(st.integers(1, 60))):
-            move = data.draw(st.sampled_from(["begin", *["step"] * 6, "kill", "finish"]))
-            if move == "begin" or not at_work:
-                at_work.append(begin(data.draw(kinds)))
-                everybody.append(at_work[-1])
-                continue
-            actor = data.draw(st.sampled_from(at_work))
-            {"step": actor.step, "kill": actor.kill, "finish": actor.finish}[move]()
-            at_work = [actor for actor in at_work if not actor.is_over]
+        def check() -> None:
             assert needed_parts(store) <= stored_parts(store)
-        for actor in at_work:
-            actor.finish()
-            assert needed_parts(store) <= stored_parts(store)
+
+        everybody = [begin(number, kind) for number, kind in enumerate(["collect", *kinds])]
+        for number, steps in turns:
+            for _ in range(steps):
+                everybody[number % len(everybody)].step()
+                check()
+        for number, actor in enumerate(everybody):
+            if number in killed:
+                actor.kill()
+            while not actor.is_over:
+                actor.step()
+                check()
         assert [actor.error for actor in everybody if actor.error] == []
         store.before = store.after = lambda _name, _key: None
         # When those that were killed are forgotten, all of what they left goes.
@@ -213,7 +219,7 @@ def test_no_table_ever_lacks_a_part(data: st.DataObject) -> None:
         assert collect(store, folder).skipped == {}
         assert stored_parts(store) == needed_parts(store)
         build(store, folder, "1")
-        assert needed_parts(store) <= stored_parts(store)
+        check()
 
 
 def _one_after_the_other(works: list[Callable[[threading.Event], object]], _threads: int) -> None:
