@@ -22,6 +22,7 @@ from rig import Remote
 
 from yogadl.errors import StoreError, UnsafeStoreError
 from yogadl.storage import LFSStorage, _part_collector
+from yogadl.storage._bucket_parts import BucketParts
 
 AT_ONCE = datetime.timedelta()
 COUNT = 1000
@@ -112,6 +113,23 @@ def test_a_copy_of_removed_parts_is_refused(
     assert storage.list_versions() == []
     disk.copy("a", "1", storage, new_id="b")
     assert records(storage.fetch("b", "1")) == list(range(COUNT))
+
+
+def test_a_version_that_is_replaced_and_collected_while_it_is_downloaded(
+    rig: Any, local: pathlib.Path, elsewhere: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, there = open_storage(rig, local), open_storage(rig, elsewhere)
+    submit(storage, "1")
+    fetch, late = BucketParts.fetch, iter([True])
+
+    def too_late(parts: BucketParts, *given: Any) -> None:
+        if next(late, False):
+            submit(storage, "1", first=9)
+            assert storage.collect_parts(older_than=AT_ONCE).removed
+        fetch(parts, *given)
+
+    monkeypatch.setattr(BucketParts, "fetch", too_late)
+    assert records(there.fetch("a", "1")) == list(range(9, 9 + COUNT))
 
 
 def test_a_store_whose_conditional_writes_are_ruled_out(

@@ -26,6 +26,7 @@ from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
     InvalidArgumentError,
+    UnsafeStoreError,
     UnsupportedFormatError,
     YogadlError,
 )
@@ -420,6 +421,8 @@ class CacheStorage(Storage, Generic[V]):
         """Collects what a change of a version leaves, which is no reason for the change to fail."""
         try:
             self._collect(version.dataset_id, None, dry_run=False)
+        except UnsafeStoreError as error:
+            _log.info("Parts of %s stay: %s", version.dataset_id, error)
         except YogadlError as error:
             _log.warning("Parts of %s are left for collect_parts: %s", version.dataset_id, error)
 

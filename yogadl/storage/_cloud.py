@@ -20,6 +20,7 @@ from yogadl.cache.progress import waiting_for
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
     AccessDeniedError,
+    CacheFormatError,
     ForeignFileError,
     LockLostError,
     StoreError,
@@ -153,6 +154,12 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             try:
                 return version.local.open(self._store, info, check_records)
             except ObjectGoneError:
+                _log.info("%s was replaced while it was read (%d).", version.key, attempt)
+            except CacheFormatError:
+                # Parts of what was replaced may be gone; what is there now has all of its own.
+                found = self._store.head(version.key)
+                if found is not None and found.tag == info.tag:
+                    raise
                 _log.info("%s was replaced while it was read (%d).", version.key, attempt)
         raise StoreError(
             f"{version.name} was replaced {_ATTEMPTS} times while it was downloaded; fetch it when "
