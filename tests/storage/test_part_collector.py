@@ -23,7 +23,7 @@ from yogadl.cache.files import make_folders
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import parts_of
 from yogadl.cache.writer import CacheWriter
-from yogadl.errors import StoreError
+from yogadl.errors import NetworkError, StoreError
 from yogadl.format.header import Header
 from yogadl.spec import TensorSpec
 from yogadl.storage import _part_builder, _part_collector, _part_control
@@ -77,6 +77,7 @@ def build(
         builder.before_publishing()
         key = f"{FOLDER}/{version}/cache.mdb"
         store.upload(file.path, key, {}, None, builder.check)
+        builder.may_publish = False
 
 
 def collect(
@@ -419,6 +420,27 @@ def test_a_write_whose_answer_was_lost(tmp_path: pathlib.Path) -> None:
     store.write = twice  # type: ignore[method-assign, assignment]
     build(store, tmp_path, "1")
     assert needed_parts(store) == stored_parts(store)
+
+
+def test_a_builder_that_does_not_know_whether_it_has_published(tmp_path: pathlib.Path) -> None:
+    """The request may arrive when the builder has given up."""
+    store = MemoryStore()
+    late = []
+
+    def lost(name: str, key: str) -> None:
+        if name == "upload" and key.endswith("cache.mdb"):
+            late.append(sorted((tmp_path / "a" / "1").glob("*.partial"))[-1].read_bytes())
+            raise NetworkError("no answer")
+
+    store.before = lost
+    with pytest.raises(NetworkError):
+        build(store, tmp_path, "1")
+    assert collect(store, tmp_path).skipped
+    store._put(f"{FOLDER}/1/cache.mdb", late[0], {}, None)
+    store.offset += DAY
+    assert collect(store, tmp_path).skipped == {}
+    assert needed_parts(store) == stored_parts(store)
+    assert not list(tmp_path.rglob("*.builder"))
 
 
 def damaged(data: bytes) -> Iterator[bytes]:

@@ -416,8 +416,9 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         """Uploads a whole file, makes it the local copy, and opens that if it is the last state."""
 
         def check() -> None:
-            parts.check()
+            # In this order: what raises here has sent nothing.
             check_lock()
+            parts.check()
 
         parts.before_publishing()
         metadata = {DIGEST_KEY: file_digest(file.path), **_told_of(file.path)}
@@ -427,7 +428,9 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             # After a lost answer, it was sent again and met its own work.
             info = self._store.head(version.key)
             if info is None or info.metadata.get(DIGEST_KEY) != metadata[DIGEST_KEY]:
+                parts.may_publish = False
                 raise
+        parts.may_publish = False
         _log.info("Stored %s in %s.", version.label, version.name)
         return self._keep_copy(file, version, metadata[DIGEST_KEY])
 

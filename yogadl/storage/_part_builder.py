@@ -46,6 +46,10 @@ class PartBuilder(Closing):
         folder: makes the folder on this machine for the parts of the id.
         is_safe: whether the store's conditional writes decide races; asked if parts are stored.
         may_stamp: whether a part may get another name.
+
+    Attributes:
+        may_publish: whether a request that publishes may be under way. Set by :meth:`check`; for
+            the caller to unset when it is known what became of it.
     """
 
     def __init__(
@@ -61,7 +65,7 @@ class PartBuilder(Closing):
         self._may_stamp = may_stamp
         self._name = uuid.uuid4().hex
         self._sign: BuilderSign | None = None
-        self._is_known = self._has_begun = False
+        self._is_known = self._has_begun = self.may_publish = False
         self._renewed = 0.0
         self._stored: set[bytes] = set()
         self._removed: set[bytes] = set()
@@ -95,6 +99,7 @@ class PartBuilder(Closing):
         """
         if self._is_known and boot_seconds() - self._renewed > _FRESH_SECONDS:
             self._renew()
+        self.may_publish = True
 
     def before_publishing(self) -> None:
         """To be called once, when all parts are stored; raises what :meth:`check` does."""
@@ -136,17 +141,20 @@ class PartBuilder(Closing):
 
     def close(self) -> None:
         """Is no builder any more. That the store cannot be told is no error."""
-        if self._is_known:
-            self._is_known = False
+        if self._is_known and self.may_publish:
+            # It counts as a builder until that is over, as one that was killed does.
+            _log.warning("No parts of %s are removed for a while.", self._parts.where)
+        elif self._is_known:
             try:
                 self._parts.control.change(lambda control: control.builders.pop(self._name, None))
             except StoreError as error:
                 _log.warning("No parts of %s are removed for a while: %s", self._parts.where, error)
+            self._is_known = False
         if self._sign is not None:
-            self._sign.close()
+            self._sign.give_up(forget=not self.may_publish)
 
 
-class BuilderSign(Closing):
+class BuilderSign:
     """A locked file that shows on this machine that a builder lives; the lock falls with it.
 
     Args:
@@ -164,10 +172,12 @@ class BuilderSign(Closing):
             # Before that, it says nothing that anybody would believe.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
-    def close(self) -> None:
+    def give_up(self, *, forget: bool) -> None:
+        """Unlocks the file, and removes it if the builder is to be forgotten."""
         if self._descriptor >= 0:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
+            if forget:
+                with contextlib.suppress(OSError):
+                    self._path.unlink()
             os.close(self._descriptor)
             self._descriptor = -1
 

@@ -40,7 +40,8 @@ refer to P after that, a builder has to renew, which takes P off the list, and w
 does so with a later time. While a table refers to P, any collector takes it off.
 
 *Who is killed*: a builder leaves its name, for a week or until somebody on its machine sees that it
-is dead, and parts that are then unused. A collector before W leaves nothing. After W it leaves
+is dead, and parts that are then unused. So does one that fails and does not know whether what it
+has sent to publish will arrive. A collector before W leaves nothing. After W it leaves
 parts that nobody uses, and the next one deletes those that are still there. A control that is gone
 says nothing is unused; removed with the folder, it takes its builders' names with it, and they
 fail. *Two collectors*: W of one makes W of the other fail, and what both delete is removed.
