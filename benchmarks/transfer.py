@@ -113,7 +113,9 @@ def transfer(provider: Any, way: str, directory: pathlib.Path) -> dict[str, floa
                 provider.sdk_download(local / "file")
             elif way == "yogadl_upload":
                 # As ``submit`` does when it has built the file.
-                storage._publish(new, storage._version("large", "1"))
+                version = storage._version("large", "1")
+                with storage._adding(version, True) as parts:
+                    storage._publish(new, version, parts)
             else:
                 storage.fetch("large", "1")
             elapsed = time.perf_counter() - started

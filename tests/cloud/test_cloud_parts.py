@@ -27,7 +27,7 @@ spawn = multiprocessing.get_context("spawn")
 
 
 def parts(rig: Any) -> list[str]:
-    return [key for key in rig.raw.list() if f"/{PARTS_FOLDER}/" in key]
+    return [key for key in rig.raw.list() if f"/{PARTS_FOLDER}/" in key and key.endswith(".mdb")]
 
 
 def here(local: pathlib.Path) -> set[pathlib.Path]:

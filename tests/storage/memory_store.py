@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from yogadl.storage._object_store import (
     ABSENT,
+    SMALL_BYTES,
     ObjectGoneError,
     ObjectInfo,
     ObjectStore,
@@ -24,11 +25,13 @@ class MemoryStore(ObjectStore):
     Attributes:
         before: called before each request with its name and key; may raise.
         after: likewise after it was done, before the answer arrives.
+        offset: of its clock.
     """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._objects: dict[str, tuple[bytes, ObjectInfo]] = {}
+        self.offset = datetime.timedelta()
         self.before: Callable[[str, str], object] = lambda _name, _key: None
         self.after: Callable[[str, str], object] = lambda _name, _key: None
 
@@ -59,7 +62,9 @@ class MemoryStore(ObjectStore):
             found = [info for key, (_, info) in self._objects.items() if key.startswith(prefix)]
         yield from found
 
-    def read(self, key: str, patience: float | None = None) -> tuple[bytes, str] | None:
+    def read(
+        self, key: str, patience: float | None = None, largest: int = SMALL_BYTES
+    ) -> tuple[bytes, str] | None:
         with self._request("read", key):
             if key not in self._objects:
                 return None
@@ -76,7 +81,7 @@ class MemoryStore(ObjectStore):
         tag = self._objects[key][1].tag if key in self._objects else ABSENT
         if if_tag is not None and if_tag != tag:
             raise PreconditionFailedError
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.timezone.utc) + self.offset
         info = ObjectInfo(key, len(data), uuid.uuid4().hex, now, dict(metadata))
         self._objects[key] = data, info
         return info.tag

@@ -47,6 +47,7 @@ class Container:
         self.packer = LeafPacker(self.write, self.next_page)
         self.overflow_pages = 1
         self._digest = xxhash.xxh3_128()
+        self._copies = b""
         try:
             # Room for the meta pages and the header, which are written last.
             self.file.append(bytes(headers.BODY_OFFSET))
@@ -103,12 +104,25 @@ class Container:
             digest=bytes(16),
             **fields,
         )
-        copies = headers.copies_of(sections["spec"], sections["metadata"])
+        self._copies = headers.copies_of(sections["spec"], sections["metadata"])
         self._digest.update(metas)
-        self._digest.update(headers.clear_digest(header.pack(copies)))
-        header = dataclasses.replace(header, digest=self._digest.digest())
-        self.file.overwrite(metas + header.pack(copies), 0)
+        self.file.overwrite(metas, 0)
+        header = self.stamp(header, header.created_ns)
         self._check_with_lmdb(entries)
+        return header
+
+    def stamp(self, header: headers.Header, created_ns: int) -> headers.Header:
+        """Writes the header with a time of creation, on which the digest depends.
+
+        Args:
+            header: of the file, otherwise finished.
+            created_ns: nanoseconds since 1970.
+        """
+        digest = self._digest.copy()
+        header = dataclasses.replace(header, created_ns=created_ns, digest=bytes(16))
+        digest.update(headers.clear_digest(header.pack(self._copies)))
+        header = dataclasses.replace(header, digest=digest.digest())
+        self.file.overwrite(header.pack(self._copies), headers.HEADER_OFFSET)
         return header
 
     def _write_sections(

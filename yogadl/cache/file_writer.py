@@ -184,6 +184,10 @@ class FileWriter:
         }
         return self._container.finish(sections, self.count, fields)
 
+    def stamp(self, header: Header, created_ns: int) -> Header:
+        """Gives the completed file another time of creation, and so another digest."""
+        return self._container.stamp(header, created_ns)
+
     def _finished_entries(self) -> Array:
         entries = np.concatenate([np.empty(0, ENTRY), *self._entries])
         self._entries = []

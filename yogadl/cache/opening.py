@@ -9,10 +9,16 @@ import stat
 
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.files import shown, telling
+from yogadl.cache.held import hold, is_replaced
 from yogadl.cache.mapping import Access, MappedFile, open_file
 from yogadl.cache.memory import keep_freed_memory
 from yogadl.cache.reader import CacheFile
-from yogadl.errors import CacheNotFoundError, FileSystemError, ForeignFileError
+from yogadl.errors import (
+    CacheFormatError,
+    CacheNotFoundError,
+    FileSystemError,
+    ForeignFileError,
+)
 from yogadl.format import header as headers
 
 
@@ -33,6 +39,14 @@ def open_cache(
         CacheFormatError: it cannot be read; see its subclasses.
         FileSystemError: it cannot be opened; see its subclasses.
     """
+    while True:
+        found = _open(path, check_records, access)
+        if found is not None:
+            return found
+
+
+def _open(path: pathlib.Path, check_records: bool, access: Access) -> FileReader | None:
+    """``None`` for a table that was replaced, and lost its parts, before it was locked."""
     try:
         with telling("open", path):
             descriptor = open_file(path)
@@ -53,7 +67,14 @@ def open_cache(
         if headers.is_table(page):
             from yogadl.cache.parts_reader import PartsReader
 
-            return PartsReader(path, file, check_records, access)
+            if not hold(descriptor, path):
+                return None
+            try:
+                return PartsReader(path, file, descriptor, check_records, access)
+            except CacheFormatError:
+                if is_replaced(descriptor, path):
+                    return None
+                raise
         return CacheFile(path, file, check_records)
     from yogadl.legacy.reader import LegacyCacheFile
 

@@ -42,6 +42,7 @@ class PartFiles:
         header: its header.
         buffer: its bytes, uint8.
         access: what to tell the system of reads of the parts that are not announced.
+        lock: a descriptor to keep open for as long as parts may be mapped.
 
     Attributes:
         entries: of the table, ``PART`` ``[n]``, checked.
@@ -51,11 +52,17 @@ class PartFiles:
     """
 
     def __init__(
-        self, table: pathlib.Path, header: headers.Header, buffer: Array, access: Access
+        self,
+        table: pathlib.Path,
+        header: headers.Header,
+        buffer: Array,
+        access: Access,
+        lock: Descriptor | None = None,
     ) -> None:
         self._table = table
         self._header = header
         self._access = access
+        self._lock = lock
         self.entries = _load(buffer, header, shown(table))
         self._digests = self.entries["digest"].tobytes()
 

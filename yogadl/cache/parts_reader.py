@@ -14,7 +14,7 @@ from yogadl.cache.content_id import TokenSums
 from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.mapped_reader import MappedReader
-from yogadl.cache.mapping import Access, MappedFile
+from yogadl.cache.mapping import Access, Descriptor, MappedFile
 from yogadl.cache.parts import PartFiles, header_of
 from yogadl.cache.reader import CacheFile
 from yogadl.cache.sections import load_codec, load_metadata, section
@@ -33,6 +33,7 @@ class PartsReader(MappedReader, FileReader):
     Args:
         path: of the table.
         file: the table.
+        lock: of the table, see ``cache.held``: kept for as long as parts may be mapped.
         check_records: compare every record with its checksum whenever it is looked up.
         access: what to tell the system of reads that are not announced.
 
@@ -41,7 +42,12 @@ class PartsReader(MappedReader, FileReader):
     """
 
     def __init__(
-        self, path: pathlib.Path, file: MappedFile, check_records: bool, access: Access
+        self,
+        path: pathlib.Path,
+        file: MappedFile,
+        lock: Descriptor,
+        check_records: bool,
+        access: Access,
     ) -> None:
         self.path = path
         self._table = file
@@ -49,7 +55,7 @@ class PartsReader(MappedReader, FileReader):
         self.header = header = header_of(file, name)
         codec = load_codec(buffer, header.spec, header.value_size, name)
         metadata, provenance = load_metadata(buffer, header.metadata, name)
-        self._parts = parts = PartFiles(path, header, buffer, access)
+        self._parts = parts = PartFiles(path, header, buffer, access, lock)
         entries = parts.entries
         if header.index_checksums.length != 8 * tables.block_total(entries):
             raise ChecksumError(f"{name} has checksums of the wrong size; rebuild it")

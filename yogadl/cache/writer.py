@@ -96,8 +96,8 @@ class CacheWriter(Closing):
         total: number of records if known, for the progress bar and an early check of free space.
         provenance: how the records came to be.
         part_bytes: bytes from which on a part is full.
-        take_part: takes a finished part and its header: commits it, or reads it. Without it, all
-            records are in one file.
+        take_part: takes a finished part and its header: commits it, or reads it; or returns that
+            it cannot have a part of this name. Without it, all records are in one file.
     """
 
     def __init__(
@@ -234,7 +234,9 @@ class CacheWriter(Closing):
         writer = self._writer
         # The same records are to be the same part, whenever they are written.
         header = writer.finish(self._spec_json, b"{}", 0)
-        take(writer.file, header)
+        while take(writer.file, header):
+            # By its time, it is another part, and has another name.
+            header = writer.stamp(header, time.time_ns())
         self._parts.add(header, writer.checksums)
         self._written += writer.file.size
         writer.file.close()

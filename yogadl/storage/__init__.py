@@ -2,6 +2,7 @@
 
 from yogadl.storage._base import CacheStorage, StoredVersion
 from yogadl.storage._cloud import BaseCloudStorage
+from yogadl.storage._collected import CollectedParts, StoredPart
 from yogadl.storage._configurations import (
     BaseCloudConfigurations,
     GCSConfigurations,
@@ -16,11 +17,13 @@ __all__ = [
     "BaseCloudConfigurations",
     "BaseCloudStorage",
     "CacheStorage",
+    "CollectedParts",
     "GCSConfigurations",
     "GCSStorage",
     "LFSConfigurations",
     "LFSStorage",
     "S3Configurations",
     "S3Storage",
+    "StoredPart",
     "StoredVersion",
 ]

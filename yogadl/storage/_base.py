@@ -11,7 +11,7 @@ import pathlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from yogadl.adapters import as_spec, open_source
 from yogadl.arguments import as_index
@@ -26,11 +26,13 @@ from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
     InvalidArgumentError,
+    UnsafeStoreError,
     UnsupportedFormatError,
     YogadlError,
 )
 from yogadl.format.provenance import Provenance
 from yogadl.storage import _provenance
+from yogadl.storage._collected import CollectedParts
 
 _log = logging.getLogger(__name__)
 _building = threading.local()
@@ -103,6 +105,17 @@ class Version(abc.ABC):
         return f"data set {self.dataset_id!r} of version {self.dataset_version!r}"
 
 
+class Parts(Protocol):
+    """Where a builder stores the parts of a version."""
+
+    def store(self, file: PartialFile, digest: bytes) -> bool:
+        """Stores a part of this digest, for all versions of the id.
+
+        What is there by this name already is the same. ``False`` if there can be no part of this
+        name, so that another one has to be made.
+        """
+
+
 V = TypeVar("V", bound=Version)
 
 
@@ -161,13 +174,33 @@ class CacheStorage(Storage, Generic[V]):
         """See :meth:`delete`."""
 
     @abc.abstractmethod
-    def _store_part(self, file: PartialFile, version: V, digest: bytes) -> None:
-        """Stores a part of this digest, which was made beside ``version.claim()``, for all versions
-        of the id. What is there by this name already is the same."""
+    def _adding(self, version: V, may_stamp: bool, /) -> contextlib.AbstractContextManager[Parts]:
+        """What parts of a version are stored by, none of which is collected before the end.
+
+        Args:
+            version: that is to be published before the end.
+            may_stamp: whether parts may get another name, see ``Parts.store``.
+        """
 
     @abc.abstractmethod
-    def _publish(self, file: PartialFile, version: V) -> None:
-        """Stores a whole file that was made beside ``version.claim()``, replacing what is there."""
+    def _publish(self, file: PartialFile, version: V, parts: Any) -> None:
+        """Stores a whole file that was made beside ``version.claim()``, replacing what is there.
+
+        Args:
+            file: if it is a table, its parts were stored.
+            version: that it is.
+            parts: by which they were.
+        """
+
+    @abc.abstractmethod
+    def _collect(
+        self, dataset_id: str, older_than: datetime.timedelta | None, dry_run: bool
+    ) -> CollectedParts:
+        """See :meth:`collect_parts`."""
+
+    @abc.abstractmethod
+    def _ids_of_parts(self) -> Iterator[str]:
+        """All ids that have parts."""
 
     @abc.abstractmethod
     def _build(self, submission: Submission, version: V) -> StoredDataRef:
@@ -210,8 +243,8 @@ class CacheStorage(Storage, Generic[V]):
         submission = Submission(
             lambda: data, spec, metadata, _provenance.of_here(), self._part_bytes(part_bytes)
         )
-        with self._staged(submission, version) as file:
-            self._publish(file, version)
+        with self._staged(submission, version) as (file, parts):
+            self._publish(file, version, parts)
 
     def fetch(
         self, dataset_id: str, dataset_version: str, *, check_records: bool = False
@@ -340,34 +373,87 @@ class CacheStorage(Storage, Generic[V]):
             ref.verify()
             path = target.claim()
             remove_leftovers(path)
-            for digest, part in ref.reader.parts_by_digest().items():
-                with PartialFile(path) as file, open_cache(part) as reader:
-                    _append_pieces(file, reader)
-                    to._store_part(file, target, digest)
-            with PartialFile(path) as file:
-                _append_pieces(file, ref.reader)
-                to._publish(file, target)
+            with to._adding(target, False) as parts:
+                for digest, part in ref.reader.parts_by_digest().items():
+                    with PartialFile(path) as file, open_cache(part) as reader:
+                        _append_pieces(file, reader)
+                        parts.store(file, digest)
+                with PartialFile(path) as file:
+                    _append_pieces(file, ref.reader)
+                    to._publish(file, target, parts)
+
+    def collect_parts(
+        self,
+        dataset_id: str | None = None,
+        *,
+        older_than: datetime.timedelta | None = None,
+        dry_run: bool = False,
+    ) -> CollectedParts:
+        """Removes the parts that no version refers to, see ``docs/storage.md``.
+
+        Safe at any time, from any number of processes: what is read, or being stored, stays.
+
+        Args:
+            dataset_id: of this one only.
+            older_than: only parts that nobody has referred to for so long. Without, on a disk, all
+                that no version has any more and nobody reads, and what never had one after a
+                day; in a bucket, after a week, since it is not known who reads there.
+            dry_run: tell what would be removed, and remove nothing.
+
+        Returns:
+            What was removed, what is not old enough, and of which ids nothing was removed, and why:
+            for example, since one of their tables is damaged.
+
+        Raises:
+            InvalidArgumentError: the id is empty or leaves the storage, or a time is negative.
+            UnsafeStoreError: the bucket has no conditional writes that can be trusted.
+            StoreError: the bucket cannot be changed.
+            FileSystemError: a part cannot be removed.
+        """
+        if older_than is not None and not (
+            isinstance(older_than, datetime.timedelta) and older_than >= datetime.timedelta()
+        ):
+            raise InvalidArgumentError(
+                f"older_than must be a datetime.timedelta that is not negative, not {older_than!r}"
+            )
+        if dataset_id is not None:
+            return self._collect(dataset_id, older_than, dry_run)
+        ids = sorted(set(self._ids_of_parts()))
+        return CollectedParts.of(self._collect(name, older_than, dry_run) for name in ids)
+
+    def _collect_after(self, version: V) -> None:
+        """Collects what a change of a version leaves, which is no reason for the change to fail."""
+        try:
+            self._collect(version.dataset_id, None, dry_run=False)
+        except UnsafeStoreError as error:
+            _log.info("Parts of %s stay: %s", version.dataset_id, error)
+        except YogadlError as error:
+            _log.warning("Parts of %s are left for collect_parts: %s", version.dataset_id, error)
 
     @contextlib.contextmanager
-    def _staged(self, submission: Submission, version: V) -> Iterator[PartialFile]:
-        """A whole cache file of what is submitted, beside its path; gone at the end."""
+    def _staged(self, submission: Submission, version: V) -> Iterator[tuple[PartialFile, Any]]:
+        """A whole cache file of what is submitted, beside its path, and the parts of it, if it is a
+        table; gone at the end."""
         made_by = submission.provenance.function
         if made_by:
             _log.info("Building %s by %s, since it is not stored.", version.label, made_by)
         source = open_source(submission.make(), submission.spec, self._tensorflow_config)
         path = version.claim()
         remove_leftovers(path)
-        with CacheWriter(
-            path,
-            source.spec,
-            _merged(source.metadata, submission.metadata),
-            source.count,
-            provenance=submission.provenance,
-            part_bytes=submission.part_bytes,
-            take_part=lambda part, header: self._store_part(part, version, header.digest),
-        ) as writer:
+        with (
+            self._adding(version, True) as parts,
+            CacheWriter(
+                path,
+                source.spec,
+                _merged(source.metadata, submission.metadata),
+                source.count,
+                provenance=submission.provenance,
+                part_bytes=submission.part_bytes,
+                take_part=lambda part, header: not parts.store(part, header.digest),
+            ) as writer,
+        ):
             source.feed(writer)
-            yield writer.finish()
+            yield writer.finish(), parts
 
     def _part_bytes(self, given: Any) -> int | None:
         return self._default_part_bytes if given is None else as_index("part_bytes", given, 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import pathlib
+import re
 
 from yogadl.cache.files import telling
 from yogadl.cache.partial import PartialFile, remove_leftovers
@@ -16,17 +17,25 @@ from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, LocalDirectoryError, StoreError
 from yogadl.format.header import Header
 from yogadl.storage._local_lock import local_lock
-from yogadl.storage._local_note import FOLDER_MODE, commit_trusted, trusted_status
+from yogadl.storage._local_note import FOLDER_MODE, make_trusted, trusted_status
 from yogadl.storage._object_store import ObjectStore
+from yogadl.storage._part_control import CONTROL_OBJECT, ControlObject
 from yogadl.storage._paths import LOCK_FILE
 from yogadl.storage._transfer import download, file_digest
 
 DIGEST_KEY = "yogadl-digest"
 """In an object's metadata: XXH3-128 of its bytes."""
 
+FORMAT_KEY = "yogadl-format"
+"""In the metadata of a version's object: of the file."""
+
+UNCOLLECTABLE_OBJECT = "yogadl.uncollectable"
+"""Says that some builders cannot tell that they build."""
+
 _DOWNLOADS = 3
 # One for all parts, so that what a killed process left is removed whichever part is next.
 _STAGED = "download.mdb"
+_PART = re.compile(r"([0-9a-f]{32})\.mdb")
 
 _log = logging.getLogger(__name__)
 
@@ -37,17 +46,46 @@ class BucketParts:
     Args:
         store: the bucket.
         folder: of the id in it, a key without its last slash.
+
+    Attributes:
+        folder: likewise.
+        where: their place, for people.
+        control: what builders and collectors agree by.
+        forbidding_key: of an object that keeps parts from being collected.
     """
 
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._store = store
-        self._folder = folder
+        self.folder = folder
+        self._prefix = f"{folder}/{PARTS_FOLDER}/"
+        self.where = f"{store.url}/{self._prefix}"
+        self.control = ControlObject(store, f"{self._prefix}{CONTROL_OBJECT}")
+        self.forbidding_key = f"{self._prefix}{UNCOLLECTABLE_OBJECT}"
         # Which to upload although there is an object that looks like it.
         self._damaged: set[bytes] = set()
 
     def key(self, digest: bytes) -> str:
         """The key of a part."""
-        return f"{self._folder}/{PARTS_FOLDER}/{digest.hex()}.mdb"
+        return f"{self._prefix}{digest.hex()}.mdb"
+
+    def digest_of(self, key: str) -> bytes | None:
+        """The digest of the part of a key; ``None`` if it is not that of a part."""
+        found = _PART.fullmatch(key.removeprefix(self._prefix))
+        return bytes.fromhex(found[1]) if found and key.startswith(self._prefix) else None
+
+    def has_any(self) -> bool:
+        """Whether there is any part."""
+        return any(self.digest_of(info.key) for info in self._store.list(self._prefix))
+
+    def forbid_collecting(self) -> None:
+        """Keeps all parts from being collected, until somebody removes an object by hand."""
+        if not self.is_collecting_forbidden():
+            _log.info("No parts in %s are removed from now on.", self.where)
+            self._store.write(self.forbidding_key, b"{}")
+
+    def is_collecting_forbidden(self) -> bool:
+        """Whether somebody has done so."""
+        return self._store.head(self.forbidding_key) is not None
 
     def store(self, file: PartialFile, digest: bytes) -> None:
         """Uploads a part, unless it is there and was not found damaged by :meth:`fetch`.
@@ -118,7 +156,7 @@ class BucketParts:
                     _log.warning("Download %d of %s: %s", attempt, key, error)
                     seen.add(file_digest(file.path))
                     continue
-                commit_trusted(file, path)
+                make_trusted(file).commit(path)
                 return
         if len(seen) > 1:
             raise StoreError(

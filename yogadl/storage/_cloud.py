@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import datetime
 import functools
 import logging
 import os
@@ -19,6 +20,7 @@ from yogadl.cache.progress import waiting_for
 from yogadl.dataref import LMDBDataRef, RemoteDataRef, StoredDataRef
 from yogadl.errors import (
     AccessDeniedError,
+    CacheFormatError,
     ForeignFileError,
     LockLostError,
     StoreError,
@@ -33,7 +35,8 @@ from yogadl.storage._base import (
     Version,
     check_configurations,
 )
-from yogadl.storage._bucket_parts import DIGEST_KEY, BucketParts
+from yogadl.storage._bucket_parts import DIGEST_KEY, FORMAT_KEY, BucketParts
+from yogadl.storage._collected import CollectedParts
 from yogadl.storage._configurations import BaseCloudConfigurations
 from yogadl.storage._far import BYTES_KEY, MissingError, is_better_far, open_far
 from yogadl.storage._lease import Lease
@@ -41,6 +44,7 @@ from yogadl.storage._lease_board import LeaseBoard
 from yogadl.storage._lease_object import patience_of
 from yogadl.storage._local_copy import LocalCopy
 from yogadl.storage._local_folders import LocalFolders
+from yogadl.storage._local_parts import LocalParts
 from yogadl.storage._locks import PublishLock
 from yogadl.storage._object_store import (
     ABSENT,
@@ -49,6 +53,8 @@ from yogadl.storage._object_store import (
     ObjectStore,
     PreconditionFailedError,
 )
+from yogadl.storage._part_builder import PartBuilder
+from yogadl.storage._part_collector import PartCollector
 from yogadl.storage._paths import (
     CACHE_FILE,
     LEASE_OBJECT,
@@ -62,7 +68,7 @@ from yogadl.storage._probe import cannot_be_trusted, check_conditional_writes
 from yogadl.storage._transfer import file_digest
 
 _RECORDS_KEY = "yogadl-records"
-_FORMAT_KEY = "yogadl-format"
+_PARTS_KEY = "yogadl-parts"
 _RESERVED = (
     CACHE_FILE,
     LOCK_FILE,
@@ -138,6 +144,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
     def _start(self) -> None:
         self._store = self._open_store()
         self._trusts_store: bool | None = self._configurations.conditional_writes
+        self._decides: bool | None = None
         self._probing = os.getpid(), threading.Lock()
 
     # What a provider supplies
@@ -201,7 +208,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     def _is_better_far(self, version: ObjectVersion, info: ObjectInfo) -> bool:
         """Whether a version is not here, and too large to be downloaded unasked."""
-        if info.metadata.get(_FORMAT_KEY, "0") == "0" or version.local.has(info):
+        if info.metadata.get(FORMAT_KEY, "0") == "0" or version.local.has(info):
             return False
         told = info.metadata.get(BYTES_KEY, "")
         size = int(told) if told.isdecimal() else info.size
@@ -217,6 +224,13 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             try:
                 return version.local.open(self._store, info, check_records)
             except ObjectGoneError:
+                _log.info("%s was replaced while it was read (%d).", version.key, attempt)
+                info = None
+            except CacheFormatError:
+                # Parts of what was replaced may be gone; what is there now has all of its own.
+                found = self._store.head(version.key)
+                if found is not None and found.tag == info.tag:
+                    raise
                 _log.info("%s was replaced while it was read (%d).", version.key, attempt)
                 info = None
         raise StoreError(
@@ -243,6 +257,55 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             raise self._nothing_to_delete(version)
         self._store.delete(version.key, info.tag)
         version.local.remove()
+        if _PARTS_KEY in info.metadata:
+            self._collect_after(version)
+
+    # Collecting
+
+    def _collect(
+        self, dataset_id: str, older_than: datetime.timedelta | None, dry_run: bool
+    ) -> CollectedParts:
+        version = self._version(dataset_id, "any")
+        if not self._decides_races(version.key):
+            raise UnsafeStoreError(
+                f"parts in {self._store.url} cannot be collected, since its conditional writes "
+                "cannot be trusted, or are ruled out by conditional_writes=False: nobody could say "
+                "which parts are about to be used"
+            )
+        folders = version.local.id_folders()
+        for folder in folders:
+            LocalParts(folder, dataset_id).collect(None, dry_run)
+        collector = PartCollector(
+            self._store, version.parts, dataset_id, [folder / PARTS_FOLDER for folder in folders]
+        )
+        return collector.collect(older_than, dry_run)
+
+    def _ids_of_parts(self) -> Iterator[str]:
+        root = self._configurations.bucket_directory_path
+        prefix = "" if str(root) == "." else f"{root}/"
+        for info in self._store.list(prefix):
+            *folders, _ = info.key.removeprefix(prefix).split("/")
+            if folders[-1:] == [PARTS_FOLDER] and folders[:-1]:
+                yield "/".join(folders[:-1])
+
+    def _decides_races(self, key: str) -> bool:
+        """Whether the store decides who wins a race of conditional writes."""
+        if self._decides is None:
+            if self._configurations.url is None:
+                self._publishes_conditionally(key)
+                self._decides = self._trusts_store
+            else:
+                self._decides = self._configurations.conditional_writes
+        if self._decides is None:
+            self._decides = self._store.is_proven
+            if not self._decides:
+                try:
+                    folder = pathlib.PurePosixPath(key).parent
+                    check_conditional_writes(self._store, f"{folder}/")
+                    self._decides = True
+                except UnsafeStoreError as error:
+                    _log.info("Parts cannot be collected: %s", error)
+        return self._decides
 
     # Building
 
@@ -282,9 +345,9 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
                     return None
                 # What cannot be tried out is told before anything is built.
                 is_conditional = self._publishes_conditionally(version.key)
-            with self._staged(submission, version) as file:
+            with self._staged(submission, version) as (file, parts):
                 return self._publish_locked(
-                    file, version, replaces, lock, is_published, is_conditional
+                    file, version, parts, replaces, lock, is_published, is_conditional
                 )
         finally:
             lock.release()
@@ -304,6 +367,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         self,
         file: PartialFile,
         version: ObjectVersion,
+        parts: PartBuilder,
         replaces: str,
         lock: PublishLock,
         is_published: Callable[[], bool],
@@ -325,7 +389,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         while True:
             try:
                 if_tag = replaces if is_conditional else None
-                return self._upload(file, version, if_tag, check)
+                return self._upload(file, version, parts, if_tag, check)
             except LockLostError as error:
                 _log.warning("Not publishing %s yet: %s", version.name, error)
                 lock.release()
@@ -402,28 +466,45 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     # Publishing
 
-    def _store_part(self, file: PartialFile, version: ObjectVersion, digest: bytes) -> None:
-        version.parts.store(file, digest)
+    def _adding(
+        self, version: ObjectVersion, may_stamp: bool, /
+    ) -> contextlib.AbstractContextManager[PartBuilder]:
+        return PartBuilder(
+            version.parts,
+            lambda: version.claim().parent.parent / PARTS_FOLDER,
+            lambda: self._decides_races(version.key),
+            may_stamp,
+        )
 
-    def _publish(self, file: PartialFile, version: ObjectVersion) -> None:
-        self._upload(file, version, None)
+    def _publish(self, file: PartialFile, version: ObjectVersion, parts: PartBuilder) -> None:
+        self._upload(file, version, parts, None)
 
     def _upload(
         self,
         file: PartialFile,
         version: ObjectVersion,
+        parts: PartBuilder,
         if_tag: str | None,
         check_lock: Callable[[], None] = lambda: None,
     ) -> LMDBDataRef | None:
         """Uploads a whole file, makes it the local copy, and opens that if it is the last state."""
+
+        def check() -> None:
+            # In this order: what raises here has sent nothing.
+            check_lock()
+            parts.check()
+
+        parts.before_publishing()
         metadata = {DIGEST_KEY: file_digest(file.path), **_told_of(file.path)}
         try:
-            self._store.upload(file.path, version.key, metadata, if_tag, check_lock)
+            self._store.upload(file.path, version.key, metadata, if_tag, check)
         except PreconditionFailedError:
             # After a lost answer, it was sent again and met its own work.
             info = self._store.head(version.key)
             if info is None or info.metadata.get(DIGEST_KEY) != metadata[DIGEST_KEY]:
+                parts.may_publish = False
                 raise
+        parts.may_publish = False
         _log.info("Stored %s in %s.", version.label, version.name)
         return self._keep_copy(file, version, metadata[DIGEST_KEY])
 
@@ -481,12 +562,14 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
 def _told_of(path: pathlib.Path) -> dict[str, str]:
     """What the metadata of an object says of the file that it is."""
+    parts = 0
     try:
         header, _ = read_header(path)
     except ForeignFileError:
         with LMDBDataRef(path) as ref:
             count, version = ref.info.record_count, ref.info.format_version
     else:
-        count, version = header.record_count, FORMAT_VERSION
+        count, version, parts = header.record_count, FORMAT_VERSION, header.part_count
     size = path.stat().st_size + sum(parts_of(path).values())
-    return {_RECORDS_KEY: str(count), _FORMAT_KEY: str(version), BYTES_KEY: str(size)}
+    told = {_RECORDS_KEY: str(count), FORMAT_KEY: str(version), BYTES_KEY: str(size)}
+    return {**told, _PARTS_KEY: str(parts)} if parts else told

@@ -29,6 +29,7 @@ from yogadl.storage._gcs_object import GCSObject
 from yogadl.storage._gcs_session import send_in_pieces
 from yogadl.storage._object_store import (
     ABSENT,
+    SMALL_BYTES,
     ObjectGoneError,
     ObjectInfo,
     ObjectStore,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 # store looks at an upload anew with each.
 _UPLOAD_BYTES = 100 << 20
 _READ_BYTES = 1 << 20
-_SMALL_BYTES = 1 << 20
 _HOST = "https://storage.googleapis.com"
 _ATTEMPTS = 4
 
@@ -147,7 +147,9 @@ class GCSStore(ObjectStore):
 
     # Small objects
 
-    def read(self, key: str, patience: float | None = None) -> tuple[bytes, str] | None:
+    def read(
+        self, key: str, patience: float | None = None, largest: int = SMALL_BYTES
+    ) -> tuple[bytes, str] | None:
         """See ``ObjectStore.read``."""
         from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
 
@@ -158,7 +160,7 @@ class GCSStore(ObjectStore):
                 # One request: the answer says which generation it is.
                 data = bytes(
                     blob.download_as_bytes(
-                        end=_SMALL_BYTES, single_shot_download=True, checksum=None, **limits
+                        end=largest, single_shot_download=True, checksum=None, **limits
                     )
                 )
             except NotFound:
@@ -169,7 +171,7 @@ class GCSStore(ObjectStore):
                 blob.reload(**limits)
             if blob.generation is None:
                 raise NetworkError(f"{self.url}/{key}: the answer broke off")
-        if len(data) > _SMALL_BYTES:
+        if len(data) > largest:
             raise StoreError(f"{self.url}/{key} is far larger than it should be; delete it")
         return data, str(blob.generation)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import logging
@@ -14,7 +15,7 @@ from typing import Any
 
 from yogadl.cache.files import make_folders, shown, telling
 from yogadl.cache.partial import PartialFile
-from yogadl.cache.parts import part_path
+from yogadl.cache.parts import PARTS_FOLDER, part_path
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import CacheNotFoundError, FileSystemError, InvalidArgumentError
 from yogadl.storage._base import (
@@ -24,8 +25,10 @@ from yogadl.storage._base import (
     Version,
     check_configurations,
 )
+from yogadl.storage._collected import CollectedParts
 from yogadl.storage._configurations import LFSConfigurations
 from yogadl.storage._local_lock import local_lock
+from yogadl.storage._local_parts import LocalParts
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE, relative_path
 
 _log = logging.getLogger(__name__)
@@ -41,9 +44,35 @@ class FileVersion(Version):
 
     path: pathlib.Path
 
+    @property
+    def parts(self) -> LocalParts:
+        """Of its id."""
+        return LocalParts(self.path.parent.parent, self.dataset_id)
+
     def claim(self) -> pathlib.Path:
         make_folders(self.path.parent)
         return self.path
+
+
+class _PartFiles:
+    """See ``Parts``. From the first part on, nothing is collected.
+
+    Attributes:
+        has_replaced_table: whether what was published did.
+    """
+
+    def __init__(self, version: FileVersion, stack: contextlib.ExitStack) -> None:
+        self._version = version
+        self._stack = stack
+        self._is_kept = False
+        self.has_replaced_table = False
+
+    def store(self, file: PartialFile, digest: bytes) -> bool:
+        if not self._is_kept:
+            self._stack.enter_context(self._version.parts.kept())
+            self._is_kept = True
+        file.commit(part_path(self._version.path, digest))
+        return True
 
 
 class LFSStorage(CacheStorage[FileVersion]):
@@ -100,29 +129,47 @@ class LFSStorage(CacheStorage[FileVersion]):
 
     def _delete(self, version: FileVersion) -> None:
         try:
-            with telling("delete", version.path):
-                version.path.unlink()
+            was_table = version.parts.remove(version.path)
         except FileSystemError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
             raise self._nothing_to_delete(version) from error
+        if was_table:
+            self._collect_after(version)
 
-    def _store_part(self, file: PartialFile, version: FileVersion, digest: bytes) -> None:
-        path = part_path(version.path, digest)
-        make_folders(path.parent)
-        file.commit(path)
+    @contextlib.contextmanager
+    def _adding(self, version: FileVersion, _may_stamp: bool, /) -> Iterator[_PartFiles]:
+        with contextlib.ExitStack() as stack:
+            parts = _PartFiles(version, stack)
+            yield parts
+        if parts.has_replaced_table:
+            self._collect_after(version)
 
-    def _publish(self, file: PartialFile, version: FileVersion) -> None:
-        file.commit()
+    def _publish(self, file: PartialFile, version: FileVersion, parts: _PartFiles) -> None:
+        parts.has_replaced_table = version.parts.publish(file, version.path)
         _log.info("Stored %s in %s.", version.label, shown(version.path))
+
+    def _collect(
+        self, dataset_id: str, older_than: datetime.timedelta | None, dry_run: bool
+    ) -> CollectedParts:
+        return self._version(dataset_id, "any").parts.collect(older_than, dry_run)
+
+    def _ids_of_parts(self) -> Iterator[str]:
+        root = self._configurations.storage_dir_path
+        for at, folders, _ in os.walk(root):
+            if PARTS_FOLDER in folders:
+                folders.remove(PARTS_FOLDER)
+                name = pathlib.Path(at).relative_to(root).as_posix()
+                if _is_version(name, "any"):
+                    yield name
 
     def _build(self, submission: Submission, version: FileVersion) -> StoredDataRef:
         lock = version.claim().with_name(LOCK_FILE)
         with local_lock(lock, f"builder of {version.label}"):
             found = self._fetch_usable(version)
             if found is None:
-                with self._staged(submission, version) as file:
-                    self._publish(file, version)
+                with self._staged(submission, version) as (file, parts):
+                    self._publish(file, version, parts)
                 found = self._fetch(version, check_records=False)
             return found
 

@@ -10,6 +10,7 @@ again. So what ``open`` raises of damage is proven of the object itself.
 
 from __future__ import annotations
 
+import errno
 import logging
 import pathlib
 import stat
@@ -21,6 +22,7 @@ from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
     ChecksumError,
+    FileSystemError,
     LocalDirectoryError,
     StorageFullError,
     StoreError,
@@ -32,11 +34,12 @@ from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_note import (
     FORMAT,
     Note,
-    commit_trusted,
     load_note,
+    make_trusted,
     save_note,
     trusted_status,
 )
+from yogadl.storage._local_parts import LocalParts
 from yogadl.storage._object_store import ObjectInfo, ObjectStore
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE
 from yogadl.storage._transfer import download, file_digest
@@ -125,6 +128,10 @@ class LocalCopy:
             except OSError as error:
                 _log.warning("%s stays, and will not be used: %s", kept.path, error)
 
+    def id_folders(self) -> list[pathlib.Path]:
+        """The folders of the version's id that are there and safe."""
+        return list(self._folders.of_id())
+
     def _ours(self) -> list[_Kept]:
         return [_Kept(folder, self._source, self._parts) for folder in self._folders.ours()]
 
@@ -137,11 +144,16 @@ class _Kept:
         self._source = source
         self._parts = parts
         self.path = folder / CACHE_FILE
+        self._local_parts = LocalParts(folder.parent, parts.folder)
 
     def read(self, check_records: bool) -> LMDBDataRef:
         """Opens the copy, after downloading the parts that it names and this machine lacks."""
-        self._parts.fetch(self.path, check_records)
-        return LMDBDataRef(self.path, check_records=check_records)
+        if not parts_of(self.path):
+            return LMDBDataRef(self.path, check_records=check_records)
+        # None may be removed between being found and being opened.
+        with self._local_parts.kept():
+            self._parts.fetch(self.path, check_records)
+            return LMDBDataRef(self.path, check_records=check_records)
 
     def is_known(self, info: ObjectInfo) -> bool:
         """Whether the copy was of this state of the object and has not been touched since."""
@@ -202,15 +214,22 @@ class _Kept:
 
     def install(self, info: ObjectInfo | None, staged: PartialFile) -> LMDBDataRef | None:
         with local_lock(self._folder / LOCK_FILE, f"process that downloads {self.path}"):
-            commit_trusted(staged)
+            self._commit(staged)
             self._record(info, None if info is None else info.metadata.get(DIGEST_KEY))
             # Its parts come when somebody wants to read them.
             return None if parts_of(self.path) else LMDBDataRef(self.path)
 
     def remove(self) -> None:
         with local_lock(self._folder / LOCK_FILE, f"process that downloads {self.path}"):
-            self.path.unlink(missing_ok=True)
+            try:
+                was_table = self._local_parts.remove(self.path)
+            except FileSystemError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                was_table = False
             self._record(None, None)
+        if was_table:
+            self._local_parts.collect_after()
 
     def _has_digest(self, digest: str | None) -> bool:
         try:
@@ -231,7 +250,7 @@ class _Kept:
                 download(store, info, file)
                 digest = file_digest(file.path)
                 if wanted in (None, digest):
-                    commit_trusted(file)
+                    self._commit(file)
                     return digest
             seen.append(digest)
             _log.warning("Download %d of %s differs from what was uploaded.", attempt, self._source)
@@ -244,6 +263,10 @@ class _Kept:
             f"{self._source} is not what was uploaded: {_DOWNLOADS} downloads had the same other "
             "digest. Submit it again"
         )
+
+    def _commit(self, file: PartialFile) -> None:
+        if self._local_parts.publish(make_trusted(file), self.path):
+            self._local_parts.collect_after()
 
     def _record(self, info: ObjectInfo | None, digest: str | None) -> None:
         """Notes what the copy is. The caller holds the lock."""

@@ -53,6 +53,12 @@ class LocalFolders:
             if self._is_safe(folder) and load_note(folder).get("source") == self._source:
                 yield folder
 
+    def of_id(self) -> Iterator[pathlib.Path]:
+        """The folders of the version's id that are there and safe, whoever uses them."""
+        for folder in self._folders:
+            if self._is_safe(folder.parent):
+                yield folder.parent
+
     def claim(self) -> pathlib.Path:
         """A folder to write to, which no other object uses.
 

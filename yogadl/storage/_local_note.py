@@ -53,16 +53,11 @@ def trusted_status(path: pathlib.Path) -> os.stat_result | None:
     return status if is_trusted(status) else None
 
 
-def commit_trusted(file: PartialFile, path: pathlib.Path | None = None) -> None:
-    """Commits a file that others may not write to, whatever the umask: one that is trusted.
-
-    Args:
-        file: the file.
-        path: see ``PartialFile.commit``.
-    """
+def make_trusted(file: PartialFile) -> PartialFile:
+    """Keeps others from writing to a file, whatever the umask."""
     mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     os.fchmod(file.fileno(), mode & ~stat.S_IWOTH)
-    file.commit(path)
+    return file
 
 
 def load_note(folder: pathlib.Path) -> Note:

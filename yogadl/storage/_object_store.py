@@ -16,6 +16,9 @@ from yogadl.remote._object import RemoteObject
 ABSENT = ""
 """A precondition: there must be no such object yet."""
 
+SMALL_BYTES = 1 << 20
+"""A small object has no more, unless it is known to."""
+
 OnBytes: TypeAlias = Callable[[int], object]
 """Is told how many more bytes were transferred, from any thread."""
 
@@ -102,8 +105,16 @@ class ObjectStore(abc.ABC):
         """All objects whose keys begin with ``prefix``, without their metadata."""
 
     @abc.abstractmethod
-    def read(self, key: str, patience: float | None = None) -> tuple[bytes, str] | None:
-        """A small object and its tag; ``None`` if it is not there."""
+    def read(
+        self, key: str, patience: float | None = None, largest: int = SMALL_BYTES
+    ) -> tuple[bytes, str] | None:
+        """A small object and its tag; ``None`` if it is not there.
+
+        Args:
+            key: of the object.
+            patience: see the class.
+            largest: bytes that it may have; one with more is a ``StoreError``.
+        """
 
     @abc.abstractmethod
     def write(

@@ -23,6 +23,7 @@ from yogadl.redaction import without_password
 from yogadl.storage._failures import told
 from yogadl.storage._object_store import (
     ABSENT,
+    SMALL_BYTES,
     ObjectGoneError,
     ObjectInfo,
     ObjectStore,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _READ_BYTES = 1 << 20
-_SMALL_BYTES = 1 << 20
 # For several transfers at a time.
 _CONNECTIONS = 4 * PARALLEL_PARTS
 
@@ -183,7 +183,9 @@ class S3Store(ObjectStore):
 
     # Small objects
 
-    def read(self, key: str, patience: float | None = None) -> tuple[bytes, str] | None:
+    def read(
+        self, key: str, patience: float | None = None, largest: int = SMALL_BYTES
+    ) -> tuple[bytes, str] | None:
         """See ``ObjectStore.read``."""
 
         def ask(client: Any) -> tuple[bytes, str] | None:
@@ -196,10 +198,10 @@ class S3Store(ObjectStore):
             with contextlib.closing(answer["Body"]) as body:
                 # Without it, nobody would notice that the body is not whole.
                 field(answer, "ContentLength")
-                return body.read(_SMALL_BYTES + 1), _tag(answer)
+                return body.read(largest + 1), _tag(answer)
 
         found = self._ask("reading", key, ask, patience)
-        if found is not None and len(found[0]) > _SMALL_BYTES:
+        if found is not None and len(found[0]) > largest:
             raise StoreError(f"{self.url}/{key} is far larger than it should be; delete it")
         return found
 
