@@ -248,18 +248,29 @@ class Fetcher:
     def _run(self) -> None:
         connections = Connections()
         try:
-            while (work := self._take_work()) is not None:
-                try:
-                    self._fetch(work, connections)
-                except _EndedError:
-                    _log.debug("Nobody wants the rest of %s.", work.file.asked.name)
-                except BaseException as error:
-                    # Who waits for it would wait for ever.
-                    self._fail(work, error)
-                finally:
-                    self._finish(work)
+            while self._do_next(connections):
+                pass
         finally:
             connections.close()
+
+    def _do_next(self, connections: Connections) -> bool:
+        """Does some work; ``False`` when there has been none for a while.
+
+        In a function of its own, so that a file is let go of when its work is done.
+        """
+        work = self._take_work()
+        if work is None:
+            return False
+        try:
+            self._fetch(work, connections)
+        except _EndedError:
+            _log.debug("Nobody wants the rest of %s.", work.file.asked.name)
+        except BaseException as error:
+            # Who waits for it would wait for ever.
+            self._fail(work, error)
+        finally:
+            self._finish(work)
+        return True
 
     def _take_work(self) -> _Work | None:
         """What to do next, claimed; ``None`` when there has been nothing for a while."""

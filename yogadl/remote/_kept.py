@@ -16,7 +16,7 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of
@@ -103,12 +103,46 @@ def remove(version: KeptVersion, others: list[KeptVersion]) -> int:
     return freed
 
 
+def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
+    """Removes versions that nobody has open and that are not pinned, the least recently opened
+    first, until so many bytes are free; before them, parts of no version.
+
+    Returns:
+        How many bytes it freed.
+    """
+    kept = {folder: kept_versions(folder) for folder in folders}
+    freed = sum(_remove_parts(folder, versions) for folder, versions in kept.items())
+    found = [(folder, version) for folder, versions in kept.items() for version in versions]
+    for folder, version in sorted(found, key=lambda pair: pair[1].opened):
+        if freed >= nbytes:
+            break
+        if not version.is_pinned:
+            others = [other for other in kept[folder] if other is not version]
+            gone = remove(version, others)
+            freed += gone
+            if gone:
+                kept[folder] = others
+                _log.info("Removed %s, %.1f MB, to make room.", version.path, gone / 1e6)
+    return freed
+
+
+def _remove_parts(folder: pathlib.Path, versions: list[KeptVersion]) -> int:
+    """Removes the parts that no version has, and nobody has open."""
+    known = {part for version in versions for part in version.parts}
+    freed = 0
+    for part in (folder / PARTS_FOLDER).glob(f"*{_SUFFIX}"):
+        if part not in known:
+            with _alone(part) as is_free:
+                freed += _unlink(part) if is_free else 0
+    return freed
+
+
 def disk_bytes(folder: pathlib.Path) -> int:
     """That all files of a store take on the disk."""
     return sum(
         _on_disk(path)
         for inner in (OBJECTS_FOLDER, PARTS_FOLDER)
-        for path in (folder / inner).glob("*")
+        for path in (folder / inner).glob(f"*{_SUFFIX}")
     )
 
 
@@ -131,10 +165,11 @@ def _on_disk(path: pathlib.Path) -> int:
 
 def _family(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A file and what stands beside it."""
-    yield path
     if path.name.endswith(_SUFFIX):
         for suffix in (".cells", ".whole", ".json"):
             yield path.with_name(path.name + suffix)
+    # Last: who opens it meanwhile waits for the lock on it, and finds that all is gone.
+    yield path
 
 
 def _unlink(path: pathlib.Path) -> int:

@@ -23,6 +23,7 @@ from yogadl.format import table as tables
 from yogadl.remote._fetcher import RemoteFile, Space, fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._http import Connections
+from yogadl.remote._kept import OBJECTS_FOLDER, note_opened
 from yogadl.remote._near import Near
 from yogadl.remote._object import ChangedError, RemoteObject
 from yogadl.remote._reader import RemoteReader, Version
@@ -32,9 +33,6 @@ Array = np.ndarray[Any, Any]
 
 HEAD_BYTES = 256 << 10
 """Read at first: takes no longer than less, and has all of a table of a thousand parts."""
-
-OBJECTS_FOLDER = "yogadl.objects"
-"""What the versions of a store are themselves, beside the folder of their parts."""
 
 _FETCHES = 3
 
@@ -121,6 +119,7 @@ def open_remote(
         provenance=provenance,
     )
     sums = TokenSums(header.record_count, header.token_sums)
+    note_opened(main.paths()[0], name)
     near = Near(main.paths()[0], main, *([files] if header.part_count else []))
     return RemoteReader(Version(name, info, codec, header.alignment, sums), files, near)
 

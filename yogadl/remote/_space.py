@@ -16,11 +16,13 @@ import shutil
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from yogadl.cache.mapping import Descriptor
 from yogadl.cache.partial import reserve_of
-from yogadl.remote._kept import disk_bytes, kept_versions, remove
+from yogadl.remote._kept import disk_bytes, remove_unused
 
 # Between two looks at how much is free.
 _STEP_BYTES = 64 << 20
@@ -28,13 +30,17 @@ _STEP_BYTES = 64 << 20
 _TAKEN_BYTES = 8 << 20
 # After nothing was found that could go.
 _PAUSE_SECONDS = 2.0
+_BLOCK_BYTES = 4096
 _USED = struct.Struct("<q")
 
 _log = logging.getLogger(__name__)
 
 
+_spaces: weakref.WeakSet[FreeSpace] = weakref.WeakSet()
+
+
 class FreeSpace:
-    """As much as is free, but for what is left to others. Safe for threads.
+    """As much as is free, but for what is left to others. Safe for threads and forks.
 
     Args:
         directory: on the disk.
@@ -42,14 +48,21 @@ class FreeSpace:
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
+        self.forget()
+        _spaces.add(self)
+
+    def forget(self) -> None:
+        """To be called in a child after a fork: what was granted is its parent's."""
         self._left = 0
         self._mutex = threading.Lock()
 
     def take(self, nbytes: int) -> bool:
         """See ``Space.take``."""
+        # A block is taken as a whole.
+        nbytes = -(-nbytes // _BLOCK_BYTES) * _BLOCK_BYTES
         with self._mutex:
             if self._left < nbytes:
-                self._left = self._more(nbytes)
+                self._left += self._grant(nbytes - self._left)
             if self._left < nbytes:
                 return False
             self._left -= nbytes
@@ -59,10 +72,11 @@ class FreeSpace:
         """See ``Space.is_full``."""
         self._left = 0
 
-    def _more(self, nbytes: int) -> int:
-        """How many bytes may be used from now on, if there are so many."""
+    def _grant(self, nbytes: int) -> int:
+        """That many bytes more, or some more than that; or fewer, where there are no more."""
         usage = shutil.disk_usage(self._directory)
-        return min(usage.free - reserve_of(usage.total), nbytes + _STEP_BYTES)
+        free = usage.free - reserve_of(usage.total) - self._left
+        return max(0, min(free, nbytes + _STEP_BYTES))
 
 
 class LimitedSpace(FreeSpace):
@@ -72,7 +86,7 @@ class LimitedSpace(FreeSpace):
     recently opened first.
 
     Args:
-        ledger: the file with the number of bytes that are used.
+        ledger: the file with the number of bytes that are used, in a folder that is trusted.
         limit: bytes.
         folders: of stores, that what is kept is in.
 
@@ -81,73 +95,67 @@ class LimitedSpace(FreeSpace):
     """
 
     def __init__(
-        self, ledger: pathlib.Path, limit: int, folders: Callable[[], list[pathlib.Path]]
+        self, ledger: pathlib.Path, limit: int, folders: Callable[[], Iterable[pathlib.Path]]
     ) -> None:
         super().__init__(ledger.parent)
+        self._ledger = ledger
         self._limit = limit
         self._folders = folders
         self._next_search = 0.0
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        self._users = Descriptor(os.open(ledger.with_name(f"{ledger.name}.users"), flags, 0o664))
-        self._ledger = Descriptor(os.open(ledger, flags, 0o664))
-        with self._locked():
+        self._users = _opened(ledger.with_name(f"{ledger.name}.users"))
+        with self._used() as used:
             try:
                 fcntl.flock(self._users.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 _log.debug("Others use %s.", ledger)
             else:
-                self._write(sum(map(disk_bytes, folders())))
+                used.nbytes = sum(map(disk_bytes, folders()))
             fcntl.flock(self._users.number, fcntl.LOCK_SH)
 
-    def _more(self, nbytes: int) -> int:
-        with self._locked():
-            used = self._read()
-            if used + nbytes > self._limit:
-                used -= self._make_room(used + nbytes - self._limit)
-            free = super()._more(nbytes)
-            more = min(free, self._limit - used, self._left + nbytes + _TAKEN_BYTES)
-            if more < nbytes:
-                self._write(used)
-                return self._left
-            self._write(used + more - self._left)
-            return more
+    def _grant(self, nbytes: int) -> int:
+        with self._used() as used:
+            if used.nbytes + nbytes > self._limit:
+                used.nbytes -= self._make_room(used.nbytes + nbytes - self._limit)
+            room = self._limit - used.nbytes
+            if room < nbytes:
+                return 0
+            granted = min(super()._grant(nbytes), room, nbytes + _TAKEN_BYTES)
+            used.nbytes += granted
+            return granted
 
     def _make_room(self, nbytes: int) -> int:
         """Removes what nobody has open, so that some bytes are free; returns how many it freed."""
         if time.monotonic() < self._next_search:
             return 0
-        freed = 0
-        found = [
-            (version, folder) for folder in self._folders() for version in kept_versions(folder)
-        ]
-        found.sort(key=lambda pair: pair[0].opened)
-        for version, folder in found:
-            if freed >= nbytes:
-                return freed
-            if version.is_pinned:
-                continue
-            others = [other for other in kept_versions(folder) if other.path != version.path]
-            gone = remove(version, others)
-            if gone:
-                _log.info("Removed %s (%.1f MB) to make room.", version.path, gone / 1e6)
-            freed += gone
+        freed = remove_unused(self._folders(), nbytes)
         if freed < nbytes:
             self._next_search = time.monotonic() + _PAUSE_SECONDS
         return freed
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        # Of the open file, so that a child's does not pass for its parent's.
-        descriptor = os.open(f"/proc/self/fd/{self._ledger.number}", os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+    def _used(self) -> Iterator[_Used]:
+        """The bytes that all processes use; what is changed of them is written."""
+        ledger = _opened(self._ledger)
+        fcntl.flock(ledger.number, fcntl.LOCK_EX)
+        data = os.pread(ledger.number, _USED.size, 0)
+        used = _Used(_USED.unpack(data)[0] if len(data) == _USED.size else 0)
+        yield used
+        os.pwrite(ledger.number, _USED.pack(max(0, used.nbytes)), 0)
 
-    def _read(self) -> int:
-        data = os.pread(self._ledger.number, _USED.size, 0)
-        return int(_USED.unpack(data)[0]) if len(data) == _USED.size else 0
 
-    def _write(self, used: int) -> None:
-        os.pwrite(self._ledger.number, _USED.pack(max(0, used)), 0)
+@dataclass
+class _Used:
+    nbytes: int
+
+
+def _opened(path: pathlib.Path) -> Descriptor:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    return Descriptor(os.open(path, flags, 0o664))
+
+
+def _after_fork() -> None:
+    for space in list(_spaces):
+        space.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

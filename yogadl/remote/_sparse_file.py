@@ -59,7 +59,7 @@ class SparseFile:
         self.path = path
         self._size = size
         count = size // CELL
-        self._data = _sized(path, size)
+        self._data = _held(path, size)
         self._marks = _sized(path.with_name(f"{path.name}.cells"), count)
         self._map = mmap.mmap(self._marks.number, count)
         self._cells: Array = np.frombuffer(self._map, "u1")
@@ -221,6 +221,16 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def _held(path: pathlib.Path, size: int) -> Descriptor:
+    """The sparse file, with a shared lock: as long as anybody has it, it is not removed."""
+    while True:
+        descriptor = _sized(path, size)
+        fcntl.flock(descriptor.number, fcntl.LOCK_SH)
+        # It may have been removed before it was locked.
+        if os.fstat(descriptor.number).st_nlink:
+            return descriptor
 
 
 def _sized(path: pathlib.Path, size: int) -> Descriptor:

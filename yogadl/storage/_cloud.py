@@ -45,6 +45,7 @@ from yogadl.storage._lease_object import patience_of
 from yogadl.storage._local_copy import LocalCopy
 from yogadl.storage._local_folders import LocalFolders
 from yogadl.storage._local_parts import LocalParts
+from yogadl.storage._local_versions import LocalVersions
 from yogadl.storage._locks import PublishLock
 from yogadl.storage._object_store import (
     ABSENT,
@@ -176,7 +177,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             check_records: see ``LMDBDataRef``; what is not downloaded is always checked.
             download: whether to download all of it, before the first record can be read. If not,
                 what is read is fetched when it is needed, and kept. ``None`` downloads it unless
-                it is not here yet and has more than 8 GiB, or more than there is room for.
+                it is not here yet and has more than 8 GiB, or more than there is room for; or
+                ``local_cache_bytes`` is configured.
 
         Raises:
             StoreError: the bucket cannot be read.
@@ -199,10 +201,19 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         names = version.dataset_id, version.dataset_version
         return RemoteDataRef(functools.partial(self._open_far, *names))
 
+    @property
+    def local(self) -> LocalVersions:
+        """What is kept on this machine of what was fetched without a download: to list, pin, and
+        prune."""
+        # All ids have it in one folder.
+        folder = self._version("any", "any").folders.pieces
+        return LocalVersions(folder, lambda *names: self._version(*names).name)
+
     def _open_far(self, dataset_id: str, dataset_version: str) -> RemoteReader:
         version = self._version(dataset_id, dataset_version)
         try:
-            return open_far(self._store, version.key, version.folders, version.parts)
+            limit = self._configurations.local_cache_bytes
+            return open_far(self._store, version.key, version.folders, version.parts, limit)
         except MissingError:
             raise self._missing(version) from None
 
@@ -212,7 +223,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             return False
         told = info.metadata.get(BYTES_KEY, "")
         size = int(told) if told.isdecimal() else info.size
-        return is_better_far(size, self._configurations.local_cache_dir)
+        given = self._configurations
+        return is_better_far(size, given.local_cache_dir, given.local_cache_bytes)
 
     def _fetch(
         self, version: ObjectVersion, check_records: bool, info: ObjectInfo | None = None

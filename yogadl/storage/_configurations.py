@@ -7,6 +7,7 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from yogadl.arguments import as_index
 from yogadl.errors import InvalidArgumentError
 from yogadl.redaction import without_password
 from yogadl.storage._lease_object import LONGEST_SECONDS, SHORTEST_SECONDS
@@ -70,6 +71,7 @@ class CloudOptions(TypedDict, total=False):
     coordinator_secret: str | None
     lease_seconds: float
     conditional_writes: bool | None
+    local_cache_bytes: int | None
 
 
 class BaseCloudConfigurations:
@@ -94,6 +96,10 @@ class BaseCloudConfigurations:
             ``0.5 … 3600``.
         conditional_writes: whether the bucket's conditional writes are atomic, without which there
             are no leases: ``None`` has it tried out where the store is not known for it.
+        local_cache_bytes: of what is read without being downloaded, keep no more in
+            ``local_cache_dir``, with all processes and storages that use it together. Versions that
+            nobody has open go first; what has no room is fetched again in each epoch. ``None`` for
+            as much as there is room for.
 
     Raises:
         InvalidArgumentError: one of them cannot be right.
@@ -114,6 +120,7 @@ class BaseCloudConfigurations:
         coordinator_secret: str | None = None,
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
         conditional_writes: bool | None = None,
+        local_cache_bytes: int | None = None,
     ) -> None:
         if not isinstance(bucket, str) or not bucket:
             raise InvalidArgumentError(f"bucket must be a non-empty string, not {bucket!r}")
@@ -140,6 +147,9 @@ class BaseCloudConfigurations:
         self.coordinator_secret = coordinator_secret
         self.lease_seconds = float(lease_seconds)
         self.conditional_writes = conditional_writes
+        if local_cache_bytes is not None:
+            local_cache_bytes = as_index("local_cache_bytes", local_cache_bytes)
+        self.local_cache_bytes = local_cache_bytes
         self._lost_secrets = False
 
     @property

@@ -11,7 +11,6 @@ from yogadl.errors import CacheReplacedError, ForeignFileError
 from yogadl.remote._object import ChangedError
 from yogadl.remote._open import look_at, open_remote
 from yogadl.remote._reader import RemoteReader
-from yogadl.remote._space import FreeSpace
 from yogadl.storage._bucket_parts import BucketParts
 from yogadl.storage._local_folders import LocalFolders
 from yogadl.storage._object_store import ObjectStore
@@ -32,7 +31,11 @@ class MissingError(Exception):
 
 
 def open_far(
-    store: ObjectStore, key: str, folders: LocalFolders, parts: BucketParts
+    store: ObjectStore,
+    key: str,
+    folders: LocalFolders,
+    parts: BucketParts,
+    local_bytes: int | None,
 ) -> RemoteReader:
     """Opens a version where it is.
 
@@ -41,6 +44,7 @@ def open_far(
         key: of the version's object.
         folders: where something of it can be kept on this machine.
         parts: of its id.
+        local_bytes: that may be kept so on this machine; ``None`` for as many as there is room for.
 
     Raises:
         MissingError: it is not stored.
@@ -64,7 +68,7 @@ def open_far(
                 head,
                 folder,
                 lambda digest: store.remote(parts.key(digest)),
-                FreeSpace(folder),
+                folders.space(local_bytes),
             )
         except CacheReplacedError:
             _log.info("%s was replaced while it was opened (%d).", key, attempt)
@@ -79,7 +83,10 @@ def open_far(
     )
 
 
-def is_better_far(size: int, directory: pathlib.Path) -> bool:
-    """Whether so many bytes are too many to wait for, or to have on a disk."""
+def is_better_far(size: int, directory: pathlib.Path, local_bytes: int | None) -> bool:
+    """Whether so many bytes are too many to wait for, or to have on a disk; or there is a limit,
+    which does not hold for what is downloaded."""
+    if local_bytes is not None:
+        return True
     usage = shutil.disk_usage(directory)
     return size > LARGE_BYTES or size > usage.free - reserve_of(usage.total)

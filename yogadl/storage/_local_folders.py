@@ -20,7 +20,10 @@ import xxhash
 
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import LocalDirectoryError, StorageFullError
-from yogadl.remote._open import OBJECTS_FOLDER
+from yogadl.per_process import PerProcess
+from yogadl.remote._fetcher import Space
+from yogadl.remote._kept import OBJECTS_FOLDER
+from yogadl.remote._space import FreeSpace, LimitedSpace
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_note import FOLDER_MODE, load_note, save_note, trusted_status
 from yogadl.storage._paths import LOCK_FILE, PIECES_FOLDER
@@ -45,6 +48,7 @@ class LocalFolders:
         self._source = source
         digest = xxhash.xxh3_64_hexdigest(origin.encode())
         self._own_root = directory / f"{_ROOT}-{os.geteuid()}-{digest}"
+        self._ledger_folder = directory / f"{_ROOT}-{os.geteuid()}"
         self._folders = [root / version for root in (directory / _ROOT, self._own_root)]
 
     def ours(self) -> Iterator[pathlib.Path]:
@@ -88,6 +92,21 @@ class LocalFolders:
             "local_cache_dir that this user may write to"
         )
 
+    @property
+    def pieces(self) -> pathlib.Path:
+        """Where what is fetched piece by piece is, if there is any."""
+        return self._own_root / PIECES_FOLDER
+
+    def space(self, limit: int | None) -> Space:
+        """Room for that, after :meth:`claim_pieces`.
+
+        Args:
+            limit: bytes of what all storages together keep so in the local cache directory.
+        """
+        if limit is None:
+            return FreeSpace(self._directory)
+        return _limited(self._ledger_folder / "space", limit, self._directory)
+
     def claim_pieces(self) -> pathlib.Path:
         """The folder for what is fetched of the objects of the same origin, piece by piece.
 
@@ -95,11 +114,11 @@ class LocalFolders:
             LocalDirectoryError: nothing can be kept there.
             StorageFullError: there is no room to make it.
         """
-        folder = self._own_root / PIECES_FOLDER
+        folder = self.pieces
         try:
             refused = None
-            for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
-                refused = refused or self._make_safe(folder / inner)
+            for made in (folder / OBJECTS_FOLDER, folder / PARTS_FOLDER, self._ledger_folder):
+                refused = refused or self._make_safe(made)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StorageFullError(
@@ -151,3 +170,15 @@ class LocalFolders:
 def _is_writable(folder: pathlib.Path) -> bool:
     effective = os.access in os.supports_effective_ids
     return os.access(folder, os.W_OK | os.X_OK, effective_ids=effective)
+
+
+# One for all who share it: each may hold some megabytes that it has not used yet.
+_limits: PerProcess[dict[tuple[pathlib.Path, int], LimitedSpace]] = PerProcess(dict)
+
+
+def _limited(ledger: pathlib.Path, limit: int, directory: pathlib.Path) -> LimitedSpace:
+    known, key = _limits(), (ledger.absolute(), limit)
+    if key not in known:
+        pattern = f"{_ROOT}-{os.geteuid()}-*/{PIECES_FOLDER}"
+        known[key] = LimitedSpace(ledger, limit, lambda: directory.glob(pattern))
+    return known[key]

@@ -1,0 +1,145 @@
+"""Limits of what is kept on this machine of versions that are read without downloading them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pathlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from test_far import arrays, data_requests, everything, far, length
+
+from yogadl.dataref import RemoteDataRef
+from yogadl.errors import CacheNotFoundError, InvalidArgumentError
+
+SIZE = 20_000
+COUNT = 200
+
+
+@pytest.fixture
+def stored(s3: Any, local: pathlib.Path) -> Any:
+    storage = s3.make_storage(local)
+    for version in ("1", "2", "3"):
+        storage.submit(numbered(int(version)), "a", version, part_bytes=500_000)
+    return s3
+
+
+def numbered(version: int) -> Iterator[dict[str, Any]]:
+    for record in arrays(COUNT, SIZE):
+        yield {**record, "number": record["number"] + 1000 * version}
+
+
+def opened(rig: Any, local: pathlib.Path, version: str, limit: int | None) -> RemoteDataRef:
+    storage = rig.make_storage(local, local_cache_bytes=limit)
+    found = storage.fetch("a", version)
+    assert isinstance(found, RemoteDataRef)
+    return found
+
+
+def used(local: pathlib.Path) -> int:
+    return sum(512 * path.lstat().st_blocks for path in local.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
+def test_a_version_larger_than_the_limit(
+    stored: Any, elsewhere: pathlib.Path, share: float
+) -> None:
+    limit = int(share * COUNT * SIZE)
+    wanted = everything(numbered(1))
+    with opened(stored, elsewhere, "1", limit) as ref:
+        for seed in range(3):
+            with stored.counting() as requests:
+                stream = ref.stream(shuffle=True, shuffle_seed=seed)
+                assert sorted(everything(stream)) == wanted
+            got = sum(map(length, data_requests(requests)))
+            assert used(elsewhere) <= limit + (2 << 20)
+        # The same share of it stays.
+        assert got <= 1.1 * COUNT * SIZE - 0.5 * limit
+        records = ref.stream().batches(64)
+        assert [len(batch["number"]) for batch in records] == [64, 64, 64, 8]
+
+
+def test_versions_that_nobody_has_open_go_first(stored: Any, elsewhere: pathlib.Path) -> None:
+    size = COUNT * SIZE
+    limit = int(2.5 * size)
+    with opened(stored, elsewhere, "1", limit) as first:
+        everything(first.stream())
+        opened(stored, elsewhere, "2", limit).close()
+        with opened(stored, elsewhere, "2", limit) as second:
+            everything(second.stream())
+        with opened(stored, elsewhere, "3", limit) as third:
+            assert everything(third.stream()) == everything(numbered(3))
+        assert used(elsewhere) <= limit + (2 << 20)
+        with stored.counting() as requests:
+            assert everything(first.stream()) == everything(numbered(1))
+        assert not data_requests(requests)
+    names = [version.names[0].split("/")[-2] for version in kept(stored, elsewhere)]
+    assert names == ["1", "3"]
+
+
+def kept(rig: Any, local: pathlib.Path) -> Any:
+    return rig.make_storage(local).local.list()
+
+
+def test_list_pin_and_prune(stored: Any, elsewhere: pathlib.Path) -> None:
+    storage = stored.make_storage(elsewhere)
+    assert storage.local.list() == []
+    assert storage.local.prune() == 0
+    with pytest.raises(CacheNotFoundError, match="fetch it with download=False first"):
+        storage.local.pin("a", "1")
+    with far(stored, elsewhere) as ref:
+        everything(ref.stream())
+        (found,) = storage.local.list()
+        assert found.names[0].endswith("/a/1/cache.mdb")
+        assert found.nbytes >= COUNT * SIZE
+        # It is open.
+        assert storage.local.prune() == 0
+    storage.local.pin("a", "1")
+    assert storage.local.list()[0].is_pinned
+    assert storage.local.prune() == 0
+    storage.local.unpin("a", "1")
+    assert storage.local.prune(0) == 0
+    assert storage.local.prune() >= COUNT * SIZE
+    assert storage.local.list() == []
+    assert used(elsewhere) < 100_000
+    with far(stored, elsewhere) as ref:
+        assert everything(ref.stream()) == everything(numbered(1))
+    with pytest.raises(InvalidArgumentError, match="-1"):
+        storage.local.prune(-1)
+
+
+def test_one_limit_for_all_processes(stored: Any, elsewhere: pathlib.Path) -> None:
+    limit = int(1.3 * COUNT * SIZE)
+    context = multiprocessing.get_context("fork")
+    until = time.monotonic() + 6
+    readers = [
+        context.Process(target=read_until, args=(stored, elsewhere, seed, limit, until))
+        for seed in range(3)
+    ]
+    for reader in readers:
+        reader.start()
+    most = 0
+    while any(reader.is_alive() for reader in readers):
+        most = max(most, used(elsewhere))
+        time.sleep(0.05)
+    assert [reader.exitcode for reader in readers] == [0, 0, 0]
+    # What is in flight, and what each process may hold.
+    assert most <= limit + 3 * (8 << 20)
+
+
+def read_until(rig: Any, local: pathlib.Path, seed: int, limit: int, until: float) -> None:
+    rng = np.random.default_rng(seed)
+    while time.monotonic() < until:
+        version = int(rng.integers(1, 4))
+        with opened(rig, local, str(version), limit) as ref:
+            stream = ref.stream(shuffle=True, shuffle_seed=seed)
+            assert sorted(everything(stream)) == everything(numbered(version))
+
+
+@pytest.mark.parametrize("given", [-1, 1.5, "10 GB"])
+def test_impossible_limits(s3: Any, local: pathlib.Path, given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="local_cache_bytes"):
+        s3.make_storage(local, local_cache_bytes=given)
