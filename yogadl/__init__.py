@@ -17,7 +17,7 @@ Importing this package imports no framework and no cloud SDK.
 """
 
 import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from yogadl._version import __version__
 from yogadl.completion import is_asked_by_jedi
@@ -46,6 +46,9 @@ from yogadl.legacy.lmdb_access import LmdbAccess, serialize_generator_to_lmdb
 from yogadl.seeding import seeded
 from yogadl.shuffles import BlockShuffle, KeyedShuffle
 
+if TYPE_CHECKING:
+    from yogadl.storage import from_url
+
 # 0.1.4 had all of its own once one was imported, and scripts rely on it.
 _SUBMODULES = frozenset(
     (
@@ -68,8 +71,10 @@ _SUBMODULES = frozenset(
 )
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Imports a submodule when it is first used."""
+def __getattr__(name: str) -> Any:
+    """Imports a submodule, or what takes long to import, when it is first used."""
+    if name == "from_url":
+        return importlib.import_module("yogadl.storage").from_url
     if name not in _SUBMODULES or is_asked_by_jedi():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")
@@ -99,6 +104,7 @@ __all__ = [
     "from_pandas",
     "from_source",
     "from_torch",
+    "from_url",
     "mix",
     "non_sequential_shard",
     "seeded",

@@ -1,11 +1,12 @@
 """References to data sets whose records can be read by position."""
 
+from typing import TYPE_CHECKING, Any
+
 from yogadl.dataref._compose import concat, mix, zip  # noqa: A004 # named as in tf.data
 from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef, StoredDataRef
 from yogadl.dataref._lmdb import LMDBDataRef
 from yogadl.dataref._padding import Padding
 from yogadl.dataref._read_ahead import ReadAhead
-from yogadl.dataref._remote import RemoteDataRef
 from yogadl.dataref._sources import (
     SourceDataRef,
     from_arrays,
@@ -19,6 +20,19 @@ from yogadl.dataref._sources import (
 )
 from yogadl.dataref._state import state_of
 from yogadl.dataref._stream import IndexedStream
+
+if TYPE_CHECKING:
+    from yogadl.dataref._remote import RemoteDataRef
+
+
+def __getattr__(name: str) -> Any:
+    """``RemoteDataRef``, which few need, imports what speaks HTTP."""
+    if name != "RemoteDataRef":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from yogadl.dataref._remote import RemoteDataRef
+
+    return RemoteDataRef
+
 
 __all__ = [
     "DerivedDataRef",

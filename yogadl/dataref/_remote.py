@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from yogadl.arguments import as_index
 from yogadl.cache.file_reader import CacheInfo
 from yogadl.dataref._indexed import StoredDataRef
-from yogadl.errors import CacheReplacedError, ClosedError
+from yogadl.errors import CacheReplacedError, ClosedError, InvalidArgumentError
+from yogadl.remote._plan import Network, Plan, plan
 from yogadl.remote._reader import RemoteReader
 
 _VERIFIED_AT_ONCE = 256
@@ -63,6 +65,54 @@ class RemoteDataRef(StoredDataRef):
             stop = min(start + _VERIFIED_AT_ONCE, len(reader))
             reader.announce(np.arange(stop, min(stop + 4 * _VERIFIED_AT_ONCE, len(reader))))
             reader.read_columns(np.arange(start, stop))
+
+    def plan(
+        self,
+        *,
+        num_shards: int = 1,
+        shards_here: int | None = None,
+        batch_size: int = 32,
+        local_cache_bytes: int | None = None,
+        latency: float = 0.03,
+        connection_bytes: float = 85e6,
+        machine_bytes: float = 1.25e9,
+    ) -> Plan:
+        """What shuffled streams of this data set would ask the bucket for, without asking it.
+
+        Args:
+            num_shards: of the streams, on all machines together.
+            shards_here: of them on one machine, in a process each; by default all, at most 8.
+            batch_size: records in a batch.
+            local_cache_bytes: that are kept on the machine; ``None`` for all.
+            latency: seconds from a request to the first byte of its answer.
+            connection_bytes: bytes a second over one connection.
+            machine_bytes: bytes a second to one machine, over all connections.
+
+        Returns:
+            Requests, bytes and seconds of that machine, expected values; nothing of it is here yet.
+
+        Raises:
+            InvalidArgumentError: one of them is out of range.
+        """
+        num_shards = as_index("num_shards", num_shards, 1)
+        here = min(num_shards, 8) if shards_here is None else shards_here
+        here = as_index("shards_here", here, 1)
+        if here > num_shards:
+            raise InvalidArgumentError(
+                f"shards_here must be at most num_shards, {num_shards}, not {here}"
+            )
+        if local_cache_bytes is not None:
+            local_cache_bytes = as_index("local_cache_bytes", local_cache_bytes)
+        for name, value in (
+            ("latency", latency),
+            ("connection_bytes", connection_bytes),
+            ("machine_bytes", machine_bytes),
+        ):
+            if not value > 0:
+                raise InvalidArgumentError(f"{name} must be above zero, not {value!r}")
+        network = Network(latency, connection_bytes, machine_bytes)
+        size = as_index("batch_size", batch_size, 1)
+        return plan(self.reader, num_shards, here, size, local_cache_bytes, network)
 
     def close(self) -> None:
         """Lets go of the data set, for this reference and its streams. May be called twice."""

@@ -13,20 +13,22 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from yogadl.backoff import Backoff
 from yogadl.errors import StoreError
 from yogadl.per_process import PerProcess
-from yogadl.remote._http import Connections
 from yogadl.remote._object import ChangedError, RemoteObject
 from yogadl.remote._sparse_file import CELL, SparseFile
+
+if TYPE_CHECKING:
+    from yogadl.remote._http import Connections
 
 CONNECTIONS = 64
 """Threads of a process, each with a connection."""
 
 _BULK_CONNECTIONS = 32
-_BULK_BYTES = 4 << 20
+BULK_BYTES = 4 << 20
 # What streams need next is asked for at so many connections beside bulk, if it is that large.
 _BESIDE_BULK = 16
 _LARGE_BYTES = 64 << 10
@@ -246,6 +248,9 @@ class Fetcher:
             threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()
 
     def _run(self) -> None:
+        # Only who fetches needs it.
+        from yogadl.remote._http import Connections
+
         connections = Connections()
         try:
             while self._do_next(connections):
@@ -338,7 +343,7 @@ class Fetcher:
         if file.ended.is_set():
             self._bulk_work = None
             return
-        work.start = min(first + _BULK_BYTES, work.stop)
+        work.start = min(first + BULK_BYTES, work.stop)
         is_bridged = file.is_alone and file.again < file.size // 100
         missing = file.pieces.missing(first, work.start, _BRIDGED_BYTES if is_bridged else 0)
         if missing:

@@ -34,6 +34,7 @@ class RemoteFiles:
         space: says what may be kept.
 
     Attributes:
+        counts, sizes, entries: see above.
         traffic: what was asked for.
     """
 
@@ -51,8 +52,8 @@ class RemoteFiles:
         self._ends = np.cumsum(counts)
         # Where the entry of position 0 would be in each file.
         self._origins = entries - ENTRY.itemsize * (self._ends - counts)
-        self._entries = entries
-        self._counts = counts
+        self.entries = entries
+        self.counts = counts
         self._objects = objects
         self._paths = paths
         self._space = space
@@ -96,12 +97,12 @@ class RemoteFiles:
 
     def index(self, number: int) -> tuple[int, int]:
         """Where the index of a file, and what comes behind it, begins and ends."""
-        return int(self._entries[number]), int(self.sizes[number])
+        return int(self.entries[number]), int(self.sizes[number])
 
     def entries_of(self, number: int) -> tuple[int, int]:
         """Where the entries of a file begin and end."""
-        start = int(self._entries[number])
-        return start, start + ENTRY.itemsize * int(self._counts[number])
+        start = int(self.entries[number])
+        return start, start + ENTRY.itemsize * int(self.counts[number])
 
     def file(self, number: int) -> RemoteFile:
         """A file, open.

@@ -7,6 +7,7 @@ CPU for a range, see ``docs/cloud.md``; they stay for all that is not reading ra
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import http.client
 import re
@@ -33,6 +34,8 @@ OnData: TypeAlias = Callable[[int, memoryview], object]
 
 _PIECE_BYTES = 256 << 10
 _SAID_BYTES = 2000
+_REDIRECTED = (301, 302, 303, 307, 308)
+_REDIRECTIONS = 5
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _BROKEN = (OSError, http.client.HTTPException)
 
@@ -134,6 +137,16 @@ class Connections:
         key = _Host.of(address)
         try:
             answer = self._ask(key, key.target(address.url), headers)
+            for _ in range(_REDIRECTIONS):
+                where = answer.headers.get("Location")
+                if answer.status not in _REDIRECTED or where is None:
+                    break
+                answer.read()
+                address = _redirected(address, where)
+                if _Host.of(address) != key:
+                    headers.pop("Authorization", None)
+                    key = _Host.of(address)
+                answer = self._ask(key, key.target(address.url), headers)
             _raise_refusal(answer, asked)
             yield answer
             if not answer.isclosed() and answer.length:
@@ -238,6 +251,13 @@ def _host(scheme: str, netloc: str, cafile: str | None) -> _Host:
 @functools.lru_cache(16)
 def _ssl_context(cafile: str | None) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=cafile)
+
+
+def _redirected(address: Address, where: str) -> Address:
+    url = urllib.parse.urljoin(address.url, where)
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise StoreError("the server sends its clients to an address that is none of HTTP")
+    return dataclasses.replace(address, url=url)
 
 
 def _raise_refusal(answer: http.client.HTTPResponse, asked: RemoteObject) -> None:

@@ -22,7 +22,6 @@ from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.remote._fetcher import RemoteFile, Space, fetcher
 from yogadl.remote._files import RemoteFiles
-from yogadl.remote._http import Connections
 from yogadl.remote._kept import OBJECTS_FOLDER, note_opened
 from yogadl.remote._near import Near
 from yogadl.remote._object import ChangedError, RemoteObject
@@ -59,6 +58,9 @@ def look_at(asked: RemoteObject) -> Head:
         ChangedError: it is not there.
         StoreError: it cannot be read.
     """
+    # Only who fetches needs it.
+    from yogadl.remote._http import Connections
+
     connections = Connections()
 
     def ask() -> Head:

@@ -57,6 +57,11 @@ class Version:
     sums: TokenSums
 
 
+def is_whole_cheaper(record_bytes: int, num_shards: int) -> bool:
+    """Whether all is wanted, or requests for the records of a shard would cost as much as all."""
+    return num_shards == 1 or record_bytes * num_shards <= _REQUEST_BYTES
+
+
 class RemoteReader(RecordReader):
     """The records of a version whose bytes are fetched when they are needed, and kept.
 
@@ -234,9 +239,8 @@ class RemoteReader(RecordReader):
         whole = self._whole()
         if whole is not None:
             return whole.is_read_whole(num_shards)
-        size = self.files.nbytes // max(len(self), 1)
         self._is_alone = num_shards == 1
-        return num_shards == 1 or size * num_shards <= _REQUEST_BYTES
+        return is_whole_cheaper(self.files.nbytes // max(len(self), 1), num_shards)
 
     def extents(self, positions: Array | range) -> list[Extents]:
         whole = self._whole()

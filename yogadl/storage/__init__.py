@@ -9,8 +9,10 @@ from yogadl.storage._configurations import (
     LFSConfigurations,
     S3Configurations,
 )
+from yogadl.storage._from_url import from_url
 from yogadl.storage._gcs import GCSStorage
 from yogadl.storage._lfs import LFSStorage
+from yogadl.storage._local_versions import LocalVersion, LocalVersions
 from yogadl.storage._s3 import S3Storage
 
 __all__ = [
@@ -22,8 +24,11 @@ __all__ = [
     "GCSStorage",
     "LFSConfigurations",
     "LFSStorage",
+    "LocalVersion",
+    "LocalVersions",
     "S3Configurations",
     "S3Storage",
     "StoredPart",
     "StoredVersion",
+    "from_url",
 ]

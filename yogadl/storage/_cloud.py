@@ -17,7 +17,8 @@ from typing import Any
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER, parts_of, read_header
 from yogadl.cache.progress import waiting_for
-from yogadl.dataref import LMDBDataRef, RemoteDataRef, StoredDataRef
+from yogadl.dataref import LMDBDataRef, StoredDataRef
+from yogadl.dataref._remote import RemoteDataRef
 from yogadl.errors import (
     AccessDeniedError,
     CacheFormatError,

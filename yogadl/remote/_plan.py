@@ -1,0 +1,172 @@
+"""What streams of a version that is far away would ask for, without asking for any record.
+
+Expected values, by the sizes that its file or table names: what a stream really asks for differs
+by chance, and by how the processes of a machine come between each other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from yogadl.cache.file_writer import record_bytes
+from yogadl.format.entries import ENTRY
+from yogadl.format.header import BODY_OFFSET
+from yogadl.format.layout import INLINE_LIMIT, LEAD
+from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
+from yogadl.remote._fetcher import BULK_BYTES, CONNECTIONS
+from yogadl.remote._open import HEAD_BYTES
+from yogadl.remote._reader import RemoteReader, is_whole_cheaper
+from yogadl.remote._sparse_file import CELL
+
+Array = np.ndarray[Any, Any]
+
+_ROUND_TRIPS = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one machine asks a bucket for. Bytes are of bodies; all are for the whole machine.
+
+    Attributes:
+        records: read in an epoch.
+        opening_requests, opening_bytes: of opening the version, in each process.
+        index_requests, index_bytes: of the first epoch, to find the records and to check them.
+        record_requests, record_bytes: of the first epoch, for the records.
+        later_requests, later_bytes: of each later epoch.
+        first_batch_seconds: from opening to the first batch.
+        epoch_seconds: of the first epoch; ``later_seconds`` of each later one. As far as the
+            bucket goes: a consumer may be slower.
+    """
+
+    records: int
+    opening_requests: int
+    opening_bytes: int
+    index_requests: int
+    index_bytes: int
+    record_requests: int
+    record_bytes: int
+    later_requests: int
+    later_bytes: int
+    first_batch_seconds: float
+    epoch_seconds: float
+    later_seconds: float
+
+    @property
+    def requests(self) -> int:
+        """Of opening and the first epoch."""
+        return self.opening_requests + self.index_requests + self.record_requests
+
+    @property
+    def nbytes(self) -> int:
+        """Of opening and the first epoch."""
+        return self.opening_bytes + self.index_bytes + self.record_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"{self.records:,} records: {self.requests:,} requests and {self.nbytes / 1e9:,.3f} GB "
+            f"({self.index_bytes / 1e9:,.3f} GB of them index) in {self.epoch_seconds:,.1f} s, the "
+            f"first batch after {self.first_batch_seconds:.2f} s; later epochs "
+            f"{self.later_requests:,} requests and {self.later_bytes / 1e9:,.3f} GB in "
+            f"{self.later_seconds:,.1f} s"
+        )
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a bucket is reached by.
+
+    Attributes:
+        latency: seconds from a request to the first byte of its answer.
+        connection_bytes: a second, over one connection.
+        machine_bytes: a second, over all connections of a machine.
+    """
+
+    latency: float
+    connection_bytes: float
+    machine_bytes: float
+
+    def seconds(self, requests: float, nbytes: float, connections: int) -> float:
+        """How long so many requests take over so many connections."""
+        busy = requests * self.latency + nbytes / self.connection_bytes
+        return max(busy / connections, nbytes / self.machine_bytes)
+
+
+def plan(
+    reader: RemoteReader,
+    num_shards: int,
+    shards_here: int,
+    batch_size: int,
+    local_bytes: int | None,
+    network: Network,
+) -> Plan:
+    """See ``RemoteDataRef.plan``."""
+    files, count = reader.files, len(reader)
+    share = shards_here / num_shards
+    records = round(count * share)
+    size = _fetched_bytes(reader)
+    head = min(HEAD_BYTES, int(files.sizes[0]))
+    opening = shards_here, shards_here * head
+    is_bulk = is_whole_cheaper(files.nbytes // max(count, 1), num_shards)
+    if is_bulk:
+        # Each byte once, whichever process asks for it.
+        whole = files.nbytes - head
+        index = _of_index(files.counts, 1.0)[1]
+        of_index = math.ceil(index / BULK_BYTES), index
+        of_records = math.ceil((whole - index) / BULK_BYTES), max(0, whole - index)
+    else:
+        of_index = _of_index(files.counts, share)
+        of_records = records, round(records * size)
+    connections = CONNECTIONS * shards_here
+    kept = 1.0
+    if local_bytes is not None:
+        kept = min(1.0, max(0, local_bytes - of_index[1]) / max(1, of_records[1]))
+    # What does not fit is asked for record by record.
+    later = round((1 - kept) * records), round((1 - kept) * records * size)
+    requests = of_index[0] + of_records[0]
+    first = min(batch_size, max(1, records // max(1, shards_here))) * size
+    return Plan(
+        records=records,
+        opening_requests=opening[0],
+        opening_bytes=opening[1],
+        index_requests=of_index[0],
+        index_bytes=of_index[1],
+        record_requests=of_records[0],
+        record_bytes=of_records[1],
+        later_requests=later[0],
+        later_bytes=later[1],
+        first_batch_seconds=_ROUND_TRIPS * network.latency
+        + head / network.connection_bytes
+        + first / min(network.machine_bytes, CONNECTIONS * network.connection_bytes),
+        epoch_seconds=network.seconds(requests, of_index[1] + of_records[1], connections),
+        later_seconds=network.seconds(*later, connections),
+    )
+
+
+def _of_index(counts: Array, share: float) -> tuple[int, int]:
+    """Requests and bytes for the entries of a share of the records, taken at random."""
+    entries = CELL // ENTRY.itemsize
+    cells = -(-counts // entries)
+    # A cell is needed unless none of its entries is.
+    needed = float((cells * (1 - (1 - share) ** np.minimum(entries, counts))).sum())
+    return round(needed), round(needed) * CELL
+
+
+def _fetched_bytes(reader: RemoteReader) -> float:
+    """Bytes that are fetched for a record by itself, on average."""
+    files = reader.files
+    known = reader.version.codec.layout.value_size
+    if known is None:
+        spans = float((files.entries - BODY_OFFSET).sum()) / max(1, len(reader))
+        # Beside the value: what a leaf has of it, and half a page that is not used.
+        beside = record_bytes(INLINE_LIMIT + 1) - PAGE_SIZE - ENTRY.itemsize
+        length = spans - beside - (PAGE_SIZE / 2 if spans > PAGE_SIZE else 0)
+    else:
+        length = float(known)
+    if length > INLINE_LIMIT + LEAD:
+        # It begins right behind the head of a page; where it ends, anywhere in a cell.
+        return math.ceil((PAGE_HEADER + length) / CELL) * CELL if known else length + CELL / 2
+    return length + CELL

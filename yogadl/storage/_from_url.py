@@ -1,0 +1,136 @@
+"""Data sets on web servers."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import pathlib
+import urllib.parse
+from email.message import Message
+
+from yogadl.arguments import as_index
+from yogadl.cache.parts import PARTS_FOLDER
+from yogadl.dataref._remote import RemoteDataRef
+from yogadl.errors import (
+    AccessDeniedError,
+    CacheNotFoundError,
+    CacheReplacedError,
+    InvalidArgumentError,
+    StoreError,
+)
+from yogadl.remote._object import Address, ChangedError
+from yogadl.remote._open import look_at, open_remote
+from yogadl.remote._reader import RemoteReader
+from yogadl.storage._local_folders import LocalFolders
+
+_ATTEMPTS = 5
+
+
+def from_url(
+    url: str,
+    *,
+    local_cache_dir: str | pathlib.Path = "/tmp/",  # noqa: S108 - as for the storages
+    local_cache_bytes: int | None = None,
+) -> RemoteDataRef:
+    """A data set that a web server has, read without downloading it first.
+
+    What is needed is fetched, and kept on this machine; see ``RemoteDataRef``. The server has to
+    know ranges (``Accept-Ranges: bytes``), as nearly all do for files. The parts of a table are
+    asked for where a storage has them, in ``../yogadl.parts/``.
+
+    Args:
+        url: of the ``cache.mdb``, ``https://…`` or ``http://…``; may have a user and a password.
+        local_cache_dir: an existing directory for what is kept.
+        local_cache_bytes: keep no more than that there; see ``BaseCloudConfigurations``.
+
+    Raises:
+        InvalidArgumentError: it is no such address, or there is no such directory.
+        CacheNotFoundError: it is not there.
+        CacheFormatError: it is no cache, or one of yogadl 0.1.4.
+        StoreError: it cannot be read.
+    """
+    parts = urllib.parse.urlsplit(str(url))
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise InvalidArgumentError(
+            f"url must be that of a cache.mdb, https://… or http://…, not {_shown(str(url))!r}"
+        )
+    directory = pathlib.Path(local_cache_dir).expanduser()
+    if not directory.is_dir():
+        raise InvalidArgumentError(f"local_cache_dir {str(directory)!r} does not exist; create it")
+    if local_cache_bytes is not None:
+        local_cache_bytes = as_index("local_cache_bytes", local_cache_bytes)
+    return RemoteDataRef(functools.partial(_open, str(url), directory, local_cache_bytes))
+
+
+def _open(url: str, directory: pathlib.Path, limit: int | None) -> RemoteReader:
+    name = _shown(url)
+    folders = LocalFolders(directory, name, pathlib.PurePosixPath("any"), name)
+    for _ in range(_ATTEMPTS):
+        asked = _Page(url)
+        try:
+            head = look_at(asked)
+        except ChangedError as error:
+            raise CacheNotFoundError(f"there is no {name}: {error}") from error
+        folder = folders.claim_pieces()
+        try:
+            return open_remote(
+                _Page(url, head.answer),
+                head,
+                folder,
+                lambda digest: _Page(_part_of(url, digest)),
+                folders.space(limit),
+            )
+        except CacheReplacedError:
+            continue
+    raise CacheReplacedError(
+        f"{name} was replaced {_ATTEMPTS} times while it was opened; try later"
+    )
+
+
+def _part_of(url: str, digest: bytes) -> str:
+    return urllib.parse.urljoin(url, f"../{PARTS_FOLDER}/{digest.hex()}.mdb")
+
+
+class _Page:
+    """See ``RemoteObject``.
+
+    Args:
+        url: of it.
+        answer: the headers of an answer that had the state of it that is meant.
+    """
+
+    def __init__(self, url: str, answer: Message | None = None) -> None:
+        self.name = _shown(url)
+        parts = urllib.parse.urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        headers = {}
+        if parts.username is not None:
+            given = (parts.username, parts.password or "")
+            user = ":".join(map(urllib.parse.unquote, given)).encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(user).decode()}"
+        tag = None if answer is None else answer.get("ETag")
+        # A weak one does not tell bytes apart.
+        if tag is not None and not tag.startswith("W/"):
+            headers["If-Match"] = tag
+        else:
+            tag = None
+        plain = urllib.parse.urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
+        self._address = Address(plain, headers, None if tag is None else tag.strip('"'))
+
+    def address(self, renew: bool = False) -> Address:  # noqa: ARG002
+        """See ``RemoteObject.address``."""
+        return self._address
+
+    def refusal(self, status: int, said: str) -> StoreError:
+        """See ``RemoteObject.refusal``."""
+        message = f"reading {self.name}: the server answered {status}: {said[:200].strip()}"
+        if status in (401, 403):
+            return AccessDeniedError(f"{message}. Give a user and a password in the address")
+        return StoreError(message)
+
+
+def _shown(url: str) -> str:
+    """An address without what may be secret in it."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
