@@ -128,7 +128,10 @@ def test_a_disk_that_is_full_after_the_upload(
     # What is not there yet says that there is no room.
     rig.make_storage(small_disk.parent).submit(np.arange(10_000), "big", "1")
     with pytest.raises(StorageFullError):
-        storage.fetch("big", "1")
+        storage.fetch("big", "1", download=True)
+    # Left to itself, it passes through memory.
+    with storage.fetch("big", "1") as ref:
+        assert records(ref) == list(range(10_000))
     (small_disk / "ballast").unlink()
     assert len(storage.fetch("big", "1")) == 10_000
 

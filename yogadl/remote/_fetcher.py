@@ -403,10 +403,10 @@ class Fetcher:
             if is_kept:
                 try:
                     pieces.write(offset, data)
+                    # A cell that is whole now began in this answer, or in one before it.
+                    pieces.mark(before, at)
                 except OSError as error:
                     raise _DiskError(error.strerror) from error
-                # A cell that is whole now began in this answer, or in one before it.
-                pieces.mark(before, at)
             else:
                 memory[offset - work.start : at - work.start] = data
             work.progressed = time.monotonic()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl.cache.files import telling
 from yogadl.format.entries import ENTRY
 from yogadl.remote._fetcher import RemoteFile, Space, Traffic
 from yogadl.remote._object import RemoteObject
@@ -108,13 +109,15 @@ class RemoteFiles:
         """A file, open.
 
         Raises:
-            OSError: nothing can be kept on this machine.
+            FileSystemError: nothing can be kept on this machine.
         """
         found = self._open.get(number)
         if found is not None:
             return found
         size = int(self.sizes[number])
-        pieces = open_sparse(self._paths(number), size)
+        path = self._paths(number)
+        with telling("keep what is fetched in", path):
+            pieces = open_sparse(path, size)
         made = RemoteFile(
             self._objects(number), size, pieces, self.traffic, self._space, self._ended
         )

@@ -54,10 +54,16 @@ class KeptVersion:
 
 
 def note_opened(path: pathlib.Path, name: str) -> None:
-    """Notes that a version was opened, of which ``path`` is the file, as the object of a name."""
+    """Notes that a version was opened, of which ``path`` is the file, as the object of a name.
+
+    That it cannot be noted is no error: it counts as not opened for long.
+    """
     note = _load(path)
     names = (name, *[known for known in note.names if known != name])[:_MOST_NAMES]
-    _save(path, _Note(names, time.time(), note.pinned))
+    try:
+        _save(path, _Note(names, time.time(), note.pinned))
+    except OSError as error:
+        _log.info("It cannot be noted that %s was opened: %s", path, error)
 
 
 def set_pinned(version: KeptVersion, pinned: bool) -> None:

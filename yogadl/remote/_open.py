@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ HEAD_BYTES = 256 << 10
 """Read at first: takes no longer than less, and has all of a table of a thousand parts."""
 
 _FETCHES = 3
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -130,8 +133,12 @@ def _keep(file: RemoteFile, data: bytes) -> None:
     """Keeps the beginning of a file."""
     whole = len(data) // CELL * CELL
     if not file.pieces.has(0, whole) and file.space.take(whole):
-        file.pieces.write(0, memoryview(data)[:whole])
-        file.pieces.mark(0, whole)
+        try:
+            file.pieces.write(0, memoryview(data)[:whole])
+            file.pieces.mark(0, whole)
+        except OSError as error:
+            _log.warning("%s cannot be written to: %s", file.pieces.path, error)
+            file.space.is_full()
 
 
 def _at_start(section: headers.Section) -> headers.Section:

@@ -9,13 +9,12 @@ What there is no room for passes through memory: this process has it for a while
 
 Who fetches some bytes holds a POSIX lock on their cells, which the system drops when the process
 dies, and which a child does not have after a fork. Such locks are a process's: it may have the file
-of cells open but once; its map has a descriptor of its own, which is closed with it.
+of cells open but once.
 """
 
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 import pathlib
 import threading
@@ -32,7 +31,7 @@ Array = np.ndarray[Any, Any]
 CELL = 1024
 """Bytes that are there or not as a whole; the sizes of files are multiples of it."""
 
-_HERE = 1
+_HERE = b"\1"
 _FETCHING, _IN_MEMORY = 1, 2
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _MODE = 0o664
@@ -61,8 +60,6 @@ class SparseFile:
         count = size // CELL
         self._data = _held(path, size)
         self._marks = _sized(path.with_name(f"{path.name}.cells"), count)
-        self._map = mmap.mmap(self._marks.number, count)
-        self._cells: Array = np.frombuffer(self._map, "u1")
         # Those that this process is fetching, or has in memory.
         self._busy = np.zeros(count, "u1")
         self._passing: dict[int, bytes] = {}
@@ -71,15 +68,25 @@ class SparseFile:
 
     def has(self, start: int, stop: int) -> bool:
         """Whether all bytes of a range are there; it may begin and end anywhere."""
-        cells = slice(start // CELL, -(-stop // CELL))
+        first, last = start // CELL, -(-stop // CELL)
+        marks = self._marked(first, last)
         if self._passing:
-            return bool((self._cells[cells] | (self._busy[cells] == _IN_MEMORY)).all())
-        # Five times as fast as NumPy for a few.
-        return self._map.find(b"\0", cells.start, cells.stop) < 0
+            found = np.frombuffer(marks, "u1") | (self._busy[first:last] == _IN_MEMORY)
+            return bool(found.all())
+        return 0 not in marks
 
     def is_kept(self, start: int, stop: int) -> bool:
         """The same, of what is not only in this process's memory."""
-        return self._map.find(b"\0", start // CELL, -(-stop // CELL)) < 0
+        return 0 not in self._marked(start // CELL, -(-stop // CELL))
+
+    def _marked(self, first: int, last: int) -> bytes:
+        """A byte for each of some cells, 0 if it is not there.
+
+        They are not mapped: writing to a map of a disk that is full, or reading one of a file that
+        somebody has cut off, ends the process.
+        """
+        marks = os.pread(self._marks.number, last - first, first)
+        return marks if len(marks) == last - first else marks.ljust(last - first, b"\0")
 
     def missing(self, start: int, stop: int, bridge: int = 0) -> list[tuple[int, int]]:
         """The parts of a range that are not there, nor being fetched by this process.
@@ -89,8 +96,7 @@ class SparseFile:
             bridge: gaps of at most so many bytes between them are counted in.
         """
         first = start // CELL
-        cells = slice(first, stop // CELL)
-        wanted = (self._cells[cells] | self._busy[cells]) == 0
+        wanted = self._states(start, stop) == 0
         edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False))
         starts, stops = edges[::2], edges[1::2]
         if bridge and len(starts) > 1:
@@ -102,8 +108,13 @@ class SparseFile:
 
     def count(self, start: int, stop: int) -> int:
         """How many bytes of a range are there, or being fetched by this process."""
-        cells = slice(start // CELL, stop // CELL)
-        return int(np.count_nonzero(self._cells[cells] | self._busy[cells])) * CELL
+        return int(np.count_nonzero(self._states(start, stop))) * CELL
+
+    def _states(self, start: int, stop: int) -> Array:
+        """Of the cells of a range, not 0 if they are there, being fetched, or in memory."""
+        marks = np.frombuffer(self._marked(start // CELL, stop // CELL), "u1")
+        states: Array = marks | self._busy[start // CELL : stop // CELL]
+        return states
 
     def read_into(self, start: int, out: memoryview) -> None:
         """Reads bytes from an offset on; those that are not there are zero, or anything."""
@@ -117,7 +128,7 @@ class SparseFile:
         """Puts in what this process has in memory."""
         stop = start + len(out)
         for cell in range(start // CELL, -(-stop // CELL)):
-            data = None if self._cells[cell] else self._passing.get(cell)
+            data = self._passing.get(cell)
             if data is not None:
                 first, last = max(start, cell * CELL), min(stop, (cell + 1) * CELL)
                 out[first - start : last - start] = data[first - cell * CELL : last - cell * CELL]
@@ -162,8 +173,16 @@ class SparseFile:
             start, data = start + written, data[written:]
 
     def mark(self, start: int, stop: int) -> None:
-        """Says that a range is there."""
-        self._cells[start // CELL : stop // CELL] = _HERE
+        """Says that a range is there.
+
+        Raises:
+            OSError: the disk is full, or failing.
+        """
+        self._write_marks(_HERE, start // CELL, stop // CELL)
+
+    def _write_marks(self, mark: bytes, first: int, last: int) -> None:
+        if first < last:
+            os.pwrite(self._marks.number, mark * (last - first), first)
 
     def pass_on(self, start: int, data: bytes) -> None:
         """Has some bytes, from a multiple of ``CELL`` on, in memory until :meth:`drop`."""
@@ -194,7 +213,7 @@ class SparseFile:
     def discard(self, start: int, stop: int) -> None:
         """Says that the bytes of a range, which may begin and end anywhere, are not there."""
         self.drop(start, stop)
-        self._cells[start // CELL : -(-stop // CELL)] = 0
+        self._write_marks(b"\0", start // CELL, -(-stop // CELL))
 
     def forget_fetching(self) -> None:
         """To be called in a child after a fork, where nobody is fetching any more."""

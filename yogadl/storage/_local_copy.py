@@ -92,8 +92,8 @@ class LocalCopy:
         return kept.open(store, info, check_records)
 
     def has(self, info: ObjectInfo) -> bool:
-        """Whether there is a copy that is known to be of this state of the object."""
-        return any(kept.is_known(info) for kept in self._ours())
+        """Whether there is a copy of this state of the object; it is read if that is not known."""
+        return any(kept.is_known(info) or kept.holds(info, False) for kept in self._ours())
 
     def claim(self) -> pathlib.Path:
         """The path of a copy to be, beside which the file can be made that :meth:`install` takes.
