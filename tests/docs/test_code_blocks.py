@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [path for part in (".", "howto") for path in (ROOT / "docs" / part).glob("*.md")]
 FILES = [ROOT / "README.md", *sorted(PAGES)]
 FRAMEWORKS = ("tensorflow", "keras", "torch", "jax", "grain", "datasets", "PIL")
-ON_S3 = ("cloud.md", "team-on-s3.md")
+ON_S3 = ("cloud.md", "far.md", "team-on-s3.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 NAMES = re.compile(r'(cacheable\()?"([a-z/-]+)", "([\d.-]+)"')

@@ -16,6 +16,7 @@ from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.content_id import marked
 from yogadl.cache.mapping import Extents
+from yogadl.cache.traffic import Traffic
 from yogadl.closing import Closing
 from yogadl.format.layout import RecordLayout
 from yogadl.format.pages import PAGE_SIZE
@@ -189,6 +190,10 @@ class RecordReader(Closing):
     def is_far(self) -> bool:
         """Whether records may come from another machine."""
         return False
+
+    def traffic(self) -> list[Traffic]:
+        """What was asked for of other machines, one for each place that it comes from."""
+        return []
 
     def is_read_whole(self, num_shards: int) -> bool:
         """Whether all is to be announced before a shard of it is read in some other order.

@@ -19,6 +19,7 @@ from yogadl.cache.joined import JoinedReader, can_be_joined
 from yogadl.cache.mapped_reader import MappedReader
 from yogadl.cache.mapping import Extents
 from yogadl.cache.record_reader import MappedRecords, RecordReader
+from yogadl.cache.traffic import Traffic
 from yogadl.dataref._positions import Selection, Slice, joined
 from yogadl.errors import ClosedError, InvalidArgumentError
 from yogadl.format import spec_json
@@ -57,6 +58,10 @@ class _View(RecordReader):
     @property
     def is_far(self) -> bool:
         return any(base.is_far for base in self.bases)
+
+    def traffic(self) -> list[Traffic]:
+        found = [each for base in self.bases for each in base.traffic()]
+        return list({id(each): each for each in found}.values())
 
     def __copy__(self) -> Any:
         made = object.__new__(type(self))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from yogadl.cache.traffic import Traffic
 from yogadl.core import Stream
 from yogadl.dataref._batches import StreamBatches
 from yogadl.dataref._stream import IndexedStream
@@ -33,6 +35,8 @@ class Profile:
         self._meters: list[Meter] = []
         self._loader = LoadTimer(clock, self._waited)
         self._streams = 0
+        # What each data set has asked for, and had when its stream was profiled.
+        self._traffic: list[tuple[Traffic, Traffic]] = []
         self._other_name = "other"
 
     def __repr__(self) -> str:
@@ -60,6 +64,10 @@ class Profile:
                 f"Profile.stream takes a stream of DataRef.stream, not {stream!r:.100}; anything "
                 "that can be iterated over can be given to Profile.watch"
             )
+        known = {id(traffic) for traffic, _ in self._traffic}
+        for traffic in stream.epochs.reader().traffic():
+            if id(traffic) not in known:
+                self._traffic.append((traffic, dataclasses.replace(traffic)))
         profiled = IndexedStream(
             stream.epochs.read_by(TimedRef(stream.epochs.dataref, self._loader))
         )
@@ -147,6 +155,8 @@ class Profile:
             items=sum(meter.items for meter in self._meters),
             records=sum(known) if len(known) == len(counts) else loaded,
             streams=self._streams,
+            requests=sum(now.requests - then.requests for now, then in self._traffic),
+            fetched_bytes=sum(now.nbytes - then.nbytes for now, then in self._traffic),
         )
 
     def _new_meter(self) -> Meter:

@@ -39,6 +39,9 @@ class Report:
         records: how many these were, if that can be told; else how many the profiled streams have
             read, also ahead; ``None`` without such a stream.
         streams: how many streams are profiled; without one, all waiting is ``other``.
+        requests: to buckets and web servers since the streams were profiled, of data sets that are
+            read without a download; for them, ``disk`` is waiting for the network.
+        fetched_bytes: that came by these.
     """
 
     wall: float
@@ -54,6 +57,8 @@ class Report:
     items: int
     records: int | None
     streams: int
+    requests: int = 0
+    fetched_bytes: int = 0
 
     @property
     def largest(self) -> str:
@@ -88,7 +93,10 @@ class Report:
     def __str__(self) -> str:
         rows = [("wall time", self.wall), ("  model", self.model), ("  waiting", self.waiting)]
         if self.streams:
-            rows += [("    disk", self.disk), ("    decoding", self.decoding)]
+            rows += [
+                ("    network" if self.requests else "    disk", self.disk),
+                ("    decoding", self.decoding),
+            ]
             rows += [(f"    {self.other_name}", self.other)]
         whole = self.wall or 1.0
         lines = [f"{name:26}{took:10.3f} s {took / whole:6.1%}" for name, took in rows]
@@ -100,6 +108,8 @@ class Report:
         counts = f"{self.items:,} items"
         if self.records is not None:
             counts += f", {self.records:,} records"
+        if self.requests:
+            lines.append(f"{self.requests:,} requests, {self.fetched_bytes / 1e6:,.1f} MB fetched")
         if self.records_per_second is not None:
             counts += f", {self.records_per_second:,.0f} records/s"
         return "\n".join([*lines, counts, self.advice])

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from yogadl.backoff import Backoff
+from yogadl.cache.traffic import Traffic
 from yogadl.errors import StoreError
 from yogadl.per_process import PerProcess
 from yogadl.remote._object import ChangedError, RemoteObject
@@ -50,21 +51,6 @@ _HELD_CONNECTIONS = 16
 _PASSING_BYTES = 64 << 20
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class Traffic:
-    """What was asked for, and how long was waited for it.
-
-    Attributes:
-        requests: that were sent.
-        nbytes: that arrived.
-        waited: seconds that readers waited, summed up over their threads.
-    """
-
-    requests: int = 0
-    nbytes: int = 0
-    waited: float = 0.0
 
 
 class Space(Protocol):

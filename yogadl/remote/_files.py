@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from yogadl.cache.files import telling
+from yogadl.cache.traffic import Traffic
 from yogadl.format.entries import ENTRY
-from yogadl.remote._fetcher import RemoteFile, Space, Traffic
+from yogadl.remote._fetcher import RemoteFile, Space
 from yogadl.remote._object import RemoteObject
 from yogadl.remote._sparse_file import open_sparse
 

@@ -17,6 +17,7 @@ from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.mapping import Extents
 from yogadl.cache.memory import MemoryPool
 from yogadl.cache.record_reader import MappedRecords, RecordReader
+from yogadl.cache.traffic import Traffic
 from yogadl.errors import CacheReplacedError, ChecksumError, ClosedError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import EntryCheck
@@ -233,6 +234,9 @@ class RemoteReader(RecordReader):
     @property
     def is_far(self) -> bool:
         return True
+
+    def traffic(self) -> list[Traffic]:
+        return [self.files.traffic]
 
     def is_read_whole(self, num_shards: int) -> bool:
         """Whether all is wanted, or requests for a share of it would cost as much as all."""
