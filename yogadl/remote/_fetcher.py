@@ -179,6 +179,9 @@ class Fetcher:
         wanted_bytes = sum(stop - start for _, start, stop in ranges)
         with self._mutex:
             self._passing_limit = max(self._passing_limit, 2 * wanted_bytes)
+            for file, start, stop in lacking:
+                # What failed before this call may not fail now.
+                file.failures = [it for it in file.failures if it[1] <= start or stop <= it[0]]
             try:
                 while lacking:
                     is_ours = True
@@ -230,8 +233,14 @@ class Fetcher:
         if self._idle:
             self._wake.notify()
         elif self._threads < CONNECTIONS:
-            self._threads += 1
-            threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()
+            try:
+                threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()
+            except RuntimeError:
+                # The system has no more; those that run go on.
+                if not self._threads:
+                    raise
+            else:
+                self._threads += 1
 
     def _run(self) -> None:
         # Only who fetches needs it.
@@ -348,7 +357,7 @@ class Fetcher:
             yield _Work(file, first, end, is_bulk=True)
 
     def _fetch(self, work: _Work, connections: Connections) -> None:
-        is_kept = work.file.space.take(work.stop - work.start)
+        is_kept = _has_room(work)
         if work.is_bulk and not is_kept:
             with self._mutex:
                 self._bulk.clear()
@@ -449,6 +458,15 @@ class Fetcher:
             if not work.is_second:
                 work.file.pieces.release(work.start, work.stop)
             self._arrived.notify_all()
+
+
+def _has_room(work: _Work) -> bool:
+    """Whether what is fetched may be kept."""
+    try:
+        return work.file.space.take(work.stop - work.start)
+    except OSError as error:
+        _log.warning("Nothing more is kept in %s: %s", work.file.pieces.path.parent, error)
+        return False
 
 
 def _is_large(work: _Work) -> bool:
