@@ -7,13 +7,13 @@ checksum in it. Once all of a file's index is here, it is kept in memory, if it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from yogadl.format.entries import ENTRY, EntryCheck
-from yogadl.remote._fetcher import Range
+from yogadl.remote._fetcher import Range, fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._sparse_file import CELL
 
@@ -22,8 +22,6 @@ Array = np.ndarray[Any, Any]
 _FETCHES = 4
 # Of the indexes of all files together.
 _MOST_IN_MEMORY = 64 << 20
-
-Ensure = Callable[[list[Range]], object]
 
 
 class ImpossibleEntryError(Exception):
@@ -40,13 +38,11 @@ class RemoteIndex:
     Args:
         files: whose index it is.
         check: of entries.
-        ensure: waits until some ranges are there.
     """
 
-    def __init__(self, files: RemoteFiles, check: EntryCheck, ensure: Ensure) -> None:
+    def __init__(self, files: RemoteFiles, check: EntryCheck) -> None:
         self._files = files
         self._check = check
-        self._ensure = ensure
         self._whole: dict[int, Array] = {}
         self._left = _MOST_IN_MEMORY
         self._mutex = threading.Lock()
@@ -98,12 +94,12 @@ class RemoteIndex:
         view = memoryview(entries.view("u1"))
         wrong: Array = np.empty(0, "i8")
         for _ in range(_FETCHES):
-            self._ensure(list(self.ranges(positions)))
-            for at, (number, offset) in enumerate(
-                zip(numbers.tolist(), offsets.tolist(), strict=True)
-            ):
-                place = view[at * ENTRY.itemsize : (at + 1) * ENTRY.itemsize]
-                self._files.file(number).pieces.read_into(offset, place)
+            with fetcher().holding(list(self.ranges(positions)), is_last_use=False):
+                for at, (number, offset) in enumerate(
+                    zip(numbers.tolist(), offsets.tolist(), strict=True)
+                ):
+                    place = view[at * ENTRY.itemsize : (at + 1) * ENTRY.itemsize]
+                    self._files.file(number).pieces.read_into(offset, place)
             possible = self._check.are_possible(entries, self._files.sizes[numbers])
             wrong = np.flatnonzero(~possible)
             if not len(wrong):

@@ -17,14 +17,14 @@ from yogadl.cache.content_id import TokenSums
 from yogadl.cache.file_reader import CacheInfo
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.cache.sections import load_codec, load_metadata
-from yogadl.errors import CacheReplacedError, ChecksumError
+from yogadl.errors import ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.remote._fetcher import RemoteFile, Space, fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._http import Connections
 from yogadl.remote._near import Near
-from yogadl.remote._object import ChangedError, RemoteObject
+from yogadl.remote._object import RemoteObject
 from yogadl.remote._reader import RemoteReader, Version
 from yogadl.remote._sparse_file import CELL
 
@@ -151,13 +151,10 @@ class _Sections:
 def _fetched(file: RemoteFile, place: headers.Section, checks: bool = True) -> bytes:
     """The bytes of a section, compared with its checksum."""
     start, stop = place.offset, place.offset + place.length
-    data = memoryview(bytearray(place.length))
     for _ in range(_FETCHES):
-        try:
-            fetcher().ensure([(file, start, stop)])
-        except ChangedError as error:
-            raise CacheReplacedError(f"{file.asked.name} was replaced: {error}") from error
-        file.pieces.read_into(start, data)
+        with fetcher().holding([(file, start, stop)]):
+            data = memoryview(bytearray(place.length))
+            file.pieces.read_into(start, data)
         if not checks or xxhash.xxh3_64_intdigest(data) == place.checksum:
             return bytes(data)
         file.pieces.discard(start, stop)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.mapping import Extents
 from yogadl.cache.memory import MemoryPool
 from yogadl.cache.record_reader import MappedRecords, RecordReader
-from yogadl.errors import CacheReplacedError, ChecksumError, ClosedError
+from yogadl.errors import ChecksumError, ClosedError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import EntryCheck
 from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT
@@ -26,7 +27,6 @@ from yogadl.remote._fetcher import Range, fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import ImpossibleEntryError, RemoteIndex
 from yogadl.remote._near import Near
-from yogadl.remote._object import ChangedError
 from yogadl.remote._planner import planner
 
 Array = np.ndarray[Any, Any]
@@ -75,7 +75,7 @@ class RemoteReader(RecordReader):
         self._columns_of = ColumnReader(version.codec)
         self._open_files: RemoteFiles | None = files
         check = EntryCheck(version.codec.layout, version.alignment)
-        self._open_index: RemoteIndex | None = RemoteIndex(files, check, _ensure)
+        self._open_index: RemoteIndex | None = RemoteIndex(files, check)
         # Whether the last records read were here, so that the next may be read without looking.
         self._is_here = False
         self._is_alone = False
@@ -193,17 +193,17 @@ class RemoteReader(RecordReader):
             numbers, entries = self.look_up(positions)
             ranges = self._ranges(numbers, entries)
             is_looked_for = attempt > 0 or not self._is_here
-            if is_looked_for:
-                self._is_here = not _ensure(ranges, starts_bulk=True)
             staged = entries.copy()
             room = (entries["length"].astype("i8") + 2 * WIDE_ALIGNMENT) & -WIDE_ALIGNMENT
             ends = np.cumsum(room)
             staged["offset"] = ends - room + entries["offset"].astype("i8") % WIDE_ALIGNMENT
             size = int(ends[-1]) if len(ends) else 0
             buffer = MemoryPool().empty((size + PAGE_SIZE,), np.dtype("u1"))
-            wrong = _read_into(buffer, ranges, staged)
+            holding = fetcher().holding(ranges, starts_bulk=True)
+            with holding if is_looked_for else contextlib.nullcontext(True) as is_here:
+                self._is_here = is_here
+                wrong = _read_into(buffer, ranges, staged)
             if not wrong:
-                fetcher().used(ranges)
                 return buffer, staged
             self._is_here = False
             for at in wrong if is_looked_for else ():
@@ -270,7 +270,7 @@ class _RemoteExtents(Extents):
             planner().submit(self.reader, np.asarray(self.positions))
 
     def touch(self) -> None:
-        _ensure(self.reader.record_ranges(np.asarray(self.positions)))
+        fetcher().ensure(self.reader.record_ranges(np.asarray(self.positions)))
 
     def forget(self) -> None:
         """What is here is not in this process's memory."""
@@ -289,21 +289,6 @@ def _all_of(wanted: weakref.ref[RemoteFiles], is_alone: bool) -> Iterator[Range]
         del files
         file.is_alone = is_alone
         yield (file, *index) if is_index else (file, 0, index[0])
-
-
-def _ensure(ranges: Sequence[Range], starts_bulk: bool = False) -> bool:
-    """Waits until some ranges are here; returns whether that was needed."""
-    try:
-        return fetcher().ensure(ranges, starts_bulk)
-    except ChangedError as error:
-        raise CacheReplacedError(
-            f"{ranges[0][0].asked.name} was replaced or deleted while it was read: {error}; fetch "
-            "it again"
-        ) from error
-
-
-def _are_here(ranges: Iterable[Range]) -> bool:
-    return all(file.pieces.has(start, stop) for file, start, stop in ranges)
 
 
 def _read_into(buffer: Array, ranges: Sequence[Range], staged: Array) -> list[int]:
