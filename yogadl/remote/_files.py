@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import pathlib
 import threading
 import weakref
@@ -57,7 +58,6 @@ class RemoteFiles:
         self._paths = paths
         self._space = space
         self._open: collections.OrderedDict[int, RemoteFile] = collections.OrderedDict()
-        self._mutex = threading.Lock()
         self._complete = 0
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
@@ -107,7 +107,7 @@ class RemoteFiles:
         """A file, open.
 
         Raises:
-            OSError: nothing can be kept on this machine.
+            FileSystemError: nothing can be kept on this machine.
         """
         found = self._open.get(number)
         if found is not None:
@@ -117,8 +117,9 @@ class RemoteFiles:
         made = RemoteFile(
             self._objects(number), size, pieces, self.traffic, self._space, self._ended
         )
-        with self._mutex:
-            made = self._open.setdefault(number, made)
-            while len(self._open) > _MOST_OPEN:
+        # Without a lock, which another thread might have had at a fork.
+        made = self._open.setdefault(number, made)
+        while len(self._open) > _MOST_OPEN:
+            with contextlib.suppress(KeyError):
                 self._open.popitem(last=False)
         return made

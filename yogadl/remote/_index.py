@@ -6,7 +6,6 @@ checksum in it. Once all of a file's index is here, it is kept in memory, if it 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,8 +43,6 @@ class RemoteIndex:
         self._files = files
         self._check = check
         self._whole: dict[int, Array] = {}
-        self._left = _MOST_IN_MEMORY
-        self._mutex = threading.Lock()
 
     def look_up(self, positions: Array) -> tuple[Array, Array]:
         """The numbers of the files of some records, int64 ``[n]``, and their ``ENTRY`` ``[n]``.
@@ -83,9 +80,7 @@ class RemoteIndex:
     def discard(self, position: int) -> None:
         """Has the entry of a record fetched again."""
         number = int(self._files.of(np.array([position]))[0])
-        with self._mutex:
-            whole = self._whole.pop(number, None)
-            self._left += 0 if whole is None else whole.nbytes
+        self._whole.pop(number, None)
         for file, start, stop in self.ranges(np.array([position])):
             file.pieces.discard(start, stop)
 
@@ -115,15 +110,16 @@ class RemoteIndex:
             return found
         start, stop = self._files.entries_of(number)
         file = self._files.file(number)
-        if stop - start > self._left or not file.pieces.has(start, stop):
+        if stop - start > _MOST_IN_MEMORY or not file.pieces.has(start, stop):
+            return None
+        # Without a lock, which another thread might have had at a fork.
+        kept = sum(entries.nbytes for entries in list(self._whole.values()))
+        if kept + stop - start > _MOST_IN_MEMORY:
             return None
         entries = np.empty((stop - start) // ENTRY.itemsize, ENTRY)
         file.pieces.read_into(start, memoryview(entries.view("u1")))
         if not self._check.are_possible(entries, file.size).all():
             file.pieces.discard(start, stop)
             return None
-        with self._mutex:
-            if number not in self._whole:
-                self._whole[number] = entries
-                self._left -= entries.nbytes
+        self._whole[number] = entries
         return entries

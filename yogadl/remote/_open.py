@@ -20,6 +20,7 @@ from yogadl.cache.sections import load_codec, load_metadata
 from yogadl.errors import ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
+from yogadl.format.entries import ENTRY
 from yogadl.remote._fetcher import RemoteFile, Space, fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._http import Connections
@@ -37,6 +38,8 @@ OBJECTS_FOLDER = "yogadl.objects"
 """What the versions of a store are themselves, beside the folder of their parts."""
 
 _FETCHES = 3
+# Of a table, in bytes: 16 million parts.
+_LARGEST_LIST = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ def open_remote(
     name = asked.name
     page = head.data[headers.HEADER_OFFSET : headers.BODY_OFFSET]
     header = headers.unpack(page, head.size, name)
+    _check_sizes(header, name)
     main = RemoteFiles(
         np.array([header.record_count]),
         np.array([header.file_size]),
@@ -123,6 +127,19 @@ def open_remote(
     sums = TokenSums(header.record_count, header.token_sums)
     near = Near(main.paths()[0], main, *([files] if header.part_count else []))
     return RemoteReader(Version(name, info, codec, header.alignment, sums), files, near)
+
+
+def _check_sizes(header: headers.Header, name: str) -> None:
+    """Sees that a header has no sizes for which there could be no room."""
+    index_bytes = header.index.length
+    entry_bytes = header.part_count * tables.PART.itemsize or header.record_count * ENTRY.itemsize
+    if (
+        header.file_size > tables.LARGEST_TABLE
+        or header.record_count > tables.LARGEST_TABLE
+        or (header.part_count and (index_bytes != entry_bytes or index_bytes > _LARGEST_LIST))
+        or index_bytes < entry_bytes
+    ):
+        raise ChecksumError(f"{name} has an index of the wrong size; rebuild it")
 
 
 def _keep(file: RemoteFile, data: bytes) -> None:
@@ -171,8 +188,6 @@ def _parts_files(
     """The parts that a table names."""
     name = main.file(0).asked.name
     place = header.index
-    if place.length != header.part_count * tables.PART.itemsize:
-        raise ChecksumError(f"{name} has a list of parts of the wrong size; rebuild it")
     # It has no checksum: who reads a record of a part compares that.
     parts = np.frombuffer(_fetched(main.file(0), place, checks=False), tables.PART)
     tables.check_parts(parts, header, name)
