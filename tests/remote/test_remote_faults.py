@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
+import resource
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
 from remote_rig import Always, Answer, Asked, Never, Site, random_faults
 
 import yogadl
@@ -17,14 +22,17 @@ from yogadl.errors import (
     AccessDeniedError,
     CacheReplacedError,
     ChecksumError,
-    NetworkError,
+    StoreError,
     StoreUnavailableError,
     YogadlError,
 )
-from yogadl.remote import _fetcher
+from yogadl.format import header as headers
 
 FAULTS = 1000 if os.environ.get("YOGADL_OUTAGES") == "full" else 60
 """``make outages`` has all of them."""
+
+FIELDS = headers._FIELDS.size
+"""Bytes of a header that its checksum covers."""
 
 SPEC = {
     "x": yogadl.spec.TensorSpec("uint8", (None,)),
@@ -57,12 +65,12 @@ def test_random_faults(site: Site, space: type, part_bytes: int) -> None:
             try:
                 with site.ref(space()) as ref:
                     found = everything(ref.stream(**order))
-            except (ChecksumError, NetworkError, StoreUnavailableError):
-                # Four wrong answers in a row.
+            except (ChecksumError, StoreError):
+                # Four wrong answers in a row, or a first one that has all of the version.
                 errors += 1
                 continue
         assert found == wanted
-    assert errors <= seed / 2
+    assert errors <= seed / 2 + 1
 
 
 def test_a_request_that_stalls_is_made_again(site: Site) -> None:
@@ -84,36 +92,29 @@ def test_a_request_that_stalls_is_made_again(site: Site) -> None:
     assert len(stalled) == 1
 
 
-def test_what_is_asked_for_again_may_fail(site: Site) -> None:
+def test_a_second_request_that_fails_is_no_matter(site: Site) -> None:
     near = site.store(records(40, 40_000), spec=SPEC)
 
     def twist(asked: Asked, made: Answer) -> Answer:
-        made.stalls = 2.0 if asked.number % 2 else 0.0
-        return made if asked.number < 4 or asked.number % 3 else Answer(404, {}, b"")
+        made.stalls = 1.5
+        is_second = any(other.start == asked.start for other in site.web.asked[:-1])
+        return Answer(404, {}, b"") if asked.start and is_second else made
 
-    def only_first(asked: Asked, made: Answer) -> Answer:
-        made.stalls = 2.0
-        if asked.start and any(other.start == asked.start for other in site.web.asked[:-1]):
-            return Answer(503, {}, b"")
-        return made
-
-    del twist
-    with site.ref() as ref, site.twisting(only_first):
+    with site.ref(Never()) as ref, site.twisting(twist):
         assert everything([ref[30]]) == everything([near[30]])
 
 
-def test_an_address_that_expires(site: Site) -> None:
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_an_address_that_expires(site: Site, status: int) -> None:
     near = site.store(records(), spec=SPEC)
-    for status in (400, 401, 403):
-        site.folder = site.folder.with_name(f"kept {status}")
 
-        def expire(asked: Asked, made: Answer, status: int = status) -> Answer:
-            return made if asked.number < 3 else Answer(status, {}, b"<Code>ExpiredToken</Code>")
+    def expire(asked: Asked, made: Answer) -> Answer:
+        is_expired = "?" not in asked.path and asked.number > 3
+        return Answer(status, {}, b"<Code>ExpiredToken</Code>") if is_expired else made
 
-        with site.ref() as ref, site.twisting(expire), pytest.raises(YogadlError, match="Expired"):
-            site.web.asked.clear()
-            everything(ref.stream())
-    del near
+    with site.twisting(expire), site.ref(Never()) as ref:
+        assert everything(ref.stream()) == everything(near.stream())
+    assert "?" in site.web.asked[-1].path
 
 
 def test_denied_for_good_says_so_at_once(site: Site) -> None:
@@ -148,14 +149,51 @@ def test_an_object_that_is_gone_is_not_asked_for_piece_by_piece(site: Site) -> N
         assert len(site.web.asked) == before
 
 
-def test_a_server_of_impossible_sizes(site: Site) -> None:
-    site.store(records(10), spec=SPEC)
-    for size in (2**62, 2**64, int("9" * 19)):
+@pytest.mark.parametrize("size", [2**40, 2**45, 2**46 + 4096, 2**62, 2**63, 10**19 - 1])
+def test_impossible_sizes(site: Site, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = site.store(records(10), spec=SPEC)
+    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits(patience=0.2, first_pause=0.01))
+    size = size // 4096 * 4096
+    data = bytearray(site.path().read_bytes())
+    page = bytes(data[headers.HEADER_OFFSET : headers.BODY_OFFSET])
+    header = headers.unpack(page, len(data), "it")
+    page = replace(header, file_size=size).pack()
+    data[headers.HEADER_OFFSET : headers.BODY_OFFSET] = page
+    site.path().write_bytes(data)
 
-        def huge(asked: Asked, made: Answer, size: int = size) -> Answer:
-            made.headers["Content-Range"] = f"bytes {asked.start}-{size - 1}/{size}"
-            return made
+    def huge(asked: Asked, made: Answer) -> Answer:
+        made.headers["Content-Range"] = f"bytes {asked.start}-{asked.stop - 1}/{size}"
+        return made
 
-        with site.twisting(huge), pytest.raises(YogadlError):
-            site.ref()
-    assert _fetcher.CONNECTIONS < 1000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with site.twisting(huge):
+        try:
+            ref = site.ref()
+        except YogadlError:
+            return
+        # There is such a file, of which this is the beginning.
+        assert size <= 2**46
+        with ref:
+            assert everything([ref[3]]) == everything([near[3]])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_hostile_headers(site: Site, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.store(records(50), spec=SPEC, part_bytes=100_000 if seed % 2 else 1 << 30)
+    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits(patience=0.1, first_pause=0.01))
+    roll = random.Random(seed)
+    data = bytearray(site.path().read_bytes())
+    start = headers.HEADER_OFFSET + 16
+    for _ in range(roll.randrange(1, 3)):
+        at = start + 16 + 8 * roll.randrange(17)
+        chosen = [0, 1, 4096, 2**20, 2**31, 2**40, 2**46, 2**63, 2**64 - 1, len(data)]
+        data[at : at + 8] = roll.choice(chosen).to_bytes(8, "little")
+    end = start + FIELDS
+    data[end : end + 8] = xxhash.xxh3_64_intdigest(data[start:end]).to_bytes(8, "little")
+    site.path().write_bytes(data)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for space in (Always(), Never()):
+        with contextlib.suppress(YogadlError), site.ref(space) as ref:
+            everything(ref.stream())
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000

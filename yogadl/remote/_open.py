@@ -114,6 +114,8 @@ def open_remote(
     codec = load_codec(sections.spec, _at_start(header.spec), header.value_size, name)
     metadata, provenance = load_metadata(sections.metadata, _at_start(header.metadata), name)
     files = _parts_files(main, header, folder, part_of, space) if header.part_count else main
+    if header.index_checksums.length != 8 * files.block_count:
+        raise ChecksumError(f"{name} has checksums of the wrong size; rebuild it")
     info = CacheInfo(
         record_count=header.record_count,
         format_version=headers.FORMAT_VERSION,
@@ -126,7 +128,8 @@ def open_remote(
     )
     sums = TokenSums(header.record_count, header.token_sums)
     near = Near(main.paths()[0], main, *([files] if header.part_count else []))
-    return RemoteReader(Version(name, info, codec, header.alignment, sums), files, near)
+    version = Version(name, info, codec, header.alignment, sums)
+    return RemoteReader(version, files, lambda: _checksums(main, header), near)
 
 
 def _check_sizes(header: headers.Header, name: str) -> None:
@@ -138,6 +141,7 @@ def _check_sizes(header: headers.Header, name: str) -> None:
         or header.record_count > tables.LARGEST_TABLE
         or (header.part_count and (index_bytes != entry_bytes or index_bytes > _LARGEST_LIST))
         or index_bytes < entry_bytes
+        or header.index_checksums.length > _LARGEST_LIST
     ):
         raise ChecksumError(f"{name} has an index of the wrong size; rebuild it")
 
@@ -178,6 +182,11 @@ def _fetched(file: RemoteFile, place: headers.Section, checks: bool = True) -> b
     raise ChecksumError(f"{file.asked.name} is damaged at byte {start:,}; rebuild it")
 
 
+def _checksums(main: RemoteFiles, header: headers.Header) -> Array:
+    """Those of the blocks of the index, or of all parts' indexes."""
+    return np.frombuffer(_fetched(main.file(0), header.index_checksums), "<u8")
+
+
 def _parts_files(
     main: RemoteFiles,
     header: headers.Header,
@@ -188,7 +197,7 @@ def _parts_files(
     """The parts that a table names."""
     name = main.file(0).asked.name
     place = header.index
-    # It has no checksum: who reads a record of a part compares that.
+    # It has no checksum: the blocks of the parts' indexes are compared with theirs.
     parts = np.frombuffer(_fetched(main.file(0), place, checks=False), tables.PART)
     tables.check_parts(parts, header, name)
     digests = parts["digest"].tobytes()

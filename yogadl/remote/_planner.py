@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 class Announced(Protocol):
     """What has records somewhere."""
 
-    def index_ranges(self, positions: Array) -> Iterator[Range]:
+    def index_ranges(self, positions: Array) -> list[Range]:
         """Where their entries are."""
 
     def record_ranges(self, positions: Array) -> list[Range]:
