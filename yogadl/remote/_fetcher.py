@@ -160,6 +160,7 @@ class Fetcher:
         self._passing: collections.deque[Range] = collections.deque()
         self._passing_bytes = 0
         self._held_bytes = 0
+        self._has_told_disk = False
         self._flying: set[_Work] = set()
         self._threads = 0
         self._idle = 0
@@ -434,7 +435,9 @@ class Fetcher:
         except (StoreError, ChangedError) as error:
             self._fail(work, error)
         except _DiskError as error:
-            _log.warning("%s cannot be written to: %s", work.file.pieces.path, error)
+            level = logging.DEBUG if self._has_told_disk else logging.WARNING
+            self._has_told_disk = True
+            _log.log(level, "%s cannot be written to: %s", work.file.pieces.path, error)
             work.file.space.is_full()
             if not work.is_bulk:
                 self._fetch_into_memory(work, connections)

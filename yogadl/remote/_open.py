@@ -17,6 +17,7 @@ from yogadl.cache.content_id import TokenSums
 from yogadl.cache.file_reader import CacheInfo
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.cache.sections import load_codec, load_metadata
+from yogadl.cache.whole_file import digest_of
 from yogadl.errors import ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
@@ -38,8 +39,8 @@ OBJECTS_FOLDER = "yogadl.objects"
 """What the versions of a store are themselves, beside the folder of their parts."""
 
 _FETCHES = 3
-# Of a table, in bytes: 16 million parts.
-_LARGEST_LIST = 1 << 30
+# In bytes, since it is read as a whole: of ten million parts.
+_LARGEST_TABLE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -139,9 +140,10 @@ def _check_sizes(header: headers.Header, name: str) -> None:
     if (
         header.file_size > tables.LARGEST_TABLE
         or header.record_count > tables.LARGEST_TABLE
-        or (header.part_count and (index_bytes != entry_bytes or index_bytes > _LARGEST_LIST))
+        or (header.part_count and index_bytes != entry_bytes)
+        or (header.part_count and header.file_size > _LARGEST_TABLE)
         or index_bytes < entry_bytes
-        or header.index_checksums.length > _LARGEST_LIST
+        or header.index_checksums.length > _LARGEST_TABLE
     ):
         raise ChecksumError(f"{name} has an index of the wrong size; rebuild it")
 
@@ -150,8 +152,12 @@ def _keep(file: RemoteFile, data: bytes) -> None:
     """Keeps the beginning of a file."""
     whole = len(data) // CELL * CELL
     if not file.pieces.has(0, whole) and file.space.take(whole):
-        file.pieces.write(0, memoryview(data)[:whole])
-        file.pieces.mark(0, whole)
+        try:
+            file.pieces.write(0, memoryview(data)[:whole])
+            file.pieces.mark(0, whole)
+        except OSError:
+            # What is read of it is fetched again.
+            file.space.is_full()
 
 
 def _at_start(section: headers.Section) -> headers.Section:
@@ -165,26 +171,34 @@ class _Sections:
         copies = headers.copied_sections(page, header)
         if copies is None:
             places = header.spec, header.metadata
-            copies = tuple(_fetched(file, place) for place in places)  # type: ignore[assignment]
+            copies = tuple(_section(file, place) for place in places)  # type: ignore[assignment]
         self.spec, self.metadata = [np.frombuffer(data, "u1") for data in copies or ()]
 
 
-def _fetched(file: RemoteFile, place: headers.Section, checks: bool = True) -> bytes:
+def _section(file: RemoteFile, place: headers.Section) -> bytes:
     """The bytes of a section, compared with its checksum."""
-    start, stop = place.offset, place.offset + place.length
+
+    def is_right(data: Array) -> bool:
+        return xxhash.xxh3_64_intdigest(data) == place.checksum
+
+    return _fetched(file, (place.offset, place.offset + place.length), is_right).tobytes()
+
+
+def _fetched(file: RemoteFile, where: tuple[int, int], is_right: Callable[[Array], bool]) -> Array:
+    """A range of bytes, uint8, fetched again while it is not right."""
     for _ in range(_FETCHES):
-        with fetcher().holding([(file, start, stop)]):
-            data = memoryview(bytearray(place.length))
-            file.pieces.read_into(start, data)
-        if not checks or xxhash.xxh3_64_intdigest(data) == place.checksum:
-            return bytes(data)
-        file.pieces.discard(start, stop)
-    raise ChecksumError(f"{file.asked.name} is damaged at byte {start:,}; rebuild it")
+        with fetcher().holding([(file, *where)]):
+            data = np.empty(where[1] - where[0], "u1")
+            file.pieces.read_into(where[0], memoryview(data))
+        if is_right(data):
+            return data
+        file.pieces.discard(*where)
+    raise ChecksumError(f"{file.asked.name} is damaged at byte {where[0]:,}; rebuild it")
 
 
 def _checksums(main: RemoteFiles, header: headers.Header) -> Array:
     """Those of the blocks of the index, or of all parts' indexes."""
-    return np.frombuffer(_fetched(main.file(0), header.index_checksums), "<u8")
+    return np.frombuffer(_section(main.file(0), header.index_checksums), "<u8")
 
 
 def _parts_files(
@@ -196,9 +210,15 @@ def _parts_files(
 ) -> RemoteFiles:
     """The parts that a table names."""
     name = main.file(0).asked.name
-    place = header.index
-    # It has no checksum: the blocks of the parts' indexes are compared with theirs.
-    parts = np.frombuffer(_fetched(main.file(0), place, checks=False), tables.PART)
+    at = header.index.offset
+
+    def is_right(data: Array) -> bool:
+        head, body = data[: headers.BODY_OFFSET], data[headers.BODY_OFFSET :]
+        return digest_of(head, [body]) == header.digest
+
+    # Its list of parts has no checksum of its own.
+    table = _fetched(main.file(0), (0, header.file_size), is_right)
+    parts = table[at : at + header.index.length].view(tables.PART)
     tables.check_parts(parts, header, name)
     digests = parts["digest"].tobytes()
 

@@ -73,7 +73,7 @@ class RemoteReader(RecordReader):
     ) -> None:
         self.version = version
         self.spec = version.codec.spec
-        self._near = near
+        self._near: Near | None = near
         self._columns_of = ColumnReader(version.codec)
         self._open_files: RemoteFiles | None = files
         check = EntryCheck(version.codec.layout, version.alignment)
@@ -110,7 +110,8 @@ class RemoteReader(RecordReader):
     def _whole(self) -> FileReader | None:
         """What reads the files themselves, once all of them are here."""
         self.files  # noqa: B018 # raises if it is closed
-        return self._near.reader()
+        near = self._near
+        return None if near is None else near.reader()
 
     def tokens(self, positions: Array) -> Array:
         whole = self._whole()
@@ -119,8 +120,10 @@ class RemoteReader(RecordReader):
         return entry_tokens(self.look_up(positions)[1])
 
     def close(self) -> None:
+        # Who waits for some of them is told, once no copy of this has them.
         self._open_files = None
         self._open_index = None
+        self._near = None
 
     # Finding
 
