@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,22 @@ def check_digest(file: MappedFile, header: headers.Header, name: str) -> None:
     Raises:
         ChecksumError: it is another.
     """
-    digest = xxhash.xxh3_128()
-    for piece in pieces(file, headers.BODY_OFFSET):
-        digest.update(piece)
-    digest.update(file.array[: headers.HEADER_OFFSET])
-    page = file.array[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
-    digest.update(headers.clear_digest(page))
-    if digest.digest() != header.digest:
+    if digest_of(file.array[: headers.BODY_OFFSET], pieces(file, headers.BODY_OFFSET)) != (
+        header.digest
+    ):
         raise ChecksumError(f"{name} is not what was written; {REPAIR}")
+
+
+def digest_of(head: Array, body: Iterable[Array]) -> bytes:
+    """The digest of a file of format 1.
+
+    Args:
+        head: its bytes up to ``BODY_OFFSET``, uint8.
+        body: the others, in their order.
+    """
+    digest = xxhash.xxh3_128()
+    for piece in body:
+        digest.update(piece)
+    digest.update(head[: headers.HEADER_OFFSET])
+    digest.update(headers.clear_digest(head[headers.HEADER_OFFSET :].tobytes()))
+    return digest.digest()

@@ -8,6 +8,7 @@ claimed first, so that no two threads or processes fetch the same bytes; see ``_
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import threading
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from yogadl.backoff import Backoff
 from yogadl.cache.traffic import Traffic
-from yogadl.errors import StoreError
+from yogadl.errors import CacheReplacedError, ClosedError, StoreError
 from yogadl.per_process import PerProcess
 from yogadl.remote._object import ChangedError, RemoteObject
 from yogadl.remote._sparse_file import CELL, SparseFile
@@ -43,12 +44,15 @@ _LONGEST_LOOK = 0.1
 _LATE_TIMES = 3.0
 _LATE_SECONDS = 0.25
 _LATENCIES = 128
+# What another process has claimed and not brought for so long is fetched here as well.
+_OTHERS_SECONDS = 5.0
 _QUEUED = 4096
 # Until the first records have been asked for, or for so long, bulk has but a few connections.
 _HOLD_SECONDS = 0.5
 _HELD_CONNECTIONS = 16
 # What is fetched and not kept waits in so many bytes of memory, or twice what is read at once.
 _PASSING_BYTES = 64 << 20
+_FAILURES = 64
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +76,7 @@ class RemoteFile:
         size: of it, in bytes.
         pieces: what is there.
         traffic: where to count.
-        failures: of ranges that nobody was told of yet.
+        failures: the last ranges that could not be had: start, stop, when, and why.
         is_alone: whether bulk of it may bring some bytes again that are there, in small pieces
             between others that are not: a hundredth of the file at most.
         space: says whether there is room to keep so many bytes more.
@@ -85,7 +89,9 @@ class RemoteFile:
     traffic: Traffic
     space: Space
     ended: threading.Event
-    failures: list[tuple[int, int, BaseException]] = field(default_factory=list)
+    failures: collections.deque[tuple[int, int, float, BaseException]] = field(
+        default_factory=lambda: collections.deque(maxlen=_FAILURES)
+    )
     is_alone: bool = False
     again: int = 0
 
@@ -97,13 +103,21 @@ class _Work:
     file: RemoteFile
     start: int
     stop: int
-    is_bulk: bool = False
-    # Asked for though somebody else is at it, who is late.
-    is_second: bool = False
-    has_second: bool = False
+    # What it comes from, if that is bulk.
+    bulk: Iterator[Range] | None = None
+    # Otherwise it is asked for though somebody else is at it, who is late.
+    is_claimed: bool = True
     progressed: float = 0.0
     requests: int = 0
     nbytes: int = 0
+
+    @property
+    def is_bulk(self) -> bool:
+        return self.bulk is not None
+
+    def touches(self, file: RemoteFile, start: int, stop: int) -> bool:
+        """Whether it brings any bytes of a range."""
+        return self.file.pieces is file.pieces and self.start < stop and start < self.stop
 
 
 class _EndedError(Exception):
@@ -133,7 +147,8 @@ class Fetcher:
         # What is in memory, oldest first, and how much of it there may be.
         self._passing: collections.deque[Range] = collections.deque()
         self._passing_bytes = 0
-        self._passing_limit = _PASSING_BYTES
+        self._held_bytes = 0
+        self._has_told_disk = False
         self._flying: set[_Work] = set()
         self._threads = 0
         self._idle = 0
@@ -162,6 +177,43 @@ class Fetcher:
             for _ in range(_BULK_CONNECTIONS):
                 self._start_thread()
 
+    @contextlib.contextmanager
+    def holding(
+        self, ranges: Sequence[Range], starts_bulk: bool = False, is_last_use: bool = True
+    ) -> Iterator[bool]:
+        """Waits until the bytes of some ranges are there, and has them stay until they are read.
+
+        Args:
+            ranges, starts_bulk: see :meth:`ensure`.
+            is_last_use: what is only in memory need not stay there.
+
+        Yields:
+            Whether all of it was there already, and stays in any case.
+
+        Raises:
+            YogadlError: see :meth:`ensure`.
+        """
+        if not self._passing and all(
+            file.pieces.is_kept(start, stop) for file, start, stop in ranges
+        ):
+            yield True
+            return
+        nbytes = sum(stop - start for _, start, stop in ranges)
+        with self._mutex:
+            self._held_bytes += nbytes
+            for file, start, stop in ranges:
+                file.pieces.hold(start, stop)
+        try:
+            self.ensure(ranges, starts_bulk)
+            yield False
+        finally:
+            with self._mutex:
+                self._held_bytes -= nbytes
+                for file, start, stop in ranges:
+                    file.pieces.let_go(start, stop)
+                    if is_last_use:
+                        file.pieces.drop(start, stop)
+
     def ensure(self, ranges: Sequence[Range], starts_bulk: bool = False) -> bool:
         """Waits until the bytes of some ranges are there; returns whether that was needed.
 
@@ -170,26 +222,24 @@ class Fetcher:
             starts_bulk: bulk need not wait for anything but these.
 
         Raises:
-            StoreError, ChangedError, OSError: some of them cannot be had.
+            CacheReplacedError: what they are of is gone, or another.
+            StoreError: some of them cannot be had.
+            ClosedError: what they are of was closed meanwhile.
         """
         lacking = [wanted for wanted in ranges if not wanted[0].pieces.has(*wanted[1:])]
         if not lacking:
             return False
         started, pause = time.monotonic(), _LOOK_SECONDS
-        wanted_bytes = sum(stop - start for _, start, stop in ranges)
         with self._mutex:
-            self._passing_limit = max(self._passing_limit, 2 * wanted_bytes)
-            for file, start, stop in lacking:
-                # What failed before this call may not fail now.
-                file.failures = [it for it in file.failures if it[1] <= start or stop <= it[0]]
             try:
                 while lacking:
                     is_ours = True
                     for file, start, stop in lacking:
-                        _raise_failure(file, start, stop)
-                        is_ours &= self._hurry(file, *_cells(start, stop))
+                        _raise_failure(file, start, stop, started)
+                        is_ours &= self._hurry(file, *_cells(start, stop), started)
                     if starts_bulk and self._holds_bulk_until:
                         self._holds_bulk_until = 0.0
+                        self._idle = 0
                         self._wake.notify_all()
                     self._arrived.wait(_LONGEST_LOOK if is_ours else pause)
                     pause = min(2 * pause, _LONGEST_LOOK)
@@ -198,28 +248,35 @@ class Fetcher:
                 ranges[0][0].traffic.waited += time.monotonic() - started
         return True
 
-    def _hurry(self, file: RemoteFile, start: int, stop: int) -> bool:
-        """Has what is missing of a range fetched next; whether all is under way in this process."""
+    def _hurry(self, file: RemoteFile, start: int, stop: int, since: float) -> bool:
+        """Has what is missing of a range fetched next; whether all is under way in this process.
+
+        Args:
+            file, start, stop: the range.
+            since: when it began to be waited for.
+        """
+        now = time.monotonic()
         missing = file.pieces.missing(start, stop)
         if missing:
             if not any(work.file is file and work.start == start for work in self._urgent):
                 self._urgent.append(_Work(file, start, stop))
                 self._start_thread()
-            return False
-        now = time.monotonic()
-        for work in self._flying:
-            if (
-                work.file.pieces is file.pieces
-                and work.start < stop
-                and start < work.stop
-                and not work.has_second
-                and now - work.progressed > self._late_seconds()
-            ):
-                work.has_second = True
-                for first, last in _lacking(file.pieces, start, stop):
-                    self._urgent.append(_Work(file, first, last, is_second=True))
-                    self._start_thread()
-        return True
+            is_late = now - since > _OTHERS_SECONDS
+        else:
+            late = now - self._late_seconds()
+            flying = [work for work in self._flying if work.touches(file, start, stop)]
+            is_late = any(work.progressed < late for work in flying)
+        if is_late and not self._has_second(file, start, stop):
+            for first, last in _lacking(file.pieces, start, stop):
+                self._urgent.append(_Work(file, first, last, is_claimed=False))
+                self._start_thread()
+        return not missing
+
+    def _has_second(self, file: RemoteFile, start: int, stop: int) -> bool:
+        return any(
+            not work.is_claimed and work.touches(file, start, stop)
+            for work in (*self._urgent, *self._flying)
+        )
 
     def _late_seconds(self) -> float:
         known = sorted(self._latencies)
@@ -230,17 +287,19 @@ class Fetcher:
     # Fetching
 
     def _start_thread(self) -> None:
+        self._wake.notify()
         if self._idle:
-            self._wake.notify()
+            # It is woken for this work, and the next work needs another.
+            self._idle -= 1
         elif self._threads < CONNECTIONS:
             try:
                 threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()
             except RuntimeError:
-                # The system has no more; those that run go on.
+                # The system has no more, and those that there are do it, if there are any.
                 if not self._threads:
                     raise
-            else:
-                self._threads += 1
+                return
+            self._threads += 1
 
     def _run(self) -> None:
         # Only who fetches needs it.
@@ -286,16 +345,16 @@ class Fetcher:
                     self._threads -= 1
                     return None
                 self._idle += 1
-                self._wake.wait(rest)
-                self._idle -= 1
+                if not self._wake.wait(rest):
+                    self._idle = max(0, self._idle - 1)
 
     def _candidates(self) -> Iterator[_Work]:
         while self._urgent:
             work = self._urgent.popleft()
-            if work.is_second:
-                yield work
-            else:
+            if work.is_claimed:
                 yield from self._claimed(work, self._urgent)
+            else:
+                yield work
         bulk = sum(work.is_bulk for work in self._flying)
         if not self._has_bulk() or len(self._flying) - bulk < _BESIDE_BULK:
             while self._soon and (not self._has_bulk() or _is_large(self._soon[0])):
@@ -310,13 +369,24 @@ class Fetcher:
     def _has_bulk(self) -> bool:
         """Whether there is bulk work; it begins with ``_bulk_work``."""
         while self._bulk_work is None and self._bulk:
-            found = next(self._bulk[0], None)
+            try:
+                found = next(self._bulk[0], None)
+            except OSError as error:
+                # Who reads the records meets it, too.
+                _log.debug("Cannot fetch as a whole: %s", error)
+                found = None
             if found is None or found[0].ended.is_set():
                 self._bulk.popleft()
             else:
                 file, start, stop = found
-                self._bulk_work = _Work(file, *_cells(start, stop), is_bulk=True)
+                self._bulk_work = _Work(file, *_cells(start, stop), self._bulk[0])
         return self._bulk_work is not None
+
+    def _end_bulk(self, bulk: Iterator[Range] | None) -> None:
+        """Leaves the rest of it to be fetched when it is needed."""
+        self._bulk = collections.deque(other for other in self._bulk if other is not bulk)
+        if self._bulk_work is not None and self._bulk_work.bulk is bulk:
+            self._bulk_work = None
 
     def _claimed(self, work: _Work, queue: collections.deque[_Work]) -> Iterator[_Work]:
         """What is to be fetched of some work, if that is anything; the rest waits in its queue."""
@@ -354,21 +424,22 @@ class Fetcher:
         if work.start >= work.stop:
             self._bulk_work = None
         if end > first:
-            yield _Work(file, first, end, is_bulk=True)
+            yield _Work(file, first, end, work.bulk)
 
     def _fetch(self, work: _Work, connections: Connections) -> None:
-        is_kept = _has_room(work)
+        is_kept = work.file.space.take(work.stop - work.start)
         if work.is_bulk and not is_kept:
             with self._mutex:
-                self._bulk.clear()
-                self._bulk_work = None
+                self._end_bulk(work.bulk)
             return
         try:
             self._transfer(work, connections, is_kept)
         except (StoreError, ChangedError) as error:
             self._fail(work, error)
         except _DiskError as error:
-            _log.warning("%s cannot be written to: %s", work.file.pieces.path, error)
+            level = logging.DEBUG if self._has_told_disk else logging.WARNING
+            self._has_told_disk = True
+            _log.log(level, "%s cannot be written to: %s", work.file.pieces.path, error)
             work.file.space.is_full()
             if not work.is_bulk:
                 self._fetch_into_memory(work, connections)
@@ -432,41 +503,35 @@ class Fetcher:
         """Lets go of what was in memory for longest, if there is too much."""
         self._passing.append((file, start, stop))
         self._passing_bytes += stop - start
-        while self._passing_bytes > self._passing_limit and len(self._passing) > 1:
+        most = _PASSING_BYTES + 2 * self._held_bytes
+        while self._passing_bytes > most and len(self._passing) > 1:
             other, first, last = self._passing.popleft()
             self._passing_bytes -= last - first
             other.pieces.drop(first, last)
 
-    def used(self, ranges: Sequence[Range]) -> None:
-        """Some records were read: lets go of them, as far as they were in memory."""
-        for file, start, stop in ranges:
-            if file.pieces.has_passing:
-                with self._mutex:
-                    file.pieces.drop(start, stop)
-
     def _fail(self, work: _Work, error: BaseException) -> None:
         with self._mutex:
-            if not work.is_second and not work.is_bulk:
-                work.file.failures.append((work.start, work.stop, error))
+            if work.is_bulk:
+                self._end_bulk(work.bulk)
+            elif work.is_claimed or not self._is_flying_claimed(work):
+                failure = (work.start, work.stop, time.monotonic(), error)
+                work.file.failures.append(failure)
             self._arrived.notify_all()
+
+    def _is_flying_claimed(self, work: _Work) -> bool:
+        return any(
+            other.is_claimed and other.touches(work.file, work.start, work.stop)
+            for other in self._flying
+        )
 
     def _finish(self, work: _Work) -> None:
         with self._mutex:
             self._flying.discard(work)
             work.file.traffic.requests += work.requests
             work.file.traffic.nbytes += work.nbytes
-            if not work.is_second:
+            if work.is_claimed:
                 work.file.pieces.release(work.start, work.stop)
             self._arrived.notify_all()
-
-
-def _has_room(work: _Work) -> bool:
-    """Whether what is fetched may be kept."""
-    try:
-        return work.file.space.take(work.stop - work.start)
-    except OSError as error:
-        _log.warning("Nothing more is kept in %s: %s", work.file.pieces.path.parent, error)
-        return False
 
 
 def _is_large(work: _Work) -> bool:
@@ -485,12 +550,18 @@ def _lacking(pieces: SparseFile, start: int, stop: int) -> Iterator[tuple[int, i
         yield start + there.index(False) * CELL, stop - there[::-1].index(False) * CELL
 
 
-def _raise_failure(file: RemoteFile, start: int, stop: int) -> None:
-    """Raises why a range cannot be had, once."""
-    for failure in file.failures:
-        if failure[0] < stop and start < failure[1]:
-            file.failures.remove(failure)
-            raise failure[2]
+def _raise_failure(file: RemoteFile, start: int, stop: int, since: float) -> None:
+    """Raises why a range could not be had, if that was found after it was first waited for."""
+    name = file.asked.name
+    if file.ended.is_set():
+        raise ClosedError(f"{name} was closed while it was read; fetch it again")
+    for first, last, when, error in file.failures:
+        if first < stop and start < last and when >= since:
+            if isinstance(error, ChangedError):
+                raise CacheReplacedError(
+                    f"{name} was replaced or deleted while it was read: {error}; fetch it again"
+                ) from error
+            raise error
 
 
 fetcher = PerProcess(Fetcher)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import pathlib
 import threading
 import weakref
@@ -14,7 +15,8 @@ import numpy as np
 from yogadl.cache.files import telling
 from yogadl.cache.traffic import Traffic
 from yogadl.format.entries import ENTRY
-from yogadl.remote._fetcher import RemoteFile, Space
+from yogadl.format.index import BLOCK, block_counts
+from yogadl.remote._fetcher import Range, RemoteFile, Space
 from yogadl.remote._object import RemoteObject
 from yogadl.remote._sparse_file import open_sparse
 
@@ -52,15 +54,16 @@ class RemoteFiles:
         self.sizes = sizes
         self.traffic = Traffic()
         self._ends = np.cumsum(counts)
-        # Where the entry of position 0 would be in each file.
-        self._origins = entries - ENTRY.itemsize * (self._ends - counts)
+        self._firsts = self._ends - counts
+        blocks = block_counts(counts)
+        self._last_blocks = np.cumsum(blocks)
+        self._first_blocks = self._last_blocks - blocks
         self.entries = entries
         self.counts = counts
         self._objects = objects
         self._paths = paths
         self._space = space
         self._open: collections.OrderedDict[int, RemoteFile] = collections.OrderedDict()
-        self._mutex = threading.Lock()
         self._complete = 0
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
@@ -88,23 +91,37 @@ class RemoteFiles:
         """Of all of them."""
         return int(self.sizes.sum())
 
-    def of(self, positions: Array) -> Array:
-        """The numbers of the files in which some records are, int64 ``[n]``."""
-        return np.searchsorted(self._ends, positions, side="right")
+    @property
+    def record_count(self) -> int:
+        """Of all of them."""
+        return int(self._ends[-1])
 
-    def entry_offsets(self, files: Array, positions: Array) -> Array:
-        """Where in their files the index entries of some records are, int64 ``[n]``."""
-        offsets: Array = self._origins[files] + ENTRY.itemsize * positions
-        return offsets
+    @property
+    def block_count(self) -> int:
+        """Blocks of all their indexes."""
+        return int(self._last_blocks[-1])
+
+    def find(self, positions: Array) -> tuple[Array, Array]:
+        """Where the entries of some records are.
+
+        Returns:
+            The numbers of their files, and those of their blocks among all files': int64 ``[n]``.
+        """
+        files = np.searchsorted(self._ends, positions, side="right")
+        return files, self._first_blocks[files] + (positions - self._firsts[files]) // BLOCK
+
+    def block(self, block: int) -> tuple[int, Range]:
+        """The first position of a block of the index, and where it is."""
+        number = int(np.searchsorted(self._last_blocks, block, side="right"))
+        first = (block - int(self._first_blocks[number])) * BLOCK
+        count = min(BLOCK, int(self.counts[number]) - first)
+        start = int(self.entries[number]) + ENTRY.itemsize * first
+        where = self.file(number), start, start + ENTRY.itemsize * count
+        return first + int(self._firsts[number]), where
 
     def index(self, number: int) -> tuple[int, int]:
         """Where the index of a file, and what comes behind it, begins and ends."""
         return int(self.entries[number]), int(self.sizes[number])
-
-    def entries_of(self, number: int) -> tuple[int, int]:
-        """Where the entries of a file begin and end."""
-        start = int(self.entries[number])
-        return start, start + ENTRY.itemsize * int(self.counts[number])
 
     def file(self, number: int) -> RemoteFile:
         """A file, open.
@@ -122,8 +139,9 @@ class RemoteFiles:
         made = RemoteFile(
             self._objects(number), size, pieces, self.traffic, self._space, self._ended
         )
-        with self._mutex:
-            made = self._open.setdefault(number, made)
-            while len(self._open) > _MOST_OPEN:
+        # Without a lock, which another thread might have had at a fork.
+        made = self._open.setdefault(number, made)
+        while len(self._open) > _MOST_OPEN:
+            with contextlib.suppress(KeyError):
                 self._open.popitem(last=False)
         return made

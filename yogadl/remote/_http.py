@@ -36,7 +36,7 @@ _PIECE_BYTES = 256 << 10
 _SAID_BYTES = 2000
 _REDIRECTED = (301, 302, 303, 307, 308)
 _REDIRECTIONS = 5
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 _BROKEN = (OSError, http.client.HTTPException)
 
 
@@ -120,7 +120,7 @@ class Connections:
             found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
             if found is None or found[1] != "0" or found[3] == "*":
                 raise NetworkError(f"{asked.name}: an answer does not say which bytes it has")
-            wanted, pieces = int(found[2]) + 1, []
+            wanted, pieces = min(int(found[2]) + 1, most), []
             while wanted > 0 and (data := answer.read(wanted)):
                 pieces.append(data)
                 wanted -= len(data)
@@ -149,7 +149,8 @@ class Connections:
                 answer = self._ask(key, key.target(address.url), headers)
             _raise_refusal(answer, asked)
             yield answer
-            if not answer.isclosed() and answer.length:
+            if not answer.isclosed():
+                # It has more than was asked for, which would be taken for the next answer.
                 self._drop(key)
         except _BROKEN as error:
             self._drop(key)
@@ -266,7 +267,8 @@ def _raise_refusal(answer: http.client.HTTPResponse, asked: RemoteObject) -> Non
     if status in (200, 206):
         return
     said = answer.read(_SAID_BYTES).decode(errors="replace")
-    if status in (401, 403):
+    # A token of S3's that has expired is answered with 400.
+    if status in (400, 401, 403):
         raise _DeniedError(status, said)
     if status in (404, 410, 412, 416):
         raise ChangedError(f"{asked.name}: the answer was {status}")

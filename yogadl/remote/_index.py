@@ -1,33 +1,30 @@
-"""The index of a version that is read from afar: fetched where it is needed, in small pieces.
+"""The index of a version that is read from afar: fetched where it is needed, in its blocks.
 
-An entry is trusted as far as it is possible: the record that it leads to is compared with the
-checksum in it. Once all of a file's index is here, it is kept in memory, if it is not large.
+A block is compared with its checksum before any entry of it is used: one that was fetched from a
+wrong place would lead to other records, whose own checksums are right.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from yogadl.format.entries import ENTRY, EntryCheck
-from yogadl.remote._fetcher import Range
+from yogadl.remote._fetcher import Range, fetcher
 from yogadl.remote._files import RemoteFiles
-from yogadl.remote._sparse_file import CELL
 
 Array = np.ndarray[Any, Any]
 
 _FETCHES = 4
-# Of the indexes of all files together.
+# Of indexes that are not larger, what was read stays in memory.
 _MOST_IN_MEMORY = 64 << 20
 
-Ensure = Callable[[list[Range]], object]
 
-
-class ImpossibleEntryError(Exception):
-    """The index has an entry, of the record at ``position``, that no record can have."""
+class DamagedIndexError(Exception):
+    """A block of the index, from the record at ``position`` on, is not what was written."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -35,99 +32,80 @@ class ImpossibleEntryError(Exception):
 
 
 class RemoteIndex:
-    """Safe for threads.
+    """Safe for threads and forks.
 
     Args:
         files: whose index it is.
         check: of entries.
-        ensure: waits until some ranges are there.
+        checksums: reads one XXH3-64 for each block of each file, uint64.
     """
 
-    def __init__(self, files: RemoteFiles, check: EntryCheck, ensure: Ensure) -> None:
+    def __init__(
+        self, files: RemoteFiles, check: EntryCheck, checksums: Callable[[], Array]
+    ) -> None:
         self._files = files
         self._check = check
-        self._ensure = ensure
-        self._whole: dict[int, Array] = {}
-        self._left = _MOST_IN_MEMORY
-        self._mutex = threading.Lock()
+        self._read_checksums = checksums
+        self._checksums: Array | None = None
+        self._is_checked = np.zeros(files.block_count, bool)
+        is_small = files.record_count * ENTRY.itemsize <= _MOST_IN_MEMORY
+        self._entries = np.empty(files.record_count if is_small else 0, ENTRY)
+        self._is_small = is_small
 
     def look_up(self, positions: Array) -> tuple[Array, Array]:
         """The numbers of the files of some records, int64 ``[n]``, and their ``ENTRY`` ``[n]``.
 
         Raises:
-            ImpossibleEntryError: it is damaged there.
-            StoreError: it cannot be read.
+            DamagedIndexError: it is damaged there.
+            YogadlError: it cannot be read.
         """
-        numbers = self._files.of(positions)
+        numbers, blocks = self._files.find(positions)
+        if self._is_small:
+            lacking = blocks[~self._is_checked[blocks]]
+            for block, first, found in self._load(np.unique(lacking)) if len(lacking) else ():
+                self._entries[first : first + len(found)] = found
+                self._is_checked[block] = True
+            return numbers, self._entries[positions]
         entries = np.empty(len(positions), ENTRY)
-        offsets = self._files.entry_offsets(numbers, positions)
-        rest = []
-        for number in np.unique(numbers).tolist():
-            whole = self._in_memory(number)
-            if whole is None:
-                rest.append(number)
-                continue
-            places = numbers == number
-            start = self._files.index(number)[0]
-            entries[places] = whole[(offsets[places] - start) // ENTRY.itemsize]
-        if rest:
-            places = np.isin(numbers, rest)
-            found = self._read(positions[places], numbers[places], offsets[places])
-            entries[places] = found
+        for block, first, found in self._load(np.unique(blocks)):
+            places = blocks == block
+            entries[places] = found[positions[places] - first]
         return numbers, entries
 
-    def ranges(self, positions: Array) -> Iterator[Range]:
-        """The cells in which some entries are, each once; none of those that are in memory."""
-        numbers = self._files.of(positions)
-        cells = self._files.entry_offsets(numbers, positions) // CELL
-        for number, cell in dict.fromkeys(zip(numbers.tolist(), cells.tolist(), strict=True)):
-            if number not in self._whole:
-                yield self._files.file(number), cell * CELL, (cell + 1) * CELL
+    def ranges(self, positions: Array) -> list[Range]:
+        """The blocks in which some entries are, each once; none of those that are in memory."""
+        blocks = self._files.find(positions)[1]
+        lacking = dict.fromkeys(blocks[~self._is_checked[blocks]].tolist())
+        return [self._files.block(block)[1] for block in lacking]
 
-    def discard(self, position: int) -> None:
-        """Has the entry of a record fetched again."""
-        number = int(self._files.of(np.array([position]))[0])
-        with self._mutex:
-            whole = self._whole.pop(number, None)
-            self._left += 0 if whole is None else whole.nbytes
-        for file, start, stop in self.ranges(np.array([position])):
-            file.pieces.discard(start, stop)
-
-    def _read(self, positions: Array, numbers: Array, offsets: Array) -> Array:
-        entries = np.empty(len(positions), ENTRY)
-        view = memoryview(entries.view("u1"))
-        wrong: Array = np.empty(0, "i8")
+    def _load(self, blocks: Array) -> Iterator[tuple[int, int, Array]]:
+        """Some blocks: their numbers, their first positions, and their entries, checked."""
+        wanted = [(block, *self._files.block(block)) for block in blocks.tolist()]
+        checksums = self._known_checksums([where for _, _, where in wanted])
         for _ in range(_FETCHES):
-            self._ensure(list(self.ranges(positions)))
-            for at, (number, offset) in enumerate(
-                zip(numbers.tolist(), offsets.tolist(), strict=True)
-            ):
-                place = view[at * ENTRY.itemsize : (at + 1) * ENTRY.itemsize]
-                self._files.file(number).pieces.read_into(offset, place)
-            possible = self._check.are_possible(entries, self._files.sizes[numbers])
-            wrong = np.flatnonzero(~possible)
-            if not len(wrong):
-                return entries
-            for position in positions[wrong].tolist():
-                self.discard(position)
-        raise ImpossibleEntryError(int(positions[wrong[0]]))
+            wrong = []
+            with fetcher().holding([where for *_, where in wanted], is_last_use=False):
+                for block, first, where in wanted:
+                    file, start, stop = where
+                    entries = np.empty((stop - start) // ENTRY.itemsize, ENTRY)
+                    data = memoryview(entries.view("u1"))
+                    file.pieces.read_into(start, data)
+                    if xxhash.xxh3_64_intdigest(data) != checksums[block]:
+                        wrong.append((block, first, where))
+                    elif not self._check.are_possible(entries, file.size).all():
+                        raise DamagedIndexError(first)
+                    else:
+                        yield block, first, entries
+            if not wrong:
+                return
+            for _, _, (file, start, stop) in wrong:
+                file.pieces.discard(start, stop)
+            wanted = wrong
+        raise DamagedIndexError(wanted[0][1])
 
-    def _in_memory(self, number: int) -> Array | None:
-        """All entries of a file, if they are here."""
-        found = self._whole.get(number)
-        if found is not None:
-            return found
-        start, stop = self._files.entries_of(number)
-        file = self._files.file(number)
-        if stop - start > self._left or not file.pieces.has(start, stop):
-            return None
-        entries = np.empty((stop - start) // ENTRY.itemsize, ENTRY)
-        file.pieces.read_into(start, memoryview(entries.view("u1")))
-        if not self._check.are_possible(entries, file.size).all():
-            file.pieces.discard(start, stop)
-            return None
-        with self._mutex:
-            if number not in self._whole:
-                self._whole[number] = entries
-                self._left -= entries.nbytes
-        return entries
+    def _known_checksums(self, wanted: Iterable[Range]) -> Array:
+        if self._checksums is None:
+            # At the same time, rather than one after the other.
+            fetcher().want([it for it in wanted if not it[0].pieces.has(*it[1:])])
+            self._checksums = self._read_checksums()
+        return self._checksums

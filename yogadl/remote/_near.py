@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 
 from yogadl.cache.file_reader import FileReader
+from yogadl.cache.mapping import Descriptor
 from yogadl.cache.opening import open_cache
 from yogadl.cache.parts import read_header
 from yogadl.cache.whole_file import check_digest
@@ -24,6 +25,7 @@ from yogadl.remote._files import RemoteFiles
 
 _LOOK_SECONDS = 0.1
 _LARGEST_NOTE = 1000
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +45,11 @@ class Near:
         self._failed = False
         self._next_look = 0.0
         self._checking = 0
-        if self._are_complete() and all(map(_is_noted, self._paths())):
-            self._open()
+        try:
+            if self._are_complete() and all(map(_is_noted, self._paths())):
+                self._open()
+        except (YogadlError, OSError) as error:
+            self._give_up(error)
 
     def reader(self) -> FileReader | None:
         """What reads the files themselves, once they are whole."""
@@ -54,8 +59,15 @@ class Near:
                 self._next_look = now + _LOOK_SECONDS
                 if self._are_complete():
                     self._checking = os.getpid()
-                    threading.Thread(target=self._check, name="yogadl check", daemon=True).start()
+                    self._start_check()
         return self._reader
+
+    def _start_check(self) -> None:
+        try:
+            threading.Thread(target=self._check, name="yogadl check", daemon=True).start()
+        except RuntimeError as error:
+            # The system has no more.
+            self._give_up(error)
 
     def _are_complete(self) -> bool:
         return all(files.are_complete() for files in self._kinds)
@@ -73,9 +85,12 @@ class Near:
                     _note(path, before)
             self._open()
         except (YogadlError, OSError) as error:
-            # Record by record, what is wrong is found and fetched again.
-            _log.warning("What was fetched is not read as whole files: %s", error)
-            self._failed = True
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        # Record by record, what is wrong is found and fetched again.
+        _log.warning("What was fetched is not read as whole files: %s", error)
+        self._failed = True
 
     def _open(self) -> None:
         self._reader = open_cache(self._path)
@@ -88,9 +103,8 @@ def _fingerprint(path: pathlib.Path) -> list[int]:
 
 def _is_noted(path: pathlib.Path) -> bool:
     try:
-        descriptor = os.open(_note_of(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(descriptor, "rb") as note:
-            return bool(json.loads(note.read(_LARGEST_NOTE)) == _fingerprint(path))
+        note = Descriptor(os.open(_note_of(path), _FLAGS))
+        return bool(json.loads(os.read(note.number, _LARGEST_NOTE)) == _fingerprint(path))
     except (OSError, ValueError, RecursionError):
         # Then it is compared with its digest, which says for sure.
         return False
@@ -98,8 +112,12 @@ def _is_noted(path: pathlib.Path) -> bool:
 
 def _note(path: pathlib.Path, fingerprint: list[int]) -> None:
     partial = path.with_name(f"{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(fingerprint))
-    os.replace(partial, _note_of(path))
+    try:
+        partial.write_text(json.dumps(fingerprint))
+        os.replace(partial, _note_of(path))
+    except OSError as error:
+        # The next process compares them again.
+        _log.info("Cannot note that %s is whole: %s", path, error)
 
 
 def _note_of(path: pathlib.Path) -> pathlib.Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import logging
 import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,14 +17,16 @@ from yogadl.cache.content_id import TokenSums
 from yogadl.cache.file_reader import CacheInfo
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.cache.sections import load_codec, load_metadata
-from yogadl.errors import CacheReplacedError, ChecksumError
+from yogadl.cache.whole_file import digest_of
+from yogadl.errors import ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
+from yogadl.format.entries import ENTRY
 from yogadl.remote._fetcher import RemoteFile, Space, fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._kept import OBJECTS_FOLDER, note_opened
 from yogadl.remote._near import Near
-from yogadl.remote._object import ChangedError, RemoteObject
+from yogadl.remote._object import RemoteObject
 from yogadl.remote._reader import RemoteReader, Version
 from yogadl.remote._sparse_file import CELL
 
@@ -35,8 +36,8 @@ HEAD_BYTES = 256 << 10
 """Read at first: takes no longer than less, and has all of a table of a thousand parts."""
 
 _FETCHES = 3
-
-_log = logging.getLogger(__name__)
+# In bytes, since it is read as a whole: of ten million parts.
+_LARGEST_TABLE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def open_remote(
     name = asked.name
     page = head.data[headers.HEADER_OFFSET : headers.BODY_OFFSET]
     header = headers.unpack(page, head.size, name)
+    _check_sizes(header, name)
     main = RemoteFiles(
         np.array([header.record_count]),
         np.array([header.file_size]),
@@ -113,6 +115,8 @@ def open_remote(
     codec = load_codec(sections.spec, _at_start(header.spec), header.value_size, name)
     metadata, provenance = load_metadata(sections.metadata, _at_start(header.metadata), name)
     files = _parts_files(main, header, folder, part_of, space) if header.part_count else main
+    if header.index_checksums.length != 8 * files.block_count:
+        raise ChecksumError(f"{name} has checksums of the wrong size; rebuild it")
     info = CacheInfo(
         record_count=header.record_count,
         format_version=headers.FORMAT_VERSION,
@@ -126,7 +130,23 @@ def open_remote(
     sums = TokenSums(header.record_count, header.token_sums)
     note_opened(main.paths()[0], name)
     near = Near(main.paths()[0], main, *([files] if header.part_count else []))
-    return RemoteReader(Version(name, info, codec, header.alignment, sums), files, near)
+    version = Version(name, info, codec, header.alignment, sums)
+    return RemoteReader(version, files, lambda: _checksums(main, header), near)
+
+
+def _check_sizes(header: headers.Header, name: str) -> None:
+    """Sees that a header has no sizes for which there could be no room."""
+    index_bytes = header.index.length
+    entry_bytes = header.part_count * tables.PART.itemsize or header.record_count * ENTRY.itemsize
+    if (
+        header.file_size > tables.LARGEST_TABLE
+        or header.record_count > tables.LARGEST_TABLE
+        or (header.part_count and index_bytes != entry_bytes)
+        or (header.part_count and header.file_size > _LARGEST_TABLE)
+        or index_bytes < entry_bytes
+        or header.index_checksums.length > _LARGEST_TABLE
+    ):
+        raise ChecksumError(f"{name} has an index of the wrong size; rebuild it")
 
 
 def _keep(file: RemoteFile, data: bytes) -> None:
@@ -136,8 +156,8 @@ def _keep(file: RemoteFile, data: bytes) -> None:
         try:
             file.pieces.write(0, memoryview(data)[:whole])
             file.pieces.mark(0, whole)
-        except OSError as error:
-            _log.warning("%s cannot be written to: %s", file.pieces.path, error)
+        except OSError:
+            # What is read of it is fetched again.
             file.space.is_full()
 
 
@@ -152,24 +172,34 @@ class _Sections:
         copies = headers.copied_sections(page, header)
         if copies is None:
             places = header.spec, header.metadata
-            copies = tuple(_fetched(file, place) for place in places)  # type: ignore[assignment]
+            copies = tuple(_section(file, place) for place in places)  # type: ignore[assignment]
         self.spec, self.metadata = [np.frombuffer(data, "u1") for data in copies or ()]
 
 
-def _fetched(file: RemoteFile, place: headers.Section, checks: bool = True) -> bytes:
+def _section(file: RemoteFile, place: headers.Section) -> bytes:
     """The bytes of a section, compared with its checksum."""
-    start, stop = place.offset, place.offset + place.length
-    data = memoryview(bytearray(place.length))
+
+    def is_right(data: Array) -> bool:
+        return xxhash.xxh3_64_intdigest(data) == place.checksum
+
+    return _fetched(file, (place.offset, place.offset + place.length), is_right).tobytes()
+
+
+def _fetched(file: RemoteFile, where: tuple[int, int], is_right: Callable[[Array], bool]) -> Array:
+    """A range of bytes, uint8, fetched again while it is not right."""
     for _ in range(_FETCHES):
-        try:
-            fetcher().ensure([(file, start, stop)])
-        except ChangedError as error:
-            raise CacheReplacedError(f"{file.asked.name} was replaced: {error}") from error
-        file.pieces.read_into(start, data)
-        if not checks or xxhash.xxh3_64_intdigest(data) == place.checksum:
-            return bytes(data)
-        file.pieces.discard(start, stop)
-    raise ChecksumError(f"{file.asked.name} is damaged at byte {start:,}; rebuild it")
+        with fetcher().holding([(file, *where)]):
+            data = np.empty(where[1] - where[0], "u1")
+            file.pieces.read_into(where[0], memoryview(data))
+        if is_right(data):
+            return data
+        file.pieces.discard(*where)
+    raise ChecksumError(f"{file.asked.name} is damaged at byte {where[0]:,}; rebuild it")
+
+
+def _checksums(main: RemoteFiles, header: headers.Header) -> Array:
+    """Those of the blocks of the index, or of all parts' indexes."""
+    return np.frombuffer(_section(main.file(0), header.index_checksums), "<u8")
 
 
 def _parts_files(
@@ -181,11 +211,15 @@ def _parts_files(
 ) -> RemoteFiles:
     """The parts that a table names."""
     name = main.file(0).asked.name
-    place = header.index
-    if place.length != header.part_count * tables.PART.itemsize:
-        raise ChecksumError(f"{name} has a list of parts of the wrong size; rebuild it")
-    # It has no checksum: who reads a record of a part compares that.
-    parts = np.frombuffer(_fetched(main.file(0), place, checks=False), tables.PART)
+    at = header.index.offset
+
+    def is_right(data: Array) -> bool:
+        head, body = data[: headers.BODY_OFFSET], data[headers.BODY_OFFSET :]
+        return digest_of(head, [body]) == header.digest
+
+    # Its list of parts has no checksum of its own.
+    table = _fetched(main.file(0), (0, header.file_size), is_right)
+    parts = table[at : at + header.index.length].view(tables.PART)
     tables.check_parts(parts, header, name)
     digests = parts["digest"].tobytes()
 

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from yogadl.errors import YogadlError
 from yogadl.per_process import PerProcess
 from yogadl.remote._fetcher import Range, fetcher
 
@@ -33,7 +32,7 @@ _log = logging.getLogger(__name__)
 class Announced(Protocol):
     """What has records somewhere."""
 
-    def index_ranges(self, positions: Array) -> Iterator[Range]:
+    def index_ranges(self, positions: Array) -> list[Range]:
         """Where their entries are."""
 
     def record_ranges(self, positions: Array) -> list[Range]:
@@ -56,8 +55,14 @@ class Planner:
             self._waiting.append((reader, positions))
             self._condition.notify()
             if not self._is_running:
+                thread = threading.Thread(target=self._run, name="yogadl plan", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    # The system has no more; so nothing is fetched ahead.
+                    _log.debug("Cannot fetch ahead: %s", error)
+                    return
                 self._is_running = True
-                threading.Thread(target=self._run, name="yogadl plan", daemon=True).start()
 
     def _run(self) -> None:
         while True:
@@ -70,8 +75,8 @@ class Planner:
                 reader, positions = self._waiting.popleft()
             try:
                 _fetch(reader, positions)
-            except (YogadlError, OSError) as error:
-                # Who reads the records meets it, too.
+            except Exception as error:
+                # Who reads the records meets it, too; and others' records are still to be fetched.
                 _log.debug("Cannot fetch ahead: %s", error)
             # Nobody else may want it any more.
             del reader, positions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,16 +18,15 @@ from yogadl.cache.mapping import Extents
 from yogadl.cache.memory import MemoryPool
 from yogadl.cache.record_reader import MappedRecords, RecordReader
 from yogadl.cache.traffic import Traffic
-from yogadl.errors import CacheReplacedError, ChecksumError, ClosedError
+from yogadl.errors import ChecksumError, ClosedError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import EntryCheck
 from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.remote._fetcher import Range, fetcher
 from yogadl.remote._files import RemoteFiles
-from yogadl.remote._index import ImpossibleEntryError, RemoteIndex
+from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
-from yogadl.remote._object import ChangedError
 from yogadl.remote._planner import planner
 
 Array = np.ndarray[Any, Any]
@@ -71,17 +70,20 @@ class RemoteReader(RecordReader):
     Args:
         version: what it has.
         files: in which it has it.
+        checksums: see ``RemoteIndex``.
         near: reads them itself, when all of them are here.
     """
 
-    def __init__(self, version: Version, files: RemoteFiles, near: Near) -> None:
+    def __init__(
+        self, version: Version, files: RemoteFiles, checksums: Callable[[], Array], near: Near
+    ) -> None:
         self.version = version
         self.spec = version.codec.spec
-        self._near = near
+        self._near: Near | None = near
         self._columns_of = ColumnReader(version.codec)
         self._open_files: RemoteFiles | None = files
         check = EntryCheck(version.codec.layout, version.alignment)
-        self._open_index: RemoteIndex | None = RemoteIndex(files, check, _ensure)
+        self._open_index: RemoteIndex | None = RemoteIndex(files, check, checksums)
         # Whether the last records read were here, so that the next may be read without looking.
         self._is_here = False
         self._is_alone = False
@@ -114,7 +116,8 @@ class RemoteReader(RecordReader):
     def _whole(self) -> FileReader | None:
         """What reads the files themselves, once all of them are here."""
         self.files  # noqa: B018 # raises if it is closed
-        return self._near.reader()
+        near = self._near
+        return None if near is None else near.reader()
 
     def tokens(self, positions: Array) -> Array:
         whole = self._whole()
@@ -123,8 +126,10 @@ class RemoteReader(RecordReader):
         return entry_tokens(self.look_up(positions)[1])
 
     def close(self) -> None:
+        # Who waits for some of them is told, once no copy of this has them.
         self._open_files = None
         self._open_index = None
+        self._near = None
 
     # Finding
 
@@ -137,13 +142,13 @@ class RemoteReader(RecordReader):
         """
         try:
             return self._index.look_up(positions)
-        except ImpossibleEntryError as error:
+        except DamagedIndexError as error:
             raise ChecksumError(
-                f"{self.version.name} has an index with an impossible entry for record "
-                f"{error.position}; rebuild it"
+                f"{self.version.name} has a damaged index from record {error.position} on; "
+                "rebuild it"
             ) from error
 
-    def index_ranges(self, positions: Array) -> Iterator[Range]:
+    def index_ranges(self, positions: Array) -> list[Range]:
         """Where the entries of some records are, as far as they may have to be fetched."""
         return self._index.ranges(positions)
 
@@ -196,31 +201,33 @@ class RemoteReader(RecordReader):
             A buffer, uint8, and their entries with offsets in it; as aligned as in a file, and with
             a page behind them.
         """
-        for attempt in range(_FETCHES):
-            numbers, entries = self.look_up(positions)
-            ranges = self._ranges(numbers, entries)
-            is_looked_for = attempt > 0 or not self._is_here
-            if is_looked_for:
-                self._is_here = not _ensure(ranges, starts_bulk=True)
-            staged = entries.copy()
-            room = (entries["length"].astype("i8") + 2 * WIDE_ALIGNMENT) & -WIDE_ALIGNMENT
-            ends = np.cumsum(room)
-            staged["offset"] = ends - room + entries["offset"].astype("i8") % WIDE_ALIGNMENT
-            size = int(ends[-1]) if len(ends) else 0
-            buffer = MemoryPool().empty((size + PAGE_SIZE,), np.dtype("u1"))
-            wrong = _read_into(buffer, ranges, staged)
+        numbers, entries = self.look_up(positions)
+        ranges = self._ranges(numbers, entries)
+        staged = entries.copy()
+        room = (entries["length"].astype("i8") + 2 * WIDE_ALIGNMENT) & -WIDE_ALIGNMENT
+        ends = np.cumsum(room)
+        staged["offset"] = ends - room + entries["offset"].astype("i8") % WIDE_ALIGNMENT
+        size = int(ends[-1]) if len(ends) else 0
+        buffer = MemoryPool().empty((size + PAGE_SIZE,), np.dtype("u1"))
+        wrong = list(range(len(ranges)))
+        if self._is_here:
+            wrong = _read_into(buffer, ranges, staged, wrong)
+        for _ in range(_FETCHES if wrong else 0):
+            holding = fetcher().holding([ranges[at] for at in wrong], starts_bulk=True)
+            with holding as self._is_here:
+                wrong = _read_into(buffer, ranges, staged, wrong)
             if not wrong:
-                fetcher().used(ranges)
-                return buffer, staged
+                break
             self._is_here = False
-            for at in wrong if is_looked_for else ():
+            for at in wrong:
                 file, start, stop = ranges[at]
                 file.pieces.discard(start, stop)
-                self._index.discard(int(positions[at]))
-        raise ChecksumError(
-            f"{self.version.name}: record {positions[wrong[0]]} is not what was written, "
-            f"{_FETCHES} times; rebuild the data set"
-        )
+        if wrong:
+            raise ChecksumError(
+                f"{self.version.name}: record {positions[wrong[0]]} is not what was written, "
+                f"{_FETCHES} times; rebuild the data set"
+            )
+        return buffer, staged
 
     # Fetching ahead
 
@@ -279,7 +286,7 @@ class _RemoteExtents(Extents):
             planner().submit(self.reader, np.asarray(self.positions))
 
     def touch(self) -> None:
-        _ensure(self.reader.record_ranges(np.asarray(self.positions)))
+        fetcher().ensure(self.reader.record_ranges(np.asarray(self.positions)))
 
     def forget(self) -> None:
         """What is here is not in this process's memory."""
@@ -300,27 +307,25 @@ def _all_of(wanted: weakref.ref[RemoteFiles], is_alone: bool) -> Iterator[Range]
         yield (file, *index) if is_index else (file, 0, index[0])
 
 
-def _ensure(ranges: Sequence[Range], starts_bulk: bool = False) -> bool:
-    """Waits until some ranges are here; returns whether that was needed."""
-    try:
-        return fetcher().ensure(ranges, starts_bulk)
-    except ChangedError as error:
-        raise CacheReplacedError(
-            f"{ranges[0][0].asked.name} was replaced or deleted while it was read: {error}; fetch "
-            "it again"
-        ) from error
+def _read_into(
+    buffer: Array, ranges: Sequence[Range], staged: Array, chosen: Sequence[int]
+) -> list[int]:
+    """Reads some records to where their entries say.
 
+    Args:
+        buffer: to read into.
+        ranges: where the records are, and others.
+        staged: their entries, with offsets in the buffer.
+        chosen: which of them to read.
 
-def _are_here(ranges: Iterable[Range]) -> bool:
-    return all(file.pieces.has(start, stop) for file, start, stop in ranges)
-
-
-def _read_into(buffer: Array, ranges: Sequence[Range], staged: Array) -> list[int]:
-    """Reads some records to where their entries say; returns which are not what was written."""
+    Returns:
+        Those that are not what was written.
+    """
     view, digest, wrong = memoryview(buffer), xxhash.xxh3_64_intdigest, []
-    for at, ((file, start, _), (offset, length, checksum)) in enumerate(
-        zip(ranges, staged.tolist(), strict=True)
-    ):
+    places = staged.tolist()
+    for at in chosen:
+        file, start, _ = ranges[at]
+        offset, length, checksum = places[at]
         place = view[offset : offset + length]
         file.pieces.read_into(start, place)
         content = place[LEAD:] if length > INLINE_LIMIT else place

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from yogadl.cache.mapping import Descriptor
 from yogadl.cache.partial import reserve_of
+from yogadl.per_process import PerProcess
 from yogadl.remote._kept import disk_bytes, remove_unused
 
 # Between two looks at how much is free.
@@ -33,10 +34,11 @@ _PAUSE_SECONDS = 2.0
 _BLOCK_BYTES = 4096
 _USED = struct.Struct("<q")
 
+_spaces: weakref.WeakSet[FreeSpace] = weakref.WeakSet()
+
 _log = logging.getLogger(__name__)
 
-
-_spaces: weakref.WeakSet[FreeSpace] = weakref.WeakSet()
+_mutex = PerProcess(threading.Lock)
 
 
 class FreeSpace:
@@ -54,15 +56,19 @@ class FreeSpace:
     def forget(self) -> None:
         """To be called in a child after a fork: what was granted is its parent's."""
         self._left = 0
-        self._mutex = threading.Lock()
 
     def take(self, nbytes: int) -> bool:
         """See ``Space.take``."""
         # A block is taken as a whole.
         nbytes = -(-nbytes // _BLOCK_BYTES) * _BLOCK_BYTES
-        with self._mutex:
+        with _mutex():
             if self._left < nbytes:
-                self._left += self._grant(nbytes - self._left)
+                try:
+                    self._left += self._grant(nbytes - self._left)
+                except OSError as error:
+                    # Somebody deleted it, for example.
+                    _log.warning("Nothing more is kept in %s: %s", self._directory, error.strerror)
+                    return False
             if self._left < nbytes:
                 return False
             self._left -= nbytes

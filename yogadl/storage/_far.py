@@ -57,8 +57,13 @@ def open_far(
             head = look_at(store.remote(key))
         except ChangedError as error:
             # Its answer does not say whether there is such a bucket; this one does.
-            if store.head(key) is None:
+            info = store.head(key)
+            if info is None:
                 raise MissingError from error
+            if not info.size:
+                raise ForeignFileError(
+                    f"{store.url}/{key} is not a yogadl cache: it is empty"
+                ) from error
             continue
         asked = store.remote(key, store.tag_of(key, head.answer))
         folder = folders.claim_pieces()

@@ -10,6 +10,7 @@ import requests.certs
 
 from yogadl.errors import AccessDeniedError, CredentialsError, StoreError
 from yogadl.remote._object import Address
+from yogadl.storage._gcs_errors import translate
 
 
 class GCSObject:
@@ -47,7 +48,8 @@ class GCSObject:
             # Of nobody in particular, who has no token: a public bucket, or an emulator.
             headers = {}
         except google.auth.exceptions.GoogleAuthError as error:
-            raise CredentialsError(f"reading {self.name}: {error}") from error
+            # The server that gives tokens may fail for a while.
+            raise translate(error, f"reading {self.name}") or error from error
         cafile = os.environ.get("REQUESTS_CA_BUNDLE") or requests.certs.where()
         return Address(self._url, headers, None, cafile)
 

@@ -1,0 +1,199 @@
+"""Versions read from a server that misbehaves: what is delivered is right, or an error says why."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+from remote_rig import Always, Answer, Asked, Never, Site, random_faults
+
+import yogadl
+from yogadl import backoff
+from yogadl.errors import (
+    AccessDeniedError,
+    CacheReplacedError,
+    ChecksumError,
+    StoreError,
+    StoreUnavailableError,
+    YogadlError,
+)
+from yogadl.format import header as headers
+
+FAULTS = 1000 if os.environ.get("YOGADL_OUTAGES") == "full" else 60
+"""``make outages`` has all of them."""
+
+FIELDS = headers._FIELDS.size
+"""Bytes of a header that its checksum covers."""
+
+SPEC = {
+    "x": yogadl.spec.TensorSpec("uint8", (None,)),
+    "number": yogadl.spec.TensorSpec("int64", ()),
+}
+
+
+def records(count: int = 300, largest: int = 20_000) -> Iterator[dict[str, Any]]:
+    rng = np.random.default_rng(count)
+    for number in range(count):
+        size = int(rng.integers(0, largest if number % 3 else 50))
+        yield {"x": rng.integers(0, 256, size, dtype="u1"), "number": np.int64(number)}
+
+
+def everything(found: Any) -> list[tuple[int, bytes]]:
+    return [(int(record["number"]), record["x"].tobytes()) for record in found]
+
+
+@pytest.mark.parametrize("part_bytes", [1 << 30, 400_000], ids=["file", "parts"])
+@pytest.mark.parametrize("space", [Always, Never])
+def test_random_faults(site: Site, space: type, part_bytes: int) -> None:
+    near = site.store(records(), spec=SPEC, part_bytes=part_bytes)
+    order = {"shuffle": True, "shuffle_seed": 1}
+    wanted = everything(near.stream(**order))
+    seed = errors = 0
+    while len(site.web.asked) < FAULTS / 0.3:
+        seed += 1
+        site.folder = site.folder.with_name(f"kept {seed}")
+        with site.twisting(random_faults(seed, 0.3)):
+            try:
+                with site.ref(space()) as ref:
+                    found = everything(ref.stream(**order))
+            except (ChecksumError, StoreError):
+                # Four wrong answers in a row, or a first one that has all of the version.
+                errors += 1
+                continue
+        assert found == wanted
+    assert errors <= seed / 2 + 1
+
+
+def test_a_request_that_stalls_is_made_again(site: Site) -> None:
+    near = site.store(records(200, 40_000), spec=SPEC)
+    stalled: list[Asked] = []
+
+    def twist(asked: Asked, made: Answer) -> Answer:
+        # The first that comes for these bytes, with all others that it asks for.
+        if asked.start <= 1_500_000 < asked.stop and not stalled:
+            stalled.append(asked)
+            made.stalls = 20.0
+        return made
+
+    with site.twisting(twist), site.ref() as ref:
+        started = time.monotonic()
+        assert everything(ref.stream()) == everything(near.stream())
+        # Not a matter of how fast it is: it did not wait for the answer.
+        assert time.monotonic() - started < 20.0
+    assert len(stalled) == 1
+
+
+def test_a_second_request_that_fails_is_no_matter(site: Site) -> None:
+    near = site.store(records(40, 40_000), spec=SPEC)
+
+    def twist(asked: Asked, made: Answer) -> Answer:
+        made.stalls = 1.5
+        is_second = any(other.start == asked.start for other in site.web.asked[:-1])
+        return Answer(404, {}, b"") if asked.start and is_second else made
+
+    with site.ref(Never()) as ref, site.twisting(twist):
+        assert everything([ref[30]]) == everything([near[30]])
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_an_address_that_expires(site: Site, status: int) -> None:
+    near = site.store(records(), spec=SPEC)
+
+    def expire(asked: Asked, made: Answer) -> Answer:
+        is_expired = "?" not in asked.path and asked.number > 3
+        return Answer(status, {}, b"<Code>ExpiredToken</Code>") if is_expired else made
+
+    with site.twisting(expire), site.ref(Never()) as ref:
+        assert everything(ref.stream()) == everything(near.stream())
+    assert "?" in site.web.asked[-1].path
+
+
+def test_denied_for_good_says_so_at_once(site: Site) -> None:
+    site.store(records(), spec=SPEC)
+    with site.ref() as ref, site.twisting(lambda *_: Answer(403, {}, b"no")):
+        started = time.monotonic()
+        with pytest.raises(AccessDeniedError, match="403"):
+            everything(ref.stream())
+        assert time.monotonic() - started < backoff.LIMITS.patience
+
+
+def test_an_error_is_of_what_is_waited_for_now(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = site.store(records(), spec=SPEC)
+    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits(patience=0.1, first_pause=0.01, fewest=1))
+    with site.ref() as ref:
+        with site.twisting(lambda *_: Answer(500, {}, b"")), pytest.raises(StoreUnavailableError):
+            everything(ref.stream(shuffle=True, shuffle_seed=1))
+        # The outage is over, and what was fetched ahead during it is no matter.
+        order = {"shuffle": True, "shuffle_seed": 1}
+        assert everything(ref.stream(**order)) == everything(near.stream(**order))
+
+
+def test_an_object_that_is_gone_is_not_asked_for_piece_by_piece(site: Site) -> None:
+    site.store(records(500, 200_000), spec=SPEC)
+    with site.ref() as ref, site.twisting(lambda *_: Answer(404, {}, b"")):
+        stream = iter(ref.stream(shuffle=True, shuffle_seed=1))
+        with pytest.raises(CacheReplacedError, match="was replaced or deleted while it was read"):
+            everything(stream)
+        time.sleep(0.3)
+        before = len(site.web.asked)
+        time.sleep(0.3)
+        assert len(site.web.asked) == before
+
+
+@pytest.mark.parametrize("size", [2**40, 2**45, 2**46 + 4096, 2**62, 2**63, 10**19 - 1])
+def test_impossible_sizes(site: Site, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = site.store(records(10), spec=SPEC)
+    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits(patience=0.2, first_pause=0.01))
+    size = size // 4096 * 4096
+    data = bytearray(site.path().read_bytes())
+    page = bytes(data[headers.HEADER_OFFSET : headers.BODY_OFFSET])
+    header = headers.unpack(page, len(data), "it")
+    page = replace(header, file_size=size).pack()
+    data[headers.HEADER_OFFSET : headers.BODY_OFFSET] = page
+    site.path().write_bytes(data)
+
+    def huge(asked: Asked, made: Answer) -> Answer:
+        made.headers["Content-Range"] = f"bytes {asked.start}-{asked.stop - 1}/{size}"
+        return made
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with site.twisting(huge):
+        try:
+            ref = site.ref()
+        except YogadlError:
+            return
+        # There is such a file, of which this is the beginning.
+        assert size <= 2**46
+        with ref:
+            assert everything([ref[3]]) == everything([near[3]])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_hostile_headers(site: Site, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.store(records(50), spec=SPEC, part_bytes=100_000 if seed % 2 else 1 << 30)
+    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits(patience=0.1, first_pause=0.01))
+    roll = random.Random(seed)
+    data = bytearray(site.path().read_bytes())
+    start = headers.HEADER_OFFSET + 16
+    for _ in range(roll.randrange(1, 3)):
+        at = start + 16 + 8 * roll.randrange(17)
+        chosen = [0, 1, 4096, 2**20, 2**31, 2**40, 2**46, 2**63, 2**64 - 1, len(data)]
+        data[at : at + 8] = roll.choice(chosen).to_bytes(8, "little")
+    end = start + FIELDS
+    data[end : end + 8] = xxhash.xxh3_64_intdigest(data[start:end]).to_bytes(8, "little")
+    site.path().write_bytes(data)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for space in (Always(), Never()):
+        with contextlib.suppress(YogadlError), site.ref(space) as ref:
+            everything(ref.stream())
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000

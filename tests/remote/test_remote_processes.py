@@ -1,0 +1,277 @@
+"""Versions that many read at once from afar: processes that die, threads, forks, ends."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+from remote_rig import Always, Answer, Asked, Never, Opener, Site, wait_until
+from test_remote_faults import SPEC, everything, records
+
+from yogadl import backoff
+from yogadl.errors import ClosedError
+from yogadl.remote import _fetcher
+from yogadl.remote._sparse_file import open_sparse
+
+ORDER = {"shuffle": True, "shuffle_seed": 1}
+FORK = multiprocessing.get_context("fork")
+
+
+def slowly(_asked: Asked, made: Answer) -> Answer:
+    made.stalls = 0.02
+    return made
+
+
+def test_processes_that_are_killed(site: Site) -> None:
+    near = site.store(records(400), spec=SPEC, part_bytes=500_000)
+    wanted = everything(near.stream(**ORDER))
+
+    def read() -> None:
+        with site.ref() as ref:
+            same = everything(ref.stream(**ORDER)) == wanted
+        os._exit(0 if same else 1)
+
+    roll = random.Random(1)
+    with site.twisting(slowly):
+        for _ in range(6):
+            readers = [FORK.Process(target=read) for _ in range(3)]
+            for reader in readers:
+                reader.start()
+            time.sleep(roll.uniform(0.02, 0.3))
+            for reader in readers[1:]:
+                assert reader.pid is not None
+                os.kill(reader.pid, signal.SIGKILL)
+            for reader in readers:
+                reader.join(60)
+            assert readers[0].exitcode == 0
+            if roll.random() < 0.5:
+                for path in (*site.here(), *site.here(".cells"), *site.here(".whole")):
+                    path.unlink()
+
+
+def test_a_process_that_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = site.store(records(), spec=SPEC)
+    monkeypatch.setattr(_fetcher, "_OTHERS_SECONDS", 0.2)
+    ref = site.ref()
+    path, size = site.here()[0], int(ref.reader.files.sizes[0])
+
+    def claim(ready: Any) -> None:
+        pieces = open_sparse(path, size)
+        assert pieces.claim(size // 2 // 4096 * 4096, size) == size
+        ready.set()
+        time.sleep(100)
+
+    ready = FORK.Event()
+    claiming = FORK.Process(target=claim, args=(ready,))
+    claiming.start()
+    try:
+        assert ready.wait(30)
+        with ref:
+            assert everything(ref.stream(**ORDER)) == everything(near.stream(**ORDER))
+    finally:
+        claiming.kill()
+        claiming.join()
+
+
+def test_closing_while_somebody_waits(site: Site) -> None:
+    site.store(records(), spec=SPEC)
+
+    def stall(asked: Asked, made: Answer) -> Answer:
+        made.stalls = 60.0 if asked.start else 0.0
+        return made
+
+    ref = site.ref()
+    ref[0]
+    raised: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            ref[200]
+        except BaseException as error:
+            raised.append(error)
+
+    with site.twisting(stall):
+        reading = threading.Thread(target=read)
+        reading.start()
+        wait_until(lambda: site.web.asked[-1].start > 0)
+        time.sleep(0.1)
+        ref.close()
+        gc.collect()
+        reading.join(20)
+        assert not reading.is_alive()
+    assert isinstance(raised[0], ClosedError)
+
+
+@pytest.mark.parametrize("space", [Always, Never])
+@pytest.mark.parametrize("size", [8, 100_000])
+def test_threads_of_consumers(
+    site: Site, space: type, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_fetcher, "_PASSING_BYTES", 200_000)
+    near = site.store(records(60, size), spec=SPEC)
+    wanted = dict(everything(near.stream()))
+    errors: list[BaseException] = []
+
+    def read(ref: Any, seed: int) -> None:
+        try:
+            for _ in range(3):
+                found = everything(ref.stream(shuffle=True, shuffle_seed=seed))
+                assert dict(found) == wanted
+        except BaseException as error:
+            errors.append(error)
+
+    with site.ref(space()) as first, site.ref(space()) as second:
+        threads = [
+            threading.Thread(target=read, args=((first, second)[seed % 2], seed))
+            for seed in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+
+
+def test_forks_while_threads_fetch(site: Site) -> None:
+    near = site.store(records(300), spec=SPEC, part_bytes=500_000)
+    wanted = everything(near.stream(**ORDER))
+    with site.twisting(slowly):
+        for space in (Always(), Never()):
+            ref = site.ref(space)
+            stream = iter(ref.stream(**ORDER))
+            found, children = [], []
+            for number, record in enumerate(stream):
+                found.append(record)
+                if number % 40 == 3:
+                    child = os.fork()
+                    if child == 0:
+                        status = 1
+                        try:
+                            mine = everything(ref.stream(**ORDER))
+                            rest = everything(stream)
+                            status = 0 if (mine, rest) == (wanted, wanted[number + 1 :]) else 2
+                        finally:
+                            os._exit(status)
+                    children.append(child)
+            assert everything(found) == wanted
+            assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
+            ref.close()
+
+
+def test_pickled_to_another_process(site: Site) -> None:
+    near = site.store(records(), spec=SPEC)
+    with site.ref() as ref:
+        next(iter(ref.stream(**ORDER)))
+        data = pickle.dumps(ref)
+    program = (
+        "import pickle, sys; ref = pickle.load(sys.stdin.buffer); print(len(list(ref.stream())))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        input=data,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert (done.stdout.strip(), done.stderr) == (str(len(near)).encode(), b"")
+
+
+ENDS = """
+import pickle, sys
+with open(sys.argv[1], "rb") as file:
+    ref = pickle.load(file).ref()
+stream = iter(ref.stream(shuffle=True, shuffle_seed=1))
+print(len([next(stream) for _ in range(3)]))
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(0)", "del stream, ref"])
+def test_the_end_of_a_process_makes_no_noise(site: Site, end: str) -> None:
+    site.store(records(500), spec=SPEC)
+    opener = site.folder / "opener"
+    opener.write_bytes(pickle.dumps(site.opener()))
+    with site.twisting(slowly):
+        done = subprocess.run(
+            [sys.executable, "-c", ENDS.format(end=end), opener],
+            capture_output=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+    assert done.stderr.decode() == ""
+    assert (done.stdout, done.returncode) == (b"3\n", 0)
+
+
+def test_threads_end_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fetcher, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(_fetcher, "_BULK_BYTES", 32 << 10)
+    site.store(records(500, 100_000), spec=SPEC)
+
+    def fetching() -> int:
+        return sum(thread.name == "yogadl fetch" for thread in threading.enumerate())
+
+    for closes in (True, False):
+        with site.twisting(slowly):
+            ref = site.ref()
+            next(iter(ref.stream(**ORDER)))
+            assert fetching()
+            if closes:
+                ref.close()
+            del ref
+            gc.collect()
+            wait_until(lambda: not fetching(), 20)
+
+
+def test_ctrl_c_while_a_record_is_waited_for(site: Site) -> None:
+    site.store(records(), spec=SPEC)
+
+    def stall(asked: Asked, made: Answer) -> Answer:
+        made.stalls = 60.0 if asked.start else 0.0
+        return made
+
+    with site.twisting(stall), site.ref() as ref:
+        main = threading.get_ident()
+        timer = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            everything(ref.stream())
+        timer.join()
+    assert backoff.LIMITS.answer < 60.0
+
+
+def test_a_thread_that_is_idle_does_not_keep_others_from_starting(site: Site) -> None:
+    site.store(records(100, 60_000), spec=SPEC)
+
+    def stall(_asked: Asked, made: Answer) -> Answer:
+        made.stalls = 0.3
+        return made
+
+    with site.ref() as ref:
+        ref[0]
+        before = len(site.web.asked)
+        with site.twisting(stall):
+            reading = threading.Thread(target=lambda: ref.reader.read_columns(_places()))
+            reading.start()
+            wait_until(lambda: len(site.web.asked) - before >= 8)
+            reading.join()
+
+
+def _places() -> Any:
+    import numpy as np
+
+    return np.arange(3, 100, 10)
+
+
+def test_openers_pickle(site: Site) -> None:
+    assert isinstance(pickle.loads(pickle.dumps(site.opener())), Opener)
