@@ -215,7 +215,7 @@ def test_the_end_of_a_process_makes_no_noise(site: Site, end: str) -> None:
 
 def test_threads_end_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_fetcher, "_IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(_fetcher, "_BULK_BYTES", 32 << 10)
+    monkeypatch.setattr(_fetcher, "BULK_BYTES", 32 << 10)
     site.store(records(500, 100_000), spec=SPEC)
 
     def fetching() -> int:

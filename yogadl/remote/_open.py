@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from yogadl.cache.file_reader import CacheInfo
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.cache.sections import load_codec, load_metadata
 from yogadl.cache.whole_file import digest_of
-from yogadl.errors import ChecksumError
+from yogadl.errors import CacheFormatError, ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.format.entries import ENTRY
@@ -39,6 +40,8 @@ _FETCHES = 3
 # In bytes, since it is read as a whole: of ten million parts.
 _LARGEST_TABLE = 1 << 30
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Head:
@@ -56,7 +59,7 @@ class Head:
 
 
 def look_at(asked: RemoteObject) -> Head:
-    """The beginning of an object.
+    """The beginning of an object; asked for again if it is no cache's, and so perhaps damaged.
 
     Raises:
         ChangedError: it is not there.
@@ -71,7 +74,15 @@ def look_at(asked: RemoteObject) -> Head:
         return Head(*connections.head(asked, HEAD_BYTES))
 
     try:
-        return backoff.retried(ask, lambda _error: None)
+        for _ in range(_FETCHES):
+            head = backoff.retried(ask, lambda _error: None)
+            page = head.data[headers.HEADER_OFFSET : headers.BODY_OFFSET]
+            try:
+                headers.unpack(page, head.size, asked.name)
+                break
+            except CacheFormatError as error:
+                _log.info("Looking again: %s", error)
+        return head
     finally:
         connections.close()
 
