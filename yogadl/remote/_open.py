@@ -18,7 +18,7 @@ from yogadl.cache.file_reader import CacheInfo
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.cache.sections import load_codec, load_metadata
 from yogadl.cache.whole_file import digest_of
-from yogadl.errors import ChecksumError
+from yogadl.errors import CacheFormatError, ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.format.entries import ENTRY
@@ -71,7 +71,14 @@ def look_at(asked: RemoteObject) -> Head:
         return Head(*connections.head(asked, HEAD_BYTES))
 
     try:
-        return backoff.retried(ask, lambda _error: None)
+        head = backoff.retried(ask, lambda _error: None)
+        for _ in range(_FETCHES - 1):
+            try:
+                _header_of(head, asked.name)
+            except CacheFormatError:
+                # It may be the answer that is damaged.
+                head = backoff.retried(ask, lambda _error: None)
+        return head
     finally:
         connections.close()
 
@@ -99,8 +106,7 @@ def open_remote(
         OSError: nothing can be kept on this machine.
     """
     name = asked.name
-    page = head.data[headers.HEADER_OFFSET : headers.BODY_OFFSET]
-    header = headers.unpack(page, head.size, name)
+    page, header = _header_of(head, name)
     _check_sizes(header, name)
     main = RemoteFiles(
         np.array([header.record_count]),
@@ -131,6 +137,12 @@ def open_remote(
     near = Near(main.paths()[0], main, *([files] if header.part_count else []))
     version = Version(name, info, codec, header.alignment, sums)
     return RemoteReader(version, files, lambda: _checksums(main, header), near)
+
+
+def _header_of(head: Head, name: str) -> tuple[bytes, headers.Header]:
+    """The header page of an object, and what it says."""
+    page = head.data[headers.HEADER_OFFSET : headers.BODY_OFFSET]
+    return page, headers.unpack(page, head.size, name)
 
 
 def _check_sizes(header: headers.Header, name: str) -> None:
