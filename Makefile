@@ -35,7 +35,8 @@ test: $(VENV)/.test
 test-torch:
 	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
 	.venv-torch/bin/python -m pytest $(SPREAD) tests/pytorch tests/loaders \
-		tests/adapters tests/docs tests/examples/test_distributed_examples.py tests/test_imports.py
+		tests/adapters tests/docs tests/examples/test_distributed_examples.py tests/test_imports.py \
+		tests/remote/test_remote_adapters.py
 
 # JAX has threads and warns of forks, which the workers of PyTorch and TensorPack are. So tests that
 # use JAX and tests that fork run in different processes.
@@ -45,7 +46,9 @@ test-others:
 		"tests/docs/test_code_blocks.py::test_blocks_run[huggingface-jax.md]" \
 		"tests/docs/test_code_blocks.py::test_blocks_run[jax.md]" \
 		tests/loaders/test_loader_jax.py tests/loaders/test_loader_keras.py \
-		tests/loaders/test_loader_grain.py
+		tests/loaders/test_loader_grain.py \
+		tests/remote/test_remote_adapters.py::test_jax \
+		tests/remote/test_remote_adapters.py::test_keras
 	KERAS_BACKEND=torch .venv-others/bin/python -m pytest $(SPREAD) tests/adapters \
 		tests/dataflow tests/loaders/test_loader_tensorpack.py \
 		tests/keras3/test_keras_dataset.py
@@ -55,14 +58,16 @@ test-pythons:
 		python=$$(.ci/find-python $$version); \
 		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
 		.venv-$$version/bin/python -m pytest $(SPREAD) tests/test_*.py tests/adapters tests/cache \
-			tests/dataref tests/format tests/loaders tests/profiles tests/rw_coordinator tests/storage; \
+			tests/dataref tests/format tests/loaders tests/profiles tests/remote \
+			tests/rw_coordinator tests/storage; \
 	done
 
 # They mostly wait.
 outages: WORKERS = 4
 outages: $(VENV)/.test
 	YOGADL_OUTAGES=full $(BIN)/python -m pytest $(SPREAD) --durations=10 \
-		tests/cloud/test_cloud_outages.py tests/cloud/test_cloud_faults.py
+		tests/cloud/test_cloud_outages.py tests/cloud/test_cloud_faults.py \
+		tests/remote/test_remote_faults.py
 
 MINUTES ?= 10
 soak: $(VENV)/.test

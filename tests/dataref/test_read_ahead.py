@@ -18,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yogadl import chunk_sizes
+from yogadl.cache import record_reader
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.mapping import Access, MappedFile
 from yogadl.cache.writer import CacheWriter
-from yogadl.dataref import LMDBDataRef, _read_ahead
+from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.spec import TensorSpec
@@ -104,7 +105,7 @@ class Recording(FileReader):
 def small_steps() -> Iterator[None]:
     """Some records at a time, as with records of a megabyte; two pages are no small record."""
     with (
-        mock.patch.object(_read_ahead, "_DENSE_BYTES", PAGE_SIZE),
+        mock.patch.object(record_reader, "_DENSE_BYTES", PAGE_SIZE),
         mock.patch.object(chunk_sizes, "RECORDS", chunk_sizes.ChunkSize(1 << 20, STEP)),
         mock.patch.object(chunk_sizes, "BATCHES", chunk_sizes.ChunkSize(1, 1)),
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import logging
 import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,8 +39,6 @@ _FETCHES = 3
 # In bytes, since it is read as a whole: of ten million parts.
 _LARGEST_TABLE = 1 << 30
 
-_log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
 class Head:
@@ -74,14 +71,13 @@ def look_at(asked: RemoteObject) -> Head:
         return Head(*connections.head(asked, HEAD_BYTES))
 
     try:
-        for _ in range(_FETCHES):
-            head = backoff.retried(ask, lambda _error: None)
-            page = head.data[headers.HEADER_OFFSET : headers.BODY_OFFSET]
+        head = backoff.retried(ask, lambda _error: None)
+        for _ in range(_FETCHES - 1):
             try:
-                headers.unpack(page, head.size, asked.name)
-                break
-            except CacheFormatError as error:
-                _log.info("Looking again: %s", error)
+                _header_of(head, asked.name)
+            except CacheFormatError:
+                # It may be the answer that is damaged.
+                head = backoff.retried(ask, lambda _error: None)
         return head
     finally:
         connections.close()
@@ -110,8 +106,7 @@ def open_remote(
         OSError: nothing can be kept on this machine.
     """
     name = asked.name
-    page = head.data[headers.HEADER_OFFSET : headers.BODY_OFFSET]
-    header = headers.unpack(page, head.size, name)
+    page, header = _header_of(head, name)
     _check_sizes(header, name)
     main = RemoteFiles(
         np.array([header.record_count]),
@@ -143,6 +138,12 @@ def open_remote(
     near = Near(main.paths()[0], main, *([files] if header.part_count else []))
     version = Version(name, info, codec, header.alignment, sums)
     return RemoteReader(version, files, lambda: _checksums(main, header), near)
+
+
+def _header_of(head: Head, name: str) -> tuple[bytes, headers.Header]:
+    """The header page of an object, and what it says."""
+    page = head.data[headers.HEADER_OFFSET : headers.BODY_OFFSET]
+    return page, headers.unpack(page, head.size, name)
 
 
 def _check_sizes(header: headers.Header, name: str) -> None:
