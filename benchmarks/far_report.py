@@ -70,6 +70,8 @@ def markdown(results: Results) -> str:
         lines += ["## Beside others", _PEERS]
         for workload, found in parts["peers"].items():
             lines += [f"### {_title(workload)}", _peer_table(found)]
+            errors = [error for line in found.values() for error in line["errors"].values()]
+            lines += ["\n".join(f"- {error}" for error in errors)] * bool(errors)
     lines += ["## Targets", report.target_table(targets(parts))]
     return "\n\n".join(lines) + "\n"
 
