@@ -37,7 +37,8 @@ import environments
 import far_report
 import machine
 from bucket_server import BucketServer
-from far_cases import CASES, PEERS, SLOWER_SECONDS, Bench, ReadingError, Results
+from far_bench import Bench, ReadingError, Results
+from far_cases import CASES, PEERS, SLOWER_SECONDS
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 
@@ -85,6 +86,14 @@ def servers(
         yield server, slower
 
 
+def save(results: Results, directory: pathlib.Path) -> str:
+    """Writes what there is so far; returns it as tables."""
+    (directory / "far.json").write_text(json.dumps(results, indent=2) + "\n")
+    table = far_report.markdown(results)
+    (directory / "far.md").write_text(table)
+    return table
+
+
 def main() -> None:
     arguments = parse_arguments()
     names = ("rounds", "scale", "latency", "rate")
@@ -112,11 +121,9 @@ def main() -> None:
                         results["parts"][part] = CASES[part](bench)
                     except ReadingError as error:
                         bench.fault(error)
+                    table = save(results, arguments.results)
         except bucket_server.ServerUnavailableError as error:
             sys.exit(str(error))
-    (arguments.results / "far.json").write_text(json.dumps(results, indent=2) + "\n")
-    table = far_report.markdown(results)
-    (arguments.results / "far.md").write_text(table)
     print(table)
     for fault in results["faults"]:
         print(fault, file=sys.stderr)

@@ -1,8 +1,9 @@
 """Reads a workload out of a bucket, in a process that has done nothing else; see ``far.py``.
 
-Prints a line of JSON: when it did what, in seconds since 1970, and what came of it. What a loader
-itself prints goes to standard error. Before a time is told, the records are compared with those
-that were written: the number of each, and those of the first and the last batch in full.
+Prints a line of JSON: when it did what, in seconds since 1970, and what came of it; or what was
+wrong. What a loader itself prints goes to standard error. Before a time is told, the records are
+compared with those that were written: the number of each, and those of the first and the last batch
+in full.
 """
 
 from __future__ import annotations
@@ -246,11 +247,14 @@ def main() -> None:
     place = Place(arguments.served / path, arguments.endpoint, path, arguments.cache)
     loader = kind(workload(arguments.workload, arguments.scale), place)
     with contextlib.redirect_stdout(sys.stderr):
-        line = MODES[arguments.mode](loader, arguments)
+        try:
+            line = MODES[arguments.mode](loader, arguments)
+        except checks.WrongRecordsError as error:
+            line = {"wrong": str(error)}
     output.write(json.dumps(line) + "\n")
     output.flush()
     # What threads and worker processes of a loader still do is not measured, nor waited for.
-    os._exit(0)
+    os._exit("wrong" in line)
 
 
 if __name__ == "__main__":

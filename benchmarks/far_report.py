@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import report
 import workloads
-from far_cases import OURS, PROCESSES, SHARDS, SLOWER_SECONDS
+from far_bench import OURS, PROCESSES, Results
+from far_cases import SHARDS, SLOWER_SECONDS
 from targets import Target
 from wording import number
-
-Results = dict[str, Any]
 
 LABELS = {
     OURS: "this yogadl",
@@ -134,6 +131,13 @@ def _rates(found: Results) -> str:
     return f"{_rate(found):,.0f} ({records / high:,.0f}–{records / low:,.0f})"
 
 
+def _times(other: Results, found: Results) -> str:
+    """How many times as fast something is as another, if it is not that."""
+    if other is found or "seconds" not in other:
+        return ""
+    return f"{other['seconds'] / found['seconds']:.3g}×"
+
+
 def _megabytes(nbytes: float) -> str:
     return number(nbytes / 1e6)
 
@@ -197,7 +201,7 @@ def _epoch_table(part: Results) -> str:
             [
                 f"{_title(workload)}, {who}",
                 _rates({**found, "records": records}),
-                f"{other['seconds'] / found['seconds']:.3g}×" if "seconds" in other else "–",
+                _times(other, found),
                 _spread(found, "first_seconds"),
                 f"{found['bytes'] / part['written'][workload]['bytes']:.3f}",
                 number(found["requests"]),
@@ -205,7 +209,7 @@ def _epoch_table(part: Results) -> str:
                 number(found["again_requests"]) if "again_requests" in found else "–",
             ]
         )
-    head = ["", "records/s", "to boto3", "s to the first batch", "bytes / file", "requests"]
+    head = ["", "records/s", "as fast as boto3", "s to the first batch", "bytes / file", "requests"]
     return report.table([*head, "second epoch, records/s", "its requests"], rows)
 
 

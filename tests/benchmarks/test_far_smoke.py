@@ -16,6 +16,7 @@ BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
 import bucket_server  # noqa: E402
+import far_bench  # noqa: E402
 import far_cases  # noqa: E402
 import far_report  # noqa: E402
 
@@ -79,7 +80,7 @@ def test_yogadl_is_measured(server: bucket_server.BucketServer, tmp_path: pathli
     assert parts["shard"]["cases"]["images"]["records"] == 1
     assert set(parts["peers"]) == set(far_cases.SCALES)
     for found in parts["peers"].values():
-        assert 0.5 < found[far_cases.OURS]["moved"] < 1.5
+        assert 0.5 < found[far_bench.OURS]["moved"] < 1.5
     table = (results / "far.md").read_text()
     assert "failed" not in table
     assert "not measured" not in table
@@ -128,7 +129,7 @@ def results(seconds: float, nbytes: int) -> dict[str, Any]:
             "cases": {"images, all": case, "images, killed": {"error": "hung"}},
             "written": written,
         },
-        "peers": {"images": {far_cases.OURS: case, "mosaic_far": peer, "litdata_far": {}}},
+        "peers": {"images": {far_bench.OURS: case, "mosaic_far": peer, "litdata_far": {}}},
     }
 
 
