@@ -11,7 +11,8 @@ nothing kept on the machine, in turn, round after round; medians count. The part
             round trips are told from how much later it comes when every answer takes longer
     epoch   a first epoch, beside boto3's download of the same file; and what a second one asks for
     shard   one rank of 64
-    share   eight processes of one machine with one order among them; and with two that are killed
+    share   eight processes of one machine with one order among them; with two that are killed; and
+            with a download first
     peers   Mosaic Streaming, LitData, WebDataset and Hugging Face, from the same server
 
 Of the ways that a peer has, all are read in the first round, and after that the fastest.

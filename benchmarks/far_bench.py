@@ -10,6 +10,7 @@ import os
 import pathlib
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -104,13 +105,24 @@ class Bench:
             line = self._lines(f"{name}, {mode} {' '.join(more)}", [*command, *more])
         return _counted(line, requests)
 
-    def read_together(self, workload: str, scale: float, are_killed: bool) -> Results:
-        """Has several processes read one order, with one folder for what they keep."""
+    def read_together(
+        self, workload: str, scale: float, *, are_killed: bool = False, is_downloaded: bool = False
+    ) -> Results:
+        """Has several processes read one order, with one folder for what they keep.
+
+        Args:
+            are_killed: some of them, on the way.
+            is_downloaded: the version, by the first of them, before they begin to read.
+
+        Raises:
+            ReadingError: a process fails, or two read the same record.
+        """
         name = self._name(OURS, workload, 0)
-        print(f"{name}, {PROCESSES} processes …", file=sys.stderr)
+        told = " (downloaded)" * is_downloaded + " (some killed)" * are_killed
+        print(f"{name}, {PROCESSES} processes{told} …", file=sys.stderr)
         with self.cache() as cache, bucket_server.counted(self.server) as requests:
             command = self._command("share", OURS, workload, scale, name, self.server, cache)
-            command += ["--shards", str(PROCESSES)]
+            command += ["--shards", str(PROCESSES), *["--is-downloaded"] * is_downloaded]
             with contextlib.ExitStack() as stack:
                 lines = _run_together(command, are_killed, stack)
         survivors = [line for line in lines if line is not None]
@@ -121,6 +133,7 @@ class Bench:
         return {
             "records": len(numbers),
             "seconds": max(it["ended"] for it in times) - min(it["started"] for it in times),
+            "first_seconds": statistics.median(it["first"] - it["started"] for it in times),
             "requests": len(requests),
             "bytes": sum(request.nbytes for request in requests),
         }

@@ -116,7 +116,8 @@ def share(loader: Any, arguments: argparse.Namespace) -> Line:
     print(json.dumps({"event": "ready"}), file=arguments.output, flush=True)
     sys.stdin.readline()
     times = _Times()
-    loader.open()
+    loader.connect()
+    loader.fetch(is_downloaded=arguments.is_downloaded)
     stream = loader.stream(
         SEED,
         shard_rank=arguments.rank,
@@ -238,6 +239,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--is-killed", action="store_true")
+    parser.add_argument("--is-downloaded", action="store_true")
     arguments = parser.parse_args()
     # A loader may print from C, too: its standard output becomes this process's standard error.
     output = arguments.output = os.fdopen(os.dup(1), "w")

@@ -37,9 +37,11 @@ _SHARD = (
 _SHARE = (
     f"{PROCESSES} processes of one machine, which read one true order among them "
     "(`shuffle_then_shard=True`) and keep what they fetch in one folder, as on a machine with "
-    "eight GPUs; and the same with two of them killed after a third of what they had to read. The "
-    "rate is that of all records that were read, up to the end of the last process. Bytes are a "
-    "multiple of the file."
+    "eight GPUs; with two of them killed after a third of what they had to read; and with "
+    "`download=True`, where the first process downloads the file and the others wait for it. The "
+    "rate is that of all records that were read, from the making of the storages up to the end of "
+    "the last process, and the first batch that of the median process. Bytes are a multiple of "
+    "the file."
 )
 _PEERS = (
     "A first epoch, from opening on, with nothing kept on the machine: records per second, "
@@ -92,10 +94,18 @@ def targets(parts: Results) -> list[Target]:
         found.append(Target(text, _title(workload), ratio, 1.25, False))
     for name, case in _cases(parts, "share"):
         workload, who = name.split(", ")
+        if who == "downloaded":
+            continue
         ratio = case["bytes"] / parts["share"]["written"][workload]["bytes"]
         killed = ", two of them killed" if who == "killed" else ""
         text = f"bytes of {PROCESSES} processes{killed}, to the file"
         found.append(Target(text, _title(workload), ratio, 1.05, False))
+        other = parts["share"]["cases"].get(f"{workload}, downloaded", {})
+        if who == "all" and "seconds" in other:
+            figures = f"{_rate(case):,.0f} / {_rate(other):,.0f} records/s"
+            text = f"{PROCESSES} processes, to the same with a download"
+            ratio = _rate(case) / _rate(other)
+            found.append(Target(text, _title(workload), ratio, 1.0, figures=figures))
     for workload, loaders in parts.get("peers", {}).items():
         rates = {name: _rate(it) for name, it in loaders.items() if "seconds" in it}
         if OURS in rates and len(rates) > 1:
@@ -236,9 +246,10 @@ def _share_table(part: Results) -> str:
     rows = []
     for name, found in part["cases"].items():
         workload, who = name.split(", ")
-        label = f"{_title(workload)}{', two killed' if who == 'killed' else ''}"
+        told = {"all": "", "killed": ", two killed", "downloaded": ", downloaded"}[who]
+        label = f"{_title(workload)}{told}"
         if "error" in found:
-            rows.append([label, *["failed"] * 4])
+            rows.append([label, *["failed"] * 5])
             continue
         size = part["written"][workload]["bytes"]
         rows.append(
@@ -246,11 +257,13 @@ def _share_table(part: Results) -> str:
                 label,
                 number(found["records"]),
                 _rates(found),
+                _spread(found, "first_seconds"),
                 f"{found['bytes'] / size:.3f}",
                 number(found["requests"]),
             ]
         )
-    return report.table(["", "records", "records/s", "bytes / file", "requests"], rows)
+    head = ["", "records", "records/s", "s to the first batch", "bytes / file", "requests"]
+    return report.table(head, rows)
 
 
 def _peer_table(found: Results) -> str:

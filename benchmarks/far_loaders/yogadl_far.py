@@ -51,8 +51,8 @@ class FarLoader(RemoteLoader):
             )
         )
 
-    def fetch(self, version: str = _VERSION) -> None:
-        self.dataref = self._storage.fetch(_ID, version, download=False)
+    def fetch(self, version: str = _VERSION, is_downloaded: bool = False) -> None:
+        self.dataref = self._storage.fetch(_ID, version, download=is_downloaded)
 
     def open(self) -> None:
         self.connect()
