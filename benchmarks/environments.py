@@ -37,7 +37,7 @@ def interpreter(name: str, existing: dict[str, str]) -> str:
     """The Python interpreter for a loader, in an environment that is made if need be.
 
     Args:
-        name: of a loader, or of ``requirements.FRAMEWORKS``.
+        name: of a loader, or of ``requirements.FRAMEWORKS`` or ``requirements.FAR``.
         existing: interpreters to be used as they are, by loader.
 
     Raises:
@@ -50,7 +50,7 @@ def interpreter(name: str, existing: dict[str, str]) -> str:
     if name in OWN:
         return sys.executable
     _check_system(name)
-    known = {**required(), **requirements.FRAMEWORKS}
+    known = {**required(), **requirements.FRAMEWORKS, **requirements.FAR}
     wanted = known[name]
     # Loaders with the same requirements share the first one's environment.
     first = next(other for other, listed in known.items() if listed == wanted)

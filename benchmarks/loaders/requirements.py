@@ -29,3 +29,11 @@ FRAMEWORKS: dict[str, list[str]] = {
     "keras_jax": ["keras", "jax", *_THIS_TREE],
 }
 """The same for ``frameworks.py``: this tree's yogadl, with one framework each."""
+
+FAR: dict[str, list[str]] = {
+    "mosaic_far": REQUIREMENTS["mosaic"],
+    "litdata_far": REQUIREMENTS["litdata_loader"],
+    "webdataset_far": [TORCH, "numpy", "webdataset", "datasets"],
+    "huggingface_far": [TORCH, "numpy", "webdataset", "datasets"],
+}
+"""The same for the peers of ``far.py``."""

@@ -1,0 +1,151 @@
+"""The benchmark of reading from a bucket runs, counts what is asked for, and knows what failed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))
+
+import bucket_server  # noqa: E402
+import far_bench  # noqa: E402
+import far_cases  # noqa: E402
+import far_report  # noqa: E402
+
+
+@pytest.fixture
+def server(tmp_path: pathlib.Path) -> Iterator[bucket_server.BucketServer]:
+    try:
+        server = bucket_server.BucketServer(tmp_path, latency=0.001, rate=0)
+    except bucket_server.ServerUnavailableError as error:
+        pytest.skip(str(error))
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "bucket" / "key").write_bytes(bytes(100_000))
+    with server:
+        yield server
+
+
+def test_requests_and_bytes_are_counted(server: bucket_server.BucketServer) -> None:
+    def ask(path: str, **headers: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        return answer
+
+    ask("/bucket/key")
+    with bucket_server.counted(server) as requests:
+        answer = ask("/bucket/key", Range="bytes=10-99")
+        ask("/bucket/key", **{"If-Match": '"another"'})
+        ask("/bucket/missing")
+    assert answer.headers["Content-Range"] == "bytes 10-99/100000"
+    assert [request.status for request in requests] == [206, 412, 404]
+    assert requests[0].nbytes == 90
+    assert requests[0].path == "/bucket/key"
+    assert requests[0].started <= requests[0].ended <= requests[1].ended
+
+
+def test_yogadl_is_measured(server: bucket_server.BucketServer, tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("boto3")
+    results = tmp_path / "results"
+    command = [sys.executable, str(BENCHMARKS / "far.py"), "--scale", "0.01", "--rounds", "1"]
+    command += ["--latency", "0.001", "--peers", "--results", str(results)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    parts = json.loads((results / "far.json").read_text())["parts"]
+    assert set(parts) == set(far_cases.CASES)
+    for name, case in parts["first"]["cases"].items():
+        assert case["from_fetch_seconds"] > 0
+        assert case["first_requests"] >= 1
+        assert (case["parts"] > 1) == name.endswith("2")
+    for workload in ("images", "small_images"):
+        size = parts["epoch"]["written"][workload]["bytes"]
+        ours = parts["epoch"]["cases"][f"{workload}, yogadl"]
+        assert ours["bytes"] >= size
+        assert ours["again_requests"] == 0
+        assert ours["records"] == parts["epoch"]["written"][workload]["records"]
+        assert parts["epoch"]["cases"][f"{workload}, boto3"]["bytes"] == size
+        shared = parts["share"]["cases"]
+        assert shared[f"{workload}, all"]["records"] == ours["records"]
+        assert 0 < shared[f"{workload}, killed"]["records"] < ours["records"]
+        assert shared[f"{workload}, downloaded"]["bytes"] >= size
+    assert parts["shard"]["cases"]["images"]["records"] == 1
+    assert set(parts["peers"]) == set(far_cases.SCALES)
+    for found in parts["peers"].values():
+        assert 0.5 < found[far_bench.OURS]["moved"] < 1.5
+    table = (results / "far.md").read_text()
+    assert "failed" not in table
+    assert "not measured" not in table
+    assert sorted(path.name for path in results.iterdir()) == ["far.json", "far.md"]
+
+
+def test_what_cannot_run_is_told(
+    server: bucket_server.BucketServer, tmp_path: pathlib.Path
+) -> None:
+    pytest.importorskip("boto3")
+    results = tmp_path / "results"
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 3\n")
+    python.chmod(0o755)
+    command = [sys.executable, str(BENCHMARKS / "far.py"), "--scale", "0.001", "--rounds", "1"]
+    command += ["--parts", "peers", "--peers", "mosaic_far", "litdata_far"]
+    command += ["--python", f"mosaic_far={python}", "--python", "litdata_far=/nowhere"]
+    done = subprocess.run(
+        [*command, "--results", str(results)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    # What others cannot do is no fault of ours.
+    assert done.returncode == 0, done.stderr[-3000:]
+    table = (results / "far.md").read_text()
+    assert "LitData: skipped: the interpreter that was named is not there" in table
+    assert "mosaic_far/tokens is written: ended with status 3" in table
+    assert "| Mosaic Streaming | failed |" in table
+
+
+def results(seconds: float, nbytes: int) -> dict[str, Any]:
+    """As if the first epoch had taken so long, where boto3 took a second."""
+    times = {"seconds": seconds, "seconds_range": [seconds, seconds]}
+    case = {**times, "records": 100, "bytes": nbytes, "requests": 9}
+    ours = {**case, "again_requests": 0}
+    written = {"images": {"bytes": 1000, "records": 100}}
+    peer = {**case, "seconds": 1.0, "errors": {}}
+    return {
+        "epoch": {
+            "cases": {"images, yogadl": ours, "images, boto3": {**case, "seconds": 1.0}},
+            "written": written,
+        },
+        "share": {
+            "cases": {
+                "images, all": case,
+                "images, killed": {"error": "hung"},
+                "images, downloaded": {**case, "seconds": 0.7},
+            },
+            "written": written,
+        },
+        "peers": {"images": {far_bench.OURS: case, "mosaic_far": peer, "litdata_far": {}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nbytes", "verdicts"),
+    [
+        (0.5, 1020, ["met", "met", "met", "met", "met"]),
+        (0.9, 1080, ["met", "met", "missed", "missed", "missed"]),
+        (1.1, 1040, ["missed", "met", "met", "missed", "missed"]),
+    ],
+)
+def test_verdicts(seconds: float, nbytes: int, verdicts: list[str]) -> None:
+    found = far_report.targets(results(seconds, nbytes))
+    assert [target.verdict for target in found] == verdicts
