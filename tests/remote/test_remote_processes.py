@@ -233,6 +233,17 @@ def test_threads_end_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPat
             wait_until(lambda: not fetching(), 20)
 
 
+def test_memory_is_let_go_of_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fetcher, "_IDLE_SECONDS", 0.05)
+    site.store(records(), spec=SPEC)
+    with site.ref(Never()) as ref:
+        next(iter(ref.stream(**ORDER)))
+        wait_until(lambda: bool(_fetcher.fetcher()._passing))
+    del ref
+    gc.collect()
+    wait_until(lambda: not _fetcher.fetcher()._passing, 20)
+
+
 def test_ctrl_c_while_a_record_is_waited_for(site: Site) -> None:
     site.store(records(), spec=SPEC)
 

@@ -343,6 +343,7 @@ class Fetcher:
                 rest = until - time.monotonic()
                 if rest <= 0:
                     self._threads -= 1
+                    self._let_go_of_ended()
                     return None
                 self._idle += 1
                 if not self._wake.wait(rest):
@@ -508,6 +509,14 @@ class Fetcher:
             other, first, last = self._passing.popleft()
             self._passing_bytes -= last - first
             other.pieces.drop(first, last)
+
+    def _let_go_of_ended(self) -> None:
+        """Lets go of what is in memory of files that nobody reads any more."""
+        for passing in [it for it in self._passing if it[0].ended.is_set()]:
+            self._passing.remove(passing)
+            file, start, stop = passing
+            self._passing_bytes -= stop - start
+            file.pieces.drop(start, stop)
 
     def _fail(self, work: _Work, error: BaseException) -> None:
         with self._mutex:
