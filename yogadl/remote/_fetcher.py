@@ -30,7 +30,7 @@ CONNECTIONS = 64
 """Threads of a process, each with a connection."""
 
 _BULK_CONNECTIONS = 32
-BULK_BYTES = 4 << 20
+BULK_BYTES = 8 << 20
 # What streams need next is asked for at so many connections beside bulk, if it is that large.
 _BESIDE_BULK = 16
 _LARGE_BYTES = 64 << 10
@@ -49,7 +49,7 @@ _OTHERS_SECONDS = 5.0
 _QUEUED = 4096
 # Until the first records have been asked for, or for so long, bulk has but a few connections.
 _HOLD_SECONDS = 0.5
-_HELD_CONNECTIONS = 16
+_HELD_CONNECTIONS = 8
 # What is fetched and not kept waits in so many bytes of memory, or twice what is read at once.
 _PASSING_BYTES = 64 << 20
 _FAILURES = 64

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 OnData: TypeAlias = Callable[[int, memoryview], object]
 """Is given an offset in the object and bytes from there on, which are overwritten afterwards."""
 
-_PIECE_BYTES = 256 << 10
+_PIECE_BYTES = 512 << 10
 _SAID_BYTES = 2000
 _REDIRECTED = (301, 302, 303, 307, 308)
 _REDIRECTIONS = 5
