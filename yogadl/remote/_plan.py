@@ -15,6 +15,7 @@ import numpy as np
 from yogadl.cache.file_writer import record_bytes
 from yogadl.format.entries import ENTRY
 from yogadl.format.header import BODY_OFFSET
+from yogadl.format.index import BLOCK
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 from yogadl.remote._fetcher import BULK_BYTES, CONNECTIONS
@@ -148,11 +149,12 @@ def plan(
 
 def _of_index(counts: Array, share: float) -> tuple[int, int]:
     """Requests and bytes for the entries of a share of the records, taken at random."""
-    entries = CELL // ENTRY.itemsize
-    cells = -(-counts // entries)
-    # A cell is needed unless none of its entries is.
-    needed = float((cells * (1 - (1 - share) ** np.minimum(entries, counts))).sum())
-    return round(needed), round(needed) * CELL
+    full, rest = np.divmod(counts, BLOCK)
+    # A block is needed unless none of its entries is.
+    of_full = float(full.sum()) * (1 - (1 - share) ** BLOCK)
+    of_rest = np.where(rest > 0, 1 - (1 - share) ** rest, 0.0)
+    entries = of_full * BLOCK + float((of_rest * rest).sum())
+    return round(of_full + float(of_rest.sum())), round(entries * ENTRY.itemsize)
 
 
 def _fetched_bytes(reader: RemoteReader) -> float:
