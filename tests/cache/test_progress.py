@@ -77,7 +77,8 @@ def test_a_wait_is_told(tmp_path: pathlib.Path) -> None:
         make()
         builder.join()
     """
-    lines = said_by(program, tmp_path).splitlines()
+    # On a busy machine, writing one record may take long enough to be told, too.
+    lines = [line for line in said_by(program, tmp_path).splitlines() if "Writing" not in line]
     assert len(lines) >= 2
     for line in lines:
         assert line.startswith("yogadl: Waiting for another builder of a:1 since ")

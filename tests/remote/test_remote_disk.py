@@ -18,7 +18,7 @@ import pytest
 from remote_rig import Always, Never, Site, wait_until
 from test_remote_faults import SPEC, everything, records
 
-from yogadl.remote import _fetcher
+from yogadl.remote import _passing
 from yogadl.remote._space import FreeSpace
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
@@ -195,7 +195,7 @@ def test_a_file_system_without_locks(site: Site, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("size", [8, 3000, 400_000])
 def test_without_any_room(site: Site, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(_fetcher, "_PASSING_BYTES", 100_000)
+    monkeypatch.setattr(_passing, "_PASSING_BYTES", 100_000)
     rng = np.random.default_rng(size)
     made = [
         {"x": rng.integers(0, 256, size, dtype="u1"), "number": np.int64(number)}

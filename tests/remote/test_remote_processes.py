@@ -20,7 +20,7 @@ from test_remote_faults import SPEC, everything, records
 
 from yogadl import backoff
 from yogadl.errors import ClosedError
-from yogadl.remote import _fetcher
+from yogadl.remote import _fetcher, _passing, _queue
 from yogadl.remote._sparse_file import open_sparse
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
@@ -117,7 +117,7 @@ def test_closing_while_somebody_waits(site: Site) -> None:
 def test_threads_of_consumers(
     site: Site, space: type, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_fetcher, "_PASSING_BYTES", 200_000)
+    monkeypatch.setattr(_passing, "_PASSING_BYTES", 200_000)
     near = site.store(records(60, size), spec=SPEC)
     wanted = dict(everything(near.stream()))
     errors: list[BaseException] = []
@@ -215,7 +215,7 @@ def test_the_end_of_a_process_makes_no_noise(site: Site, end: str) -> None:
 
 def test_threads_end_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_fetcher, "_IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(_fetcher, "BULK_BYTES", 32 << 10)
+    monkeypatch.setattr(_queue, "BULK_BYTES", 32 << 10)
     site.store(records(500, 100_000), spec=SPEC)
 
     def fetching() -> int:

@@ -16,9 +16,9 @@ from yogadl.cache.files import telling
 from yogadl.cache.traffic import Traffic
 from yogadl.format.entries import ENTRY
 from yogadl.format.index import BLOCK, block_counts
-from yogadl.remote._fetcher import Range, RemoteFile, Space
 from yogadl.remote._object import RemoteObject
 from yogadl.remote._sparse_file import open_sparse
+from yogadl.remote._work import Range, RemoteFile, Space
 
 Array = np.ndarray[Any, Any]
 

@@ -13,8 +13,9 @@ import numpy as np
 import xxhash
 
 from yogadl.format.entries import ENTRY, EntryCheck
-from yogadl.remote._fetcher import Range, fetcher
+from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
+from yogadl.remote._work import Range
 
 Array = np.ndarray[Any, Any]
 

@@ -22,13 +22,14 @@ from yogadl.errors import CacheFormatError, ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.format.entries import ENTRY
-from yogadl.remote._fetcher import RemoteFile, Space, fetcher
+from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._kept import OBJECTS_FOLDER, note_opened
 from yogadl.remote._near import Near
 from yogadl.remote._object import RemoteObject
 from yogadl.remote._reader import RemoteReader, Version
 from yogadl.remote._sparse_file import CELL
+from yogadl.remote._work import RemoteFile, Space
 
 Array = np.ndarray[Any, Any]
 

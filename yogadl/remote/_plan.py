@@ -18,8 +18,9 @@ from yogadl.format.header import BODY_OFFSET
 from yogadl.format.index import BLOCK
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
-from yogadl.remote._fetcher import BULK_BYTES, CONNECTIONS
+from yogadl.remote._fetcher import CONNECTIONS
 from yogadl.remote._open import HEAD_BYTES
+from yogadl.remote._queue import BULK_BYTES
 from yogadl.remote._reader import RemoteReader, is_whole_cheaper
 from yogadl.remote._sparse_file import CELL
 

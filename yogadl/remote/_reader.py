@@ -23,11 +23,12 @@ from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import EntryCheck
 from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT
 from yogadl.format.pages import PAGE_SIZE
-from yogadl.remote._fetcher import Range, fetcher
+from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
 from yogadl.remote._planner import planner
+from yogadl.remote._work import Range
 
 Array = np.ndarray[Any, Any]
 

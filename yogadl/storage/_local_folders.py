@@ -21,9 +21,9 @@ import xxhash
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import LocalDirectoryError, StorageFullError
 from yogadl.per_process import PerProcess
-from yogadl.remote._fetcher import Space
 from yogadl.remote._kept import OBJECTS_FOLDER
 from yogadl.remote._space import FreeSpace, LimitedSpace
+from yogadl.remote._work import Space
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_note import FOLDER_MODE, load_note, save_note, trusted_status
 from yogadl.storage._paths import LOCK_FILE, PIECES_FOLDER

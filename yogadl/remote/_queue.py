@@ -1,0 +1,156 @@
+"""What is to be fetched next.
+
+What somebody waits for comes first; then what the orders of streams say is needed next; then, in
+large pieces, the rest of what will be wanted as a whole.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import time
+from collections.abc import Iterator
+
+from yogadl.remote._work import Range, RemoteFile, Work, cells
+
+BULK_CONNECTIONS = 32
+BULK_BYTES = 8 << 20
+QUEUED = 4096
+"""Ranges that may wait to be fetched soon."""
+
+# What streams need next is asked for at so many connections beside bulk, if it is that large.
+_BESIDE_BULK = 16
+_LARGE_BYTES = 64 << 10
+# Bulk that may be fetched in part twice is not cut up by what is there in so small pieces.
+_BRIDGED_BYTES = 16 << 10
+# Until the first records have been asked for, or for so long, bulk has but a few connections.
+_HOLD_SECONDS = 0.5
+_HELD_CONNECTIONS = 8
+
+_log = logging.getLogger(__name__)
+
+
+class WorkQueue:
+    """For one thread at a time.
+
+    Attributes:
+        urgent: what somebody waits for.
+        soon: what streams need next.
+        flying: what is being fetched.
+    """
+
+    def __init__(self) -> None:
+        self.urgent: collections.deque[Work] = collections.deque()
+        self.soon: collections.deque[Work] = collections.deque()
+        self.flying: set[Work] = set()
+        self._bulk: collections.deque[Iterator[Range]] = collections.deque()
+        self._bulk_work: Work | None = None
+        # What a stream waits for at its very beginning comes first.
+        self._holds_bulk_until: float | None = None
+
+    def add_bulk(self, ranges: Iterator[Range]) -> None:
+        """Adds ranges of which everything will be needed, some time."""
+        self._bulk.append(ranges)
+        if self._holds_bulk_until is None:
+            self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
+
+    def start_bulk(self) -> bool:
+        """Has bulk wait for nothing any more; whether it did."""
+        held, self._holds_bulk_until = bool(self._holds_bulk_until), 0.0
+        return held
+
+    def take(self) -> Work | None:
+        """What to do next, claimed; ``None`` if there is nothing."""
+        for work in self._candidates():
+            work.progressed = time.monotonic()
+            self.flying.add(work)
+            return work
+        return None
+
+    def is_being_fetched(self, file: RemoteFile, start: int, stop: int, is_claimed: bool) -> bool:
+        """Whether any work that is under way, claimed or not, brings some bytes of a range."""
+        return any(
+            work.is_claimed == is_claimed and work.touches(file, start, stop)
+            for work in self.flying
+        )
+
+    def _candidates(self) -> Iterator[Work]:
+        while self.urgent:
+            work = self.urgent.popleft()
+            if work.is_claimed:
+                yield from self._claimed(work, self.urgent)
+            else:
+                yield work
+        bulk = sum(work.is_bulk for work in self.flying)
+        if not self._has_bulk() or len(self.flying) - bulk < _BESIDE_BULK:
+            while self.soon and (not self._has_bulk() or _is_large(self.soon[0])):
+                yield from self._claimed(self.soon.popleft(), self.soon)
+        is_held = self._holds_bulk_until is not None and time.monotonic() < self._holds_bulk_until
+        most = _HELD_CONNECTIONS if is_held else BULK_CONNECTIONS
+        while bulk < most and self._has_bulk():
+            yield from self._next_bulk()
+
+    def _has_bulk(self) -> bool:
+        """Whether there is bulk work; it begins with ``_bulk_work``."""
+        while self._bulk_work is None and self._bulk:
+            try:
+                found = next(self._bulk[0], None)
+            except OSError as error:
+                # Who reads the records meets it, too.
+                _log.debug("Cannot fetch as a whole: %s", error)
+                found = None
+            if found is None or found[0].ended.is_set():
+                self._bulk.popleft()
+            else:
+                file, start, stop = found
+                self._bulk_work = Work(file, *cells(start, stop), self._bulk[0])
+        return self._bulk_work is not None
+
+    def end_bulk(self, bulk: Iterator[Range] | None) -> None:
+        """Leaves the rest of it to be fetched when it is needed."""
+        self._bulk = collections.deque(other for other in self._bulk if other is not bulk)
+        if self._bulk_work is not None and self._bulk_work.bulk is bulk:
+            self._bulk_work = None
+
+    def _claimed(self, work: Work, queue: collections.deque[Work]) -> Iterator[Work]:
+        """What is to be fetched of some work, if that is anything; the rest waits in its queue."""
+        file = work.file
+        if file.ended.is_set():
+            return
+        for start, stop in file.pieces.missing(work.start, work.stop)[:1]:
+            end = file.pieces.claim(start, stop)
+            if stop < work.stop and end == stop:
+                queue.appendleft(Work(file, stop, work.stop))
+            if end > start:
+                yield Work(file, start, end)
+
+    def _next_bulk(self) -> Iterator[Work]:
+        """The next large piece, if the next bytes of the bulk work have one."""
+        work = self._bulk_work
+        assert work is not None
+        file, first = work.file, work.start
+        if file.ended.is_set():
+            self._bulk_work = None
+            return
+        work.start = min(first + BULK_BYTES, work.stop)
+        is_bridged = file.is_alone and file.again < file.size // 100
+        missing = file.pieces.missing(first, work.start, _BRIDGED_BYTES if is_bridged else 0)
+        if missing:
+            first, last = missing[0]
+            if is_bridged:
+                file.again += file.pieces.count(first, last)
+            end = file.pieces.claim(first, last)
+            if end > first and last < work.start:
+                work.start = end
+        else:
+            end = first
+        # What another process is fetching is left to it.
+        if work.start >= work.stop:
+            self._bulk_work = None
+        if end > first:
+            yield Work(file, first, end, work.bulk)
+
+
+def _is_large(work: Work) -> bool:
+    """Whether a request costs little beside what it brings."""
+    return work.stop - work.start >= _LARGE_BYTES

@@ -1,0 +1,90 @@
+"""Fetching one range."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from yogadl.backoff import Backoff
+from yogadl.errors import StoreError
+from yogadl.remote._sparse_file import CELL
+from yogadl.remote._work import Work
+
+if TYPE_CHECKING:
+    from yogadl.remote._http import Connections
+
+
+class EndedError(Exception):
+    """Nobody wants it any more."""
+
+
+class DiskError(Exception):
+    """The local disk does not take what is to be kept."""
+
+
+class Transfer:
+    """Fetches a range, however often the connection breaks.
+
+    Args:
+        work: what to fetch.
+        is_kept: write it to the disk; otherwise it is in memory when it is done.
+        arrived: called when some of it can be read, or all of it if it is bulk.
+
+    Attributes:
+        memory: all of it, if it is not kept.
+    """
+
+    def __init__(self, work: Work, is_kept: bool, arrived: Callable[[], object]) -> None:
+        self._work = work
+        self._is_kept = is_kept
+        self._arrived = arrived
+        self._at = work.start
+        self.memory = bytearray(0 if is_kept else work.stop - work.start)
+
+    def run(self, connections: Connections, answered: Callable[[float], object]) -> None:
+        """Does it.
+
+        Args:
+            connections: of this thread.
+            answered: called with the seconds that each answer took to begin.
+
+        Raises:
+            StoreError, ChangedError: it cannot be had.
+            DiskError: it cannot be written.
+            EndedError: nobody wants it any more.
+        """
+        work, file = self._work, self._work.file
+        pauses = Backoff(stop=file.ended)
+        while self._at < work.stop:
+            before = self._at
+            # A cell is marked as a whole, so it is fetched as a whole.
+            self._at = self._at // CELL * CELL
+            work.requests += 1
+            try:
+                connections.read(file.asked, file.size, self._at, work.stop, self._take)
+                answered(connections.first_byte)
+            except StoreError as error:
+                if self._at > before:
+                    pauses.progressed()
+                if not pauses.waits(error):
+                    raise
+
+    def _take(self, offset: int, data: memoryview) -> None:
+        work, pieces = self._work, self._work.file.pieces
+        before, self._at = self._at, offset + len(data)
+        if work.file.ended.is_set():
+            raise EndedError
+        if self._is_kept:
+            try:
+                pieces.write(offset, data)
+                # A cell that is whole now began in this answer, or in one before it.
+                pieces.mark(before, self._at)
+            except OSError as error:
+                raise DiskError(error.strerror) from error
+        else:
+            self.memory[offset - work.start : self._at - work.start] = data
+        work.progressed = time.monotonic()
+        work.nbytes += len(data)
+        if self._is_kept and (not work.is_bulk or self._at == work.stop):
+            self._arrived()

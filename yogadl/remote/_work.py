@@ -1,0 +1,87 @@
+"""What is fetched, and for whom."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from yogadl.cache.traffic import Traffic
+from yogadl.remote._object import RemoteObject
+from yogadl.remote._sparse_file import CELL, SparseFile
+
+_FAILURES = 64
+
+
+class Space(Protocol):
+    """Room on the local disk."""
+
+    def take(self, nbytes: int) -> bool:
+        """Whether so many bytes may be written, which then count as used."""
+
+    def is_full(self) -> None:
+        """The disk has none left, whatever was thought."""
+
+
+@dataclass(eq=False)
+class RemoteFile:
+    """A file that is fetched: what is there of it, and where it comes from.
+
+    Attributes:
+        asked: where it comes from.
+        size: of it, in bytes.
+        pieces: what is there.
+        traffic: where to count.
+        failures: the last ranges that could not be had: start, stop, when, and why.
+        is_alone: whether bulk of it may bring some bytes again that are there, in small pieces
+            between others that are not: a hundredth of the file at most.
+        space: says whether there is room to keep so many bytes more.
+        ended: set when nobody can want anything of it any more.
+    """
+
+    asked: RemoteObject
+    size: int
+    pieces: SparseFile
+    traffic: Traffic
+    space: Space
+    ended: threading.Event
+    failures: collections.deque[tuple[int, int, float, BaseException]] = field(
+        default_factory=lambda: collections.deque(maxlen=_FAILURES)
+    )
+    is_alone: bool = False
+    again: int = 0
+
+
+@dataclass(eq=False)
+class Work:
+    """A range of a file to fetch."""
+
+    file: RemoteFile
+    start: int
+    stop: int
+    # What it comes from, if that is bulk.
+    bulk: Iterator[Range] | None = None
+    # Otherwise it is asked for though somebody else is at it, who is late.
+    is_claimed: bool = True
+    progressed: float = 0.0
+    requests: int = 0
+    nbytes: int = 0
+
+    @property
+    def is_bulk(self) -> bool:
+        return self.bulk is not None
+
+    def touches(self, file: RemoteFile, start: int, stop: int) -> bool:
+        """Whether it brings any bytes of a range."""
+        return self.file.pieces is file.pieces and self.start < stop and start < self.stop
+
+
+Range = tuple[RemoteFile, int, int]
+"""Bytes of a file, from a start to a stop."""
+
+
+def cells(start: int, stop: int) -> tuple[int, int]:
+    """A range widened to whole cells."""
+    return start // CELL * CELL, -(-stop // CELL) * CELL
