@@ -68,8 +68,12 @@ def telling(doing: str, path: pathlib.Path) -> Iterator[None]:
         raise FileSystemError(message, code) from error
 
 
-def make_folders(folder: pathlib.Path) -> None:
+def make_folders(folder: pathlib.Path, mode: int = 0o777) -> None:
     """Makes a folder and those above it that are missing, durably: not to be lost in a crash.
+
+    Args:
+        folder: to make.
+        mode: of what is made, of which the umask takes some away.
 
     Raises:
         FileSystemError: it cannot be made; see :func:`telling`.
@@ -83,7 +87,7 @@ def make_folders(folder: pathlib.Path) -> None:
     for path in reversed(missing):
         with telling("make the folder", path):
             try:
-                path.mkdir()
+                path.mkdir(mode)
             except FileExistsError:
                 if not path.is_dir():
                     raise FileSystemError(

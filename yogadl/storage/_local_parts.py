@@ -65,6 +65,7 @@ from yogadl.storage._collected import (
     StoredPart,
     skipped,
 )
+from yogadl.storage._local_note import FOLDER_MODE
 from yogadl.storage._paths import CACHE_FILE
 
 BUILDING_FILE = "yogadl.building"
@@ -106,7 +107,7 @@ class LocalParts:
         Raises:
             FileSystemError: the lock cannot be taken.
         """
-        make_folders(self._parts)
+        make_folders(self._parts, FOLDER_MODE)
         with contextlib.ExitStack() as stack:
             try:
                 lock = _Lock(self._parts / BUILDING_FILE, os.O_RDONLY | os.O_CREAT)
@@ -179,7 +180,7 @@ class LocalParts:
         return True
 
     def _link(self, path: pathlib.Path) -> None:
-        make_folders(self._parts)
+        make_folders(self._parts, FOLDER_MODE)
         try:
             os.link(path, self._parts / f"{uuid.uuid4().hex}{_TABLE}")
         except OSError as error:

@@ -21,7 +21,7 @@ from yogadl.closing import Closing
 from yogadl.errors import StoreError
 from yogadl.storage._bucket_parts import BucketParts
 from yogadl.storage._clock import boot_seconds
-from yogadl.storage._local_note import trusted_status
+from yogadl.storage._local_note import FOLDER_MODE, trusted_status
 from yogadl.storage._part_control import Control
 
 BUILDER_SECONDS = 7 * 86400.0
@@ -163,7 +163,7 @@ class BuilderSign:
     """
 
     def __init__(self, folder: pathlib.Path, name: str) -> None:
-        make_folders(folder)
+        make_folders(folder, FOLDER_MODE)
         self._path = _sign_path(folder, name)
         with telling("write", self._path):
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
