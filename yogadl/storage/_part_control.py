@@ -10,7 +10,7 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -27,6 +27,7 @@ LARGEST = 256 << 20
 _DIGEST_CHARACTERS = 32
 _LONGEST_PAUSE = 0.5
 _MOST_REFUSALS = 10
+_MOST_LOOKS = 20
 
 Times: TypeAlias = dict[bytes, "float | None"]
 
@@ -114,13 +115,14 @@ class ControlObject:
         Raises:
             StoreError: that cannot be told.
         """
-        while True:
+        for _ in self._tries():
             control, tag, _ = self._read()
             if control.is_dated():
                 return control, tag
             info = self._store.head(self._key)
             if info is not None and info.tag == tag:
                 return control.dated(info.created.timestamp()), tag
+        raise self._unsteady()
 
     def now(self) -> tuple[Control, str, float]:
         """What it says, its tag, and the store's time, between which and the tag nothing happened.
@@ -128,7 +130,7 @@ class ControlObject:
         Raises:
             StoreError: that cannot be told.
         """
-        while True:
+        for _ in self._tries():
             tag = self.change(_nothing)
             info = self._store.head(self._key)
             if info is not None and info.tag == tag:
@@ -136,6 +138,20 @@ class ControlObject:
                 control, found, _ = self._read()
                 if found == tag:
                     return control.dated(now), tag, now
+        raise self._unsteady()
+
+    def _tries(self) -> Iterator[int]:
+        """So many as others may come between, with pauses."""
+        for attempt in range(_MOST_LOOKS):
+            if attempt:
+                time.sleep(random.uniform(0, _LONGEST_PAUSE))
+            yield attempt
+
+    def _unsteady(self) -> StoreError:
+        return StoreError(
+            f"{self._name} was another one at each of {_MOST_LOOKS} looks, or there at one and "
+            "missing at the next; try again when fewer store parts there"
+        )
 
     def change(self, change: Callable[[Control], object]) -> str:
         """Changes what it says, in one step; its tag.
