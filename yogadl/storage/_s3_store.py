@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 
 from yogadl.backoff import retried, timeouts
 from yogadl.cache.progress import ByteProgress
-from yogadl.errors import StoreError
+from yogadl.errors import NetworkError, StoreError
 from yogadl.extras import require
 from yogadl.redaction import without_password
 from yogadl.storage._failures import told
@@ -196,9 +196,12 @@ class S3Store(ObjectStore):
                     return None
                 raise
             with contextlib.closing(answer["Body"]) as body:
-                # Without it, nobody would notice that the body is not whole.
-                field(answer, "ContentLength")
-                return body.read(largest + 1), _tag(answer)
+                # When it is told how much to read, nobody else notices that the body is not whole.
+                size = int(field(answer, "ContentLength"))
+                data = body.read(largest + 1)
+                if len(data) < min(size, largest + 1):
+                    raise NetworkError(f"{self.url}/{key}: the answer broke off")
+                return data, _tag(answer)
 
         found = self._ask("reading", key, ask, patience)
         if found is not None and len(found[0]) > largest:
