@@ -20,6 +20,7 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.format import spec_json
+from yogadl.format.entries import mark_positions
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 
 Array = np.ndarray[Any, Any]
@@ -89,18 +90,25 @@ NO_TOKENS = TokenSums(0, (0, 0))
 
 
 def sums_of(entries: Array) -> TokenSums:
-    """The sums over the tokens of records with these entries of the index."""
+    """The sums over the tokens of the records of a file, of whose index these are all entries."""
     sums = NO_TOKENS
     for start in range(0, len(entries), _CHUNK):
-        sums = sums.then(TokenSums.of(entry_tokens(entries[start : start + _CHUNK])))
+        some = entries[start : start + _CHUNK]
+        sums = sums.then(TokenSums.of(entry_tokens(some, start + np.arange(len(some)))))
     return sums
 
 
-def entry_tokens(entries: Array) -> Array:
-    """The tokens of records with these entries of the index, uint64 ``[n]``."""
-    lengths = entries["length"]
+def entry_tokens(entries: Array, positions: Array) -> Array:
+    """The tokens of some records, uint64 ``[n]``.
+
+    Args:
+        entries: of the index, ``ENTRY`` ``[n]``.
+        positions: of the records in the file that has the entries, int64 ``[n]``.
+    """
+    lengths, checksums = entries["length"], entries["checksum"].copy()
+    mark_positions(checksums, positions)
     leads = np.where(lengths > INLINE_LIMIT, np.uint32(LEAD), np.uint32(0))
-    return record_tokens(lengths - leads, entries["checksum"])
+    return record_tokens(lengths - leads, checksums)
 
 
 def record_tokens(lengths: Array, checksums: Array) -> Array:

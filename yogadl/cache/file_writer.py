@@ -14,7 +14,7 @@ from yogadl.cache.content_id import sums_of
 from yogadl.errors import InvalidArgumentError
 from yogadl.format import index as indexes
 from yogadl.format.codec import RecordCodec
-from yogadl.format.entries import ENTRY
+from yogadl.format.entries import ENTRY, mark_positions
 from yogadl.format.header import Header
 from yogadl.format.layout import (
     ALIGNMENT,
@@ -76,6 +76,7 @@ class FileWriter:
         self.checksums: Array = np.empty(0, "<u8")
         # Per block of records: offsets of values outside the leaves (0 if inside), lengths, sums.
         self._entries: list[Array] = []
+        self._entry_count = 0
         self._queue: list[tuple[int, int, int]] = []
         self._buffer = np.empty((0, 0), "u1")
 
@@ -128,7 +129,7 @@ class FileWriter:
         digest = xxhash.xxh3_64_intdigest
         contents = values[:, lead_of(content_size) :]
         entries["checksum"] = [digest(content) & _LOW_HALF for content in contents]
-        self._entries.append(entries)
+        self._add_entries(entries)
         self.count += count
 
     def _write_overflows(
@@ -152,8 +153,14 @@ class FileWriter:
 
     def _flush_queue(self) -> None:
         if self._queue:
-            self._entries.append(np.array(self._queue, ENTRY))
+            self._add_entries(np.array(self._queue, ENTRY))
             self._queue = []
+
+    def _add_entries(self, entries: Array) -> None:
+        """Takes the next entries, whose checksums are still of the contents alone."""
+        mark_positions(entries["checksum"], self._entry_count + np.arange(len(entries)))
+        self._entries.append(entries)
+        self._entry_count += len(entries)
 
     def finish(self, spec: bytes, metadata: bytes, created_ns: int) -> Header:
         """Completes the file, under its partial name.

@@ -13,7 +13,22 @@ from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 Array = np.ndarray[Any, Any]
 
 ENTRY = np.dtype([("offset", "<u8"), ("length", "<u4"), ("checksum", "<u4")])
-"""File offset and length of the value, and the low half of the XXH3-64 of the content in it."""
+"""File offset and length of the value; checksum of the content in it and of its position."""
+
+# Odd, so that no two positions of a file are marked alike.
+_MARK = np.uint32(0x9E3779B1)
+
+
+def mark_positions(checksums: Array, positions: Array) -> None:
+    """Mixes the positions of records into the checksums of their contents, or takes them out again.
+
+    So an entry that stands where another belongs is found by the record that it leads to.
+
+    Args:
+        checksums: the low halves of the contents' XXH3-64, uint32 ``[n]``; changed in place.
+        positions: in the file that has the entries, int64 ``[n]``, not its caller's of many files.
+    """
+    checksums ^= positions.astype("u4") * _MARK
 
 
 class EntryCheck:

@@ -139,6 +139,13 @@ class Index:
         offsets += self.files.bases[files]
         return offsets
 
+    def within(self, positions: Array) -> Array:
+        """The positions of some records in their own files, int64 ``[n]``."""
+        if self._whole is not None:
+            return positions
+        within: Array = positions - self._firsts[self._files_of(positions)]
+        return within
+
     def _check_whole(self, positions: Array) -> None:
         """Checks what is needed of the only file."""
         if not self._all_checked:

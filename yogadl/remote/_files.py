@@ -102,13 +102,29 @@ class RemoteFiles:
         return int(self._last_blocks[-1])
 
     def find(self, positions: Array) -> tuple[Array, Array]:
-        """Where the entries of some records are.
+        """The numbers of the files of some records, and their positions in these: int64 ``[n]``."""
+        numbers = np.searchsorted(self._ends, positions, side="right")
+        return numbers, positions - self._firsts[numbers]
 
-        Returns:
-            The numbers of their files, and those of their blocks among all files': int64 ``[n]``.
-        """
-        files = np.searchsorted(self._ends, positions, side="right")
-        return files, self._first_blocks[files] + (positions - self._firsts[files]) // BLOCK
+    def position(self, number: int, place: int) -> int:
+        """That of the record which is at a position in the file of a number."""
+        return int(self._firsts[number]) + place
+
+    def offsets(self, numbers: Array, places: Array) -> Array:
+        """Where the entries of some records begin in their files, int64 ``[n]``."""
+        offsets: Array = self.entries[numbers] + ENTRY.itemsize * places
+        return offsets
+
+    def entries_within(self, number: int, start: int, stop: int) -> Range:
+        """The entries of a file between two offsets, which are multiples of their size."""
+        first = int(self.entries[number])
+        end = first + ENTRY.itemsize * int(self.counts[number])
+        return self.file(number), max(start, first), min(stop, end)
+
+    def blocks(self, numbers: Array, places: Array) -> Array:
+        """The numbers of the blocks of some entries among those of all files, int64 ``[n]``."""
+        blocks: Array = self._first_blocks[numbers] + places // BLOCK
+        return blocks
 
     def block(self, block: int) -> tuple[int, Range]:
         """The first position of a block of the index, and where it is."""

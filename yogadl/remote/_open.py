@@ -22,12 +22,12 @@ from yogadl.errors import CacheFormatError, ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.format.entries import ENTRY
-from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._kept import OBJECTS_FOLDER, note_opened
 from yogadl.remote._near import Near
 from yogadl.remote._object import RemoteObject
 from yogadl.remote._reader import RemoteReader, Version
+from yogadl.remote._right import WrongBytesError, right_bytes
 from yogadl.remote._sparse_file import CELL
 from yogadl.remote._work import RemoteFile, Space
 
@@ -121,7 +121,8 @@ def open_remote(
     sections = _Sections(main.file(0), page, header)
     codec = load_codec(sections.spec, _at_start(header.spec), header.value_size, name)
     metadata, provenance = load_metadata(sections.metadata, _at_start(header.metadata), name)
-    files = _parts_files(main, header, folder, part_of, space) if header.part_count else main
+    parts = _parts(main, header) if header.part_count else np.empty(0, tables.PART)
+    files = _parts_files(parts, folder, part_of, space) if header.part_count else main
     if header.index_checksums.length != 8 * files.block_count:
         raise ChecksumError(f"{name} has checksums of the wrong size; rebuild it")
     info = CacheInfo(
@@ -138,7 +139,16 @@ def open_remote(
     note_opened(main.paths()[0], name)
     near = Near(main.paths()[0], main, *([files] if header.part_count else []))
     version = Version(name, info, codec, header.alignment, sums)
-    return RemoteReader(version, files, lambda: _checksums(main, header), near)
+
+    def is_part(number: int, page: Array) -> bool:
+        try:
+            found = headers.unpack(page.tobytes(), int(parts["size"][number]), name)
+        except CacheFormatError:
+            return False
+        return tables.is_part(found, parts[number : number + 1], header)
+
+    is_header = is_part if header.part_count else None
+    return RemoteReader(version, files, lambda: _checksums(main, header), is_header, near)
 
 
 def _header_of(head: Head, name: str) -> tuple[bytes, headers.Header]:
@@ -152,8 +162,8 @@ def _check_sizes(header: headers.Header, name: str) -> None:
     index_bytes = header.index.length
     entry_bytes = header.part_count * tables.PART.itemsize or header.record_count * ENTRY.itemsize
     if (
-        header.file_size > tables.LARGEST_TABLE
-        or header.record_count > tables.LARGEST_TABLE
+        header.file_size > tables.MOST_BYTES
+        or header.record_count > tables.MOST_BYTES
         or (header.part_count and index_bytes != entry_bytes)
         or (header.part_count and header.file_size > _LARGEST_TABLE)
         or index_bytes < entry_bytes
@@ -200,14 +210,12 @@ def _section(file: RemoteFile, place: headers.Section) -> bytes:
 
 def _fetched(file: RemoteFile, where: tuple[int, int], is_right: Callable[[Array], bool]) -> Array:
     """A range of bytes, uint8, fetched again while it is not right."""
-    for _ in range(_FETCHES):
-        with fetcher().holding([(file, *where)]):
-            data = np.empty(where[1] - where[0], "u1")
-            file.pieces.read_into(where[0], memoryview(data))
-        if is_right(data):
-            return data
-        file.pieces.discard(*where)
-    raise ChecksumError(f"{file.asked.name} is damaged at byte {where[0]:,}; rebuild it")
+    try:
+        ((_, data),) = right_bytes([(file, *where)], lambda _number, found: is_right(found))
+    except WrongBytesError as error:
+        name = file.asked.name
+        raise ChecksumError(f"{name} is damaged at byte {where[0]:,}; rebuild it") from error
+    return data
 
 
 def _checksums(main: RemoteFiles, header: headers.Header) -> Array:
@@ -215,15 +223,8 @@ def _checksums(main: RemoteFiles, header: headers.Header) -> Array:
     return np.frombuffer(_section(main.file(0), header.index_checksums), "<u8")
 
 
-def _parts_files(
-    main: RemoteFiles,
-    header: headers.Header,
-    folder: pathlib.Path,
-    part_of: Callable[[bytes], RemoteObject],
-    space: Space,
-) -> RemoteFiles:
-    """The parts that a table names."""
-    name = main.file(0).asked.name
+def _parts(main: RemoteFiles, header: headers.Header) -> Array:
+    """What a table says of its parts, ``PART`` ``[n]``."""
     at = header.index.offset
 
     def is_right(data: Array) -> bool:
@@ -233,7 +234,17 @@ def _parts_files(
     # Its list of parts has no checksum of its own.
     table = _fetched(main.file(0), (0, header.file_size), is_right)
     parts = table[at : at + header.index.length].view(tables.PART)
-    tables.check_parts(parts, header, name)
+    tables.check_parts(parts, header, main.file(0).asked.name)
+    return parts
+
+
+def _parts_files(
+    parts: Array,
+    folder: pathlib.Path,
+    part_of: Callable[[bytes], RemoteObject],
+    space: Space,
+) -> RemoteFiles:
+    """The parts that a table names."""
     digests = parts["digest"].tobytes()
 
     def digest(number: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
-from yogadl.remote._index import DamagedIndexError, RemoteIndex
+from yogadl.remote._index import DamagedFileError, DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
 from yogadl.remote._planner import planner
 from yogadl.remote._work import Range
@@ -71,12 +72,17 @@ class RemoteReader(RecordReader):
     Args:
         version: what it has.
         files: in which it has it.
-        checksums: see ``RemoteIndex``.
+        checksums, is_header: see ``RemoteIndex``.
         near: reads them itself, when all of them are here.
     """
 
     def __init__(
-        self, version: Version, files: RemoteFiles, checksums: Callable[[], Array], near: Near
+        self,
+        version: Version,
+        files: RemoteFiles,
+        checksums: Callable[[], Array],
+        is_header: Callable[[int, Array], bool] | None,
+        near: Near,
     ) -> None:
         self.version = version
         self.spec = version.codec.spec
@@ -84,7 +90,7 @@ class RemoteReader(RecordReader):
         self._columns_of = ColumnReader(version.codec)
         self._open_files: RemoteFiles | None = files
         check = EntryCheck(version.codec.layout, version.alignment)
-        self._open_index: RemoteIndex | None = RemoteIndex(files, check, checksums)
+        self._open_index: RemoteIndex | None = RemoteIndex(files, check, checksums, is_header)
         # Whether the last records read were here, so that the next may be read without looking.
         self._is_here = False
         self._is_alone = False
@@ -124,7 +130,8 @@ class RemoteReader(RecordReader):
         whole = self._whole()
         if whole is not None:
             return whole.tokens(positions)
-        return entry_tokens(self.look_up(positions)[1])
+        with self._telling_damage():
+            return entry_tokens(*self._index.verified(positions))
 
     def close(self) -> None:
         # Who waits for some of them is told, once no copy of this has them.
@@ -141,12 +148,24 @@ class RemoteReader(RecordReader):
             ChecksumError: the index is damaged there.
             StoreError: it cannot be read.
         """
-        try:
+        # Who waits must not have the files, which another thread may close meanwhile.
+        fetcher().ensure(self.index_ranges(positions))
+        with self._telling_damage():
             return self._index.look_up(positions)
+
+    @contextlib.contextmanager
+    def _telling_damage(self) -> Iterator[None]:
+        name = self.version.name
+        try:
+            yield
         except DamagedIndexError as error:
             raise ChecksumError(
-                f"{self.version.name} has a damaged index from record {error.position} on; "
-                "rebuild it"
+                f"{name} has a damaged index from record {error.position} on; rebuild it"
+            ) from error
+        except DamagedFileError as error:
+            part = self.files.file(error.number).asked.name
+            raise ChecksumError(
+                f"{part} is not the part that {name} names; rebuild the data set"
             ) from error
 
     def index_ranges(self, positions: Array) -> list[Range]:
@@ -202,33 +221,29 @@ class RemoteReader(RecordReader):
             A buffer, uint8, and their entries with offsets in it; as aligned as in a file, and with
             a page behind them.
         """
-        numbers, entries = self.look_up(positions)
-        ranges = self._ranges(numbers, entries)
-        staged = entries.copy()
-        room = (entries["length"].astype("i8") + 2 * WIDE_ALIGNMENT) & -WIDE_ALIGNMENT
-        ends = np.cumsum(room)
-        staged["offset"] = ends - room + entries["offset"].astype("i8") % WIDE_ALIGNMENT
-        size = int(ends[-1]) if len(ends) else 0
-        buffer = MemoryPool().empty((size + PAGE_SIZE,), np.dtype("u1"))
-        wrong = list(range(len(ranges)))
-        if self._is_here:
-            wrong = _read_into(buffer, ranges, staged, wrong)
-        for _ in range(_FETCHES if wrong else 0):
-            holding = fetcher().holding([ranges[at] for at in wrong], starts_bulk=True)
-            with holding as self._is_here:
+        for _ in range(_FETCHES):
+            numbers, entries = self.look_up(positions)
+            ranges = self._ranges(numbers, entries)
+            buffer, staged = _room_for(entries)
+            wrong = list(range(len(ranges)))
+            if self._is_here:
                 wrong = _read_into(buffer, ranges, staged, wrong)
+            if wrong:
+                holding = fetcher().holding([ranges[at] for at in wrong], starts_bulk=True)
+                with holding as self._is_here:
+                    wrong = _read_into(buffer, ranges, staged, wrong)
             if not wrong:
-                break
+                return buffer, staged
+            # They are damaged, or what led to them.
             self._is_here = False
             for at in wrong:
                 file, start, stop = ranges[at]
                 file.pieces.discard(start, stop)
-        if wrong:
-            raise ChecksumError(
-                f"{self.version.name}: record {positions[wrong[0]]} is not what was written, "
-                f"{_FETCHES} times; rebuild the data set"
-            )
-        return buffer, staged
+            self._index.forget(positions[wrong])
+        raise ChecksumError(
+            f"{self.version.name}: record {positions[wrong[0]]} is not what was written, "
+            f"{_FETCHES} times; rebuild the data set"
+        )
 
     # Fetching ahead
 
@@ -306,6 +321,16 @@ def _all_of(wanted: weakref.ref[RemoteFiles], is_alone: bool) -> Iterator[Range]
         del files
         file.is_alone = is_alone
         yield (file, *index) if is_index else (file, 0, index[0])
+
+
+def _room_for(entries: Array) -> tuple[Array, Array]:
+    """Memory for some records; see :meth:`RemoteReader._staged`."""
+    staged = entries.copy()
+    room = (entries["length"].astype("i8") + 2 * WIDE_ALIGNMENT) & -WIDE_ALIGNMENT
+    ends = np.cumsum(room)
+    staged["offset"] = ends - room + entries["offset"].astype("i8") % WIDE_ALIGNMENT
+    size = int(ends[-1]) if len(ends) else 0
+    return MemoryPool().empty((size + PAGE_SIZE,), np.dtype("u1")), staged
 
 
 def _read_into(
