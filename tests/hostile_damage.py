@@ -233,7 +233,8 @@ def _checksum(data: bytearray, offset: int, length: int, at: int) -> int:
     """Of the content of the value at ``offset``, for the entry at ``at``."""
     content = bytes(data[_content(offset, length) : offset + length])
     position = (at - _entries(data)[0]) // 16
-    return (xxhash.xxh3_64_intdigest(content) ^ position * 0x9E3779B1) & 0xFFFFFFFF
+    (token_sum,) = struct.unpack_from("<Q", data, 8400)
+    return (xxhash.xxh3_64_intdigest(content) ^ position * 0x9E3779B1 + token_sum) & 0xFFFFFFFF
 
 
 def _change_entries(

@@ -97,7 +97,7 @@ class SpecReader:
         offset, length, mixed = struct.unpack_from("<QII", self.known_blocks[number], 16 * within)
         assert 12288 <= offset <= offset + length <= self.file_size
         assert self.value_size in (0, length)
-        return offset, length, mixed ^ position * 0x9E3779B1 % 2**32
+        return offset, length, mixed ^ (position * 0x9E3779B1 + self.token_sums[0]) % 2**32
 
     def content(self, position: int) -> bytes:
         offset, length, checksum = self.entry(position)

@@ -20,7 +20,6 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.format import spec_json
-from yogadl.format.entries import mark_positions
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 
 Array = np.ndarray[Any, Any]
@@ -90,25 +89,23 @@ NO_TOKENS = TokenSums(0, (0, 0))
 
 
 def sums_of(entries: Array) -> TokenSums:
-    """The sums over the tokens of the records of a file, of whose index these are all entries."""
+    """The sums over the tokens of records with these entries, which are not marked yet."""
     sums = NO_TOKENS
     for start in range(0, len(entries), _CHUNK):
-        some = entries[start : start + _CHUNK]
-        sums = sums.then(TokenSums.of(entry_tokens(some, start + np.arange(len(some)))))
+        sums = sums.then(TokenSums.of(entry_tokens(entries[start : start + _CHUNK])))
     return sums
 
 
-def entry_tokens(entries: Array, positions: Array) -> Array:
-    """The tokens of some records, uint64 ``[n]``.
+def entry_tokens(entries: Array, marks: Any = 0) -> Array:
+    """The tokens of records with these entries of the index, uint64 ``[n]``.
 
     Args:
-        entries: of the index, ``ENTRY`` ``[n]``.
-        positions: of the records in the file that has the entries, int64 ``[n]``.
+        entries: ``ENTRY`` ``[n]``.
+        marks: that their checksums have, see :func:`yogadl.format.entries.marks_of`.
     """
-    lengths, checksums = entries["length"], entries["checksum"].copy()
-    mark_positions(checksums, positions)
+    lengths = entries["length"]
     leads = np.where(lengths > INLINE_LIMIT, np.uint32(LEAD), np.uint32(0))
-    return record_tokens(lengths - leads, checksums)
+    return record_tokens(lengths - leads, entries["checksum"] ^ np.uint32(marks))
 
 
 def record_tokens(lengths: Array, checksums: Array) -> Array:

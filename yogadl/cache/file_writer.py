@@ -14,7 +14,7 @@ from yogadl.cache.content_id import sums_of
 from yogadl.errors import InvalidArgumentError
 from yogadl.format import index as indexes
 from yogadl.format.codec import RecordCodec
-from yogadl.format.entries import ENTRY, mark_positions
+from yogadl.format.entries import ENTRY, marks_of, salt_of
 from yogadl.format.header import Header
 from yogadl.format.layout import (
     ALIGNMENT,
@@ -76,7 +76,6 @@ class FileWriter:
         self.checksums: Array = np.empty(0, "<u8")
         # Per block of records: offsets of values outside the leaves (0 if inside), lengths, sums.
         self._entries: list[Array] = []
-        self._entry_count = 0
         self._queue: list[tuple[int, int, int]] = []
         self._buffer = np.empty((0, 0), "u1")
 
@@ -129,7 +128,7 @@ class FileWriter:
         digest = xxhash.xxh3_64_intdigest
         contents = values[:, lead_of(content_size) :]
         entries["checksum"] = [digest(content) & _LOW_HALF for content in contents]
-        self._add_entries(entries)
+        self._entries.append(entries)
         self.count += count
 
     def _write_overflows(
@@ -153,14 +152,8 @@ class FileWriter:
 
     def _flush_queue(self) -> None:
         if self._queue:
-            self._add_entries(np.array(self._queue, ENTRY))
+            self._entries.append(np.array(self._queue, ENTRY))
             self._queue = []
-
-    def _add_entries(self, entries: Array) -> None:
-        """Takes the next entries, whose checksums are still of the contents alone."""
-        mark_positions(entries["checksum"], self._entry_count + np.arange(len(entries)))
-        self._entries.append(entries)
-        self._entry_count += len(entries)
 
     def finish(self, spec: bytes, metadata: bytes, created_ns: int) -> Header:
         """Completes the file, under its partial name.
@@ -173,6 +166,10 @@ class FileWriter:
         self._flush_queue()
         self._packer.flush()
         entries = self._finished_entries()
+        sums = sums_of(entries).sums
+        for start in range(0, self.count, indexes.BLOCK):
+            some = entries["checksum"][start : start + indexes.BLOCK]
+            some ^= marks_of(start + np.arange(len(some)), salt_of(sums[0]))
         self.checksums = indexes.block_checksums(entries)
         sections = {
             "checksums": self.checksums.tobytes(),
@@ -187,7 +184,7 @@ class FileWriter:
             "value_size": self._codec.layout.value_size or 0,
             "created_ns": created_ns,
             "part_count": 0,
-            "token_sums": sums_of(entries).sums,
+            "token_sums": sums,
         }
         return self._container.finish(sections, self.count, fields)
 

@@ -14,7 +14,6 @@ from yogadl.cache.mapping import Extents, MappedExtents, Memory
 from yogadl.cache.record_reader import MappedRecords, RecordReader
 from yogadl.errors import REPAIR, ChecksumError, ClosedError
 from yogadl.format.codec import RecordCodec
-from yogadl.format.entries import mark_positions
 from yogadl.format.index import Index
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_SIZE
@@ -85,7 +84,7 @@ class MappedReader(RecordReader):
         return self._sums.content_id(self.spec)
 
     def tokens(self, positions: Array) -> Array:
-        return entry_tokens(self._index.lookup(positions), self._index.within(positions))
+        return entry_tokens(self._index.lookup(positions), self._index.marks(positions))
 
     @property
     def buffer(self) -> Array:
@@ -175,8 +174,8 @@ class MappedReader(RecordReader):
 
     def _check(self, positions: Array, entries: Array) -> None:
         """Compares some records with their checksums."""
-        view, checksums = memoryview(self.buffer), entries["checksum"].copy()
-        mark_positions(checksums, self._index.within(positions))
+        view = memoryview(self.buffer)
+        checksums = entries["checksum"] ^ self._index.marks(positions)
         for position, (offset, length, _), checksum in zip(
             positions.tolist(), entries.tolist(), checksums.tolist(), strict=True
         ):

@@ -23,6 +23,7 @@ from yogadl.errors import ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import index as indexes
 from yogadl.format import table as tables
+from yogadl.format.entries import salt_of
 
 Array = np.ndarray[Any, Any]
 
@@ -80,6 +81,7 @@ class PartsReader(MappedReader, FileReader):
                 space.bases,
                 sizes,
                 entries["entries"].astype("i8"),
+                salt_of(entries["token_sums"][:, 0]),
             ),
             checksums,
             layout=codec.layout,

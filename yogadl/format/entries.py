@@ -13,22 +13,33 @@ from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 Array = np.ndarray[Any, Any]
 
 ENTRY = np.dtype([("offset", "<u8"), ("length", "<u4"), ("checksum", "<u4")])
-"""File offset and length of the value; checksum of the content in it and of its position."""
+"""File offset and length of the value; checksum of the content in it, marked as its own."""
 
-# Odd, so that no two positions of a file are marked alike.
+# Odd, so that no two entries of a file are marked alike.
 _MARK = np.uint32(0x9E3779B1)
 
 
-def mark_positions(checksums: Array, positions: Array) -> None:
-    """Mixes the positions of records into the checksums of their contents, or takes them out again.
-
-    So an entry that stands where another belongs is found by the record that it leads to.
+def salt_of(token_sum: Any) -> Any:
+    """What the entries of a file are marked by: the low half of its first token sum, uint32.
 
     Args:
-        checksums: the low halves of the contents' XXH3-64, uint32 ``[n]``; changed in place.
-        positions: in the file that has the entries, int64 ``[n]``, not its caller's of many files.
+        token_sum: a number, or uint64 ``[n]`` of as many files.
     """
-    checksums ^= positions.astype("u4") * _MARK
+    return np.asarray(token_sum).astype("u8").astype("u4")
+
+
+def marks_of(places: Array, salts: Array) -> Array:
+    """What the checksums of contents and those in entries differ by (exclusive or), uint32 ``[n]``.
+
+    So an entry that stands where another belongs, of its file or of another, is found by the record
+    that it leads to.
+
+    Args:
+        places: the positions of the records in their files, int64 ``[n]``.
+        salts: of these files, see :func:`salt_of`; uint32 ``[n]``, or of no dimension.
+    """
+    marks: Array = places.astype("u4") * _MARK + salts
+    return marks
 
 
 class EntryCheck:

@@ -33,12 +33,13 @@ class RemoteFiles:
         counts: records of each, int64 ``[n]``.
         sizes: bytes of each, int64 ``[n]``.
         entries: where the index begins in each, int64 ``[n]``.
+        salts: what the entries of each are marked by, uint32 ``[n]``.
         objects: where the file of a number comes from.
         paths: where what is here of the file of a number is, in a folder that is there.
         space: says what may be kept.
 
     Attributes:
-        counts, sizes, entries: see above.
+        counts, sizes, entries, salts: see above.
         traffic: what was asked for.
     """
 
@@ -47,6 +48,7 @@ class RemoteFiles:
         counts: Array,
         sizes: Array,
         entries: Array,
+        salts: Array,
         objects: Callable[[int], RemoteObject],
         paths: Callable[[int], pathlib.Path],
         space: Space,
@@ -59,6 +61,7 @@ class RemoteFiles:
         self._last_blocks = np.cumsum(blocks)
         self._first_blocks = self._last_blocks - blocks
         self.entries = entries
+        self.salts = salts
         self.counts = counts
         self._objects = objects
         self._paths = paths

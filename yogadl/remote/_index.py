@@ -1,12 +1,10 @@
 """The index of a version that is read from afar: fetched where it is needed, in small pieces.
 
 Of a piece, nothing says whether it is what was written but the records that its entries lead to:
-their checksums are of their contents and of their positions in their file. So an entry that was
-damaged, or is another's, is found when its record is read, and fetched again. What is said of
+their checksums are marked by the file and by the position in it. So an entry that was damaged, or
+is of another record or file, is found when its record is read, and fetched again. What is said of
 records that are not read has to be right by itself: tokens follow from whole blocks of entries,
 which are compared with their checksums.
-
-Of each file, the header is compared with what its table says of it, before its entries are used.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from yogadl.format.entries import ENTRY, EntryCheck, mark_positions
-from yogadl.format.header import BODY_OFFSET, HEADER_OFFSET
+from yogadl.format.entries import ENTRY, EntryCheck, marks_of
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._right import WrongBytesError, right_bytes
 from yogadl.remote._sparse_file import CELL
@@ -46,14 +43,6 @@ class DamagedIndexError(Exception):
         self.position = position
 
 
-class DamagedFileError(Exception):
-    """The file of a number is not the one that it should be."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 @dataclass(frozen=True)
 class _Piece:
     """Entries that follow on one another.
@@ -78,23 +67,15 @@ class RemoteIndex:
         files: whose index it is.
         check: of entries.
         checksums: reads one XXH3-64 for each block of each file, uint64.
-        is_header: whether bytes 8192 to 12287 of the file of a number are as they should be;
-            ``None`` if that is known of all.
     """
 
     def __init__(
-        self,
-        files: RemoteFiles,
-        check: EntryCheck,
-        checksums: Callable[[], Array],
-        is_header: Callable[[int, Array], bool] | None,
+        self, files: RemoteFiles, check: EntryCheck, checksums: Callable[[], Array]
     ) -> None:
         self._files = files
         self._check = check
         self._read_checksums = checksums
         self._checksums: Array | None = None
-        self._is_header = is_header
-        self._is_known_file = np.full(len(files), is_header is None)
         self._is_small = files.record_count * ENTRY.itemsize <= _MOST_IN_MEMORY
         count = files.record_count if self._is_small else 0
         self._entries = np.empty(count, ENTRY)
@@ -108,7 +89,7 @@ class RemoteIndex:
             values can be, with the checksums of the contents alone.
 
         Raises:
-            DamagedFileError, DamagedIndexError: it cannot be what was written.
+            DamagedIndexError: it cannot be what was written.
             YogadlError: it cannot be read.
         """
         numbers, places = self._files.find(positions)
@@ -121,7 +102,7 @@ class RemoteIndex:
             if lacking.any():
                 self._remember(numbers[lacking], places[lacking])
             entries = self._entries[positions]
-        mark_positions(entries["checksum"], places)
+        entries["checksum"] ^= marks_of(places, self._files.salts[numbers])
         return numbers, entries
 
     def _remember(self, numbers: Array, places: Array) -> None:
@@ -152,18 +133,16 @@ class RemoteIndex:
             if not lacking.any():
                 return []
             numbers, places = numbers[lacking], places[lacking]
-        pieces = self._pieces(numbers, places, has_windows=False)
-        return [*self._headers(numbers)[1], *(piece.where for piece in pieces)]
+        return [piece.where for piece in self._pieces(numbers, places, has_windows=False)]
 
-    def verified(self, positions: Array) -> tuple[Array, Array]:
+    def verified(self, positions: Array) -> Array:
         """The entries of some records out of blocks that are what was written.
 
         Returns:
-            Their ``ENTRY`` ``[n]``, as they are stored, and their positions in their files, int64
-            ``[n]``.
+            Their ``ENTRY`` ``[n]``, with the checksums of the contents alone.
 
         Raises:
-            DamagedFileError, DamagedIndexError: it is damaged.
+            DamagedIndexError: it is damaged.
             YogadlError: it cannot be read.
         """
         numbers, places = self._files.find(positions)
@@ -185,38 +164,23 @@ class RemoteIndex:
                 entries[chosen] = data.view(ENTRY)[positions[chosen] - first]
         except WrongBytesError as error:
             raise DamagedIndexError(found_at[error.number][0]) from error
-        return entries, places
+        entries["checksum"] ^= marks_of(places, self._files.salts[numbers])
+        return entries
 
     def _load(self, numbers: Array, places: Array) -> Iterator[tuple[_Piece, Array]]:
         """The pieces in which some entries are, and all ``ENTRY`` of each."""
         pieces = self._pieces(numbers, places, has_windows=self._is_small)
-        files, headers = self._headers(numbers)
 
         def is_right(at: int, data: Array) -> bool:
-            if at < len(files):
-                assert self._is_header is not None
-                return self._is_header(files[at], data)
-            entries, size = data.view(ENTRY), pieces[at - len(files)].where[0].size
-            return bool(self._check.are_possible(entries, size).all())
+            possible = self._check.are_possible(data.view(ENTRY), pieces[at].where[0].size)
+            return bool(possible.all())
 
         try:
-            wanted = [*headers, *(piece.where for piece in pieces)]
-            for at, data in right_bytes(wanted, is_right):
-                if at < len(files):
-                    self._is_known_file[files[at]] = True
-                else:
-                    yield pieces[at - len(files)], data.view(ENTRY)
+            for at, data in right_bytes([piece.where for piece in pieces], is_right):
+                yield pieces[at], data.view(ENTRY)
         except WrongBytesError as error:
-            if error.number < len(files):
-                raise DamagedFileError(files[error.number]) from error
-            piece = pieces[error.number - len(files)]
+            piece = pieces[error.number]
             raise DamagedIndexError(self._files.position(piece.number, piece.first)) from error
-
-    def _headers(self, numbers: Array) -> tuple[list[int], list[Range]]:
-        """Which of some files were not compared yet with what they should be, and what of them is
-        needed for that."""
-        unknown = np.unique(numbers[~self._is_known_file[numbers]]).tolist()
-        return unknown, [(self._files.file(it), HEADER_OFFSET, BODY_OFFSET) for it in unknown]
 
     def _pieces(self, numbers: Array, places: Array, has_windows: bool) -> list[_Piece]:
         """Whole cells of the index in which some entries are; those that are near are one piece.

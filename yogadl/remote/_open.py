@@ -21,7 +21,7 @@ from yogadl.cache.whole_file import digest_of
 from yogadl.errors import CacheFormatError, ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
-from yogadl.format.entries import ENTRY
+from yogadl.format.entries import ENTRY, salt_of
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._kept import OBJECTS_FOLDER, note_opened
 from yogadl.remote._near import Near
@@ -113,6 +113,7 @@ def open_remote(
         np.array([header.record_count]),
         np.array([header.file_size]),
         np.array([header.index.offset]),
+        salt_of([header.token_sums[0]]),
         lambda _number: asked,
         lambda _number: folder / OBJECTS_FOLDER / f"{header.digest.hex()}.mdb",
         space,
@@ -121,8 +122,7 @@ def open_remote(
     sections = _Sections(main.file(0), page, header)
     codec = load_codec(sections.spec, _at_start(header.spec), header.value_size, name)
     metadata, provenance = load_metadata(sections.metadata, _at_start(header.metadata), name)
-    parts = _parts(main, header) if header.part_count else np.empty(0, tables.PART)
-    files = _parts_files(parts, folder, part_of, space) if header.part_count else main
+    files = _parts_files(main, header, folder, part_of, space) if header.part_count else main
     if header.index_checksums.length != 8 * files.block_count:
         raise ChecksumError(f"{name} has checksums of the wrong size; rebuild it")
     info = CacheInfo(
@@ -140,15 +140,7 @@ def open_remote(
     near = Near(main.paths()[0], main, *([files] if header.part_count else []))
     version = Version(name, info, codec, header.alignment, sums)
 
-    def is_part(number: int, page: Array) -> bool:
-        try:
-            found = headers.unpack(page.tobytes(), int(parts["size"][number]), name)
-        except CacheFormatError:
-            return False
-        return tables.is_part(found, parts[number : number + 1], header)
-
-    is_header = is_part if header.part_count else None
-    return RemoteReader(version, files, lambda: _checksums(main, header), is_header, near)
+    return RemoteReader(version, files, lambda: _checksums(main, header), near)
 
 
 def _header_of(head: Head, name: str) -> tuple[bytes, headers.Header]:
@@ -223,8 +215,14 @@ def _checksums(main: RemoteFiles, header: headers.Header) -> Array:
     return np.frombuffer(_section(main.file(0), header.index_checksums), "<u8")
 
 
-def _parts(main: RemoteFiles, header: headers.Header) -> Array:
-    """What a table says of its parts, ``PART`` ``[n]``."""
+def _parts_files(
+    main: RemoteFiles,
+    header: headers.Header,
+    folder: pathlib.Path,
+    part_of: Callable[[bytes], RemoteObject],
+    space: Space,
+) -> RemoteFiles:
+    """The parts that a table names."""
     at = header.index.offset
 
     def is_right(data: Array) -> bool:
@@ -235,16 +233,6 @@ def _parts(main: RemoteFiles, header: headers.Header) -> Array:
     table = _fetched(main.file(0), (0, header.file_size), is_right)
     parts = table[at : at + header.index.length].view(tables.PART)
     tables.check_parts(parts, header, main.file(0).asked.name)
-    return parts
-
-
-def _parts_files(
-    parts: Array,
-    folder: pathlib.Path,
-    part_of: Callable[[bytes], RemoteObject],
-    space: Space,
-) -> RemoteFiles:
-    """The parts that a table names."""
     digests = parts["digest"].tobytes()
 
     def digest(number: int) -> bytes:
@@ -254,6 +242,7 @@ def _parts_files(
         parts["count"].astype("i8"),
         parts["size"].astype("i8"),
         parts["entries"].astype("i8"),
+        salt_of(parts["token_sums"][:, 0]),
         lambda number: part_of(digest(number)),
         lambda number: folder / PARTS_FOLDER / f"{digest(number).hex()}.mdb",
         space,

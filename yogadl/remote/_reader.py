@@ -26,7 +26,7 @@ from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
-from yogadl.remote._index import DamagedFileError, DamagedIndexError, RemoteIndex
+from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
 from yogadl.remote._planner import planner
 from yogadl.remote._work import Range
@@ -72,17 +72,12 @@ class RemoteReader(RecordReader):
     Args:
         version: what it has.
         files: in which it has it.
-        checksums, is_header: see ``RemoteIndex``.
+        checksums: see ``RemoteIndex``.
         near: reads them itself, when all of them are here.
     """
 
     def __init__(
-        self,
-        version: Version,
-        files: RemoteFiles,
-        checksums: Callable[[], Array],
-        is_header: Callable[[int, Array], bool] | None,
-        near: Near,
+        self, version: Version, files: RemoteFiles, checksums: Callable[[], Array], near: Near
     ) -> None:
         self.version = version
         self.spec = version.codec.spec
@@ -90,7 +85,7 @@ class RemoteReader(RecordReader):
         self._columns_of = ColumnReader(version.codec)
         self._open_files: RemoteFiles | None = files
         check = EntryCheck(version.codec.layout, version.alignment)
-        self._open_index: RemoteIndex | None = RemoteIndex(files, check, checksums, is_header)
+        self._open_index: RemoteIndex | None = RemoteIndex(files, check, checksums)
         # Whether the last records read were here, so that the next may be read without looking.
         self._is_here = False
         self._is_alone = False
@@ -131,7 +126,7 @@ class RemoteReader(RecordReader):
         if whole is not None:
             return whole.tokens(positions)
         with self._telling_damage():
-            return entry_tokens(*self._index.verified(positions))
+            return entry_tokens(self._index.verified(positions))
 
     def close(self) -> None:
         # Who waits for some of them is told, once no copy of this has them.
@@ -155,17 +150,12 @@ class RemoteReader(RecordReader):
 
     @contextlib.contextmanager
     def _telling_damage(self) -> Iterator[None]:
-        name = self.version.name
         try:
             yield
         except DamagedIndexError as error:
             raise ChecksumError(
-                f"{name} has a damaged index from record {error.position} on; rebuild it"
-            ) from error
-        except DamagedFileError as error:
-            part = self.files.file(error.number).asked.name
-            raise ChecksumError(
-                f"{part} is not the part that {name} names; rebuild the data set"
+                f"{self.version.name} has a damaged index from record {error.position} on; "
+                "rebuild it"
             ) from error
 
     def index_ranges(self, positions: Array) -> list[Range]:
