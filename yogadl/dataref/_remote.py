@@ -9,6 +9,7 @@ import numpy as np
 from yogadl.arguments import as_index
 from yogadl.cache.file_reader import CacheInfo
 from yogadl.dataref._indexed import StoredDataRef
+from yogadl.dataref._read_ahead import announced_together
 from yogadl.errors import CacheReplacedError, ClosedError, InvalidArgumentError
 from yogadl.remote._plan import Network, Plan, plan
 from yogadl.remote._reader import RemoteReader
@@ -112,7 +113,8 @@ class RemoteDataRef(StoredDataRef):
                 raise InvalidArgumentError(f"{name} must be above zero, not {value!r}")
         network = Network(latency, connection_bytes, machine_bytes)
         size = as_index("batch_size", batch_size, 1)
-        return plan(self.reader, num_shards, here, size, local_cache_bytes, network)
+        window = announced_together(self.reader)
+        return plan(self.reader, num_shards, here, size, local_cache_bytes, network, window)
 
     def close(self) -> None:
         """Lets go of the data set, for this reference and its streams. May be called twice."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import pathlib
+import resource
 import threading
 import weakref
 from collections.abc import Callable
@@ -22,8 +23,9 @@ from yogadl.remote._work import Range, RemoteFile, Space
 
 Array = np.ndarray[Any, Any]
 
-# Each takes two descriptors and a map.
-_MOST_OPEN = 128
+# Each takes two descriptors, of which a program has to have most for itself.
+_MOST_OPEN = 1024
+_DESCRIPTORS_PER_OPEN = 8
 
 
 class RemoteFiles:
@@ -67,6 +69,9 @@ class RemoteFiles:
         self._paths = paths
         self._space = space
         self._open: collections.OrderedDict[int, RemoteFile] = collections.OrderedDict()
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        known = limit if limit != resource.RLIM_INFINITY else _MOST_OPEN * _DESCRIPTORS_PER_OPEN
+        self._most_open = max(1, min(_MOST_OPEN, known // _DESCRIPTORS_PER_OPEN))
         self._complete = 0
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
@@ -160,7 +165,7 @@ class RemoteFiles:
         )
         # Without a lock, which another thread might have had at a fork.
         made = self._open.setdefault(number, made)
-        while len(self._open) > _MOST_OPEN:
+        while len(self._open) > self._most_open:
             with contextlib.suppress(KeyError):
                 self._open.popitem(last=False)
         return made
