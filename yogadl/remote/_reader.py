@@ -36,6 +36,9 @@ Array = np.ndarray[Any, Any]
 _FETCHES = 4
 """Times that a record is fetched before it is given up as damaged."""
 
+# As a share of a file: what may come twice, since a request costs more than it does.
+_AGAIN = 0.01
+
 # What a request costs in bytes that could have been transferred meanwhile: 30 ms at some MB/s.
 _REQUEST_BYTES = 64 << 10
 
@@ -88,7 +91,7 @@ class RemoteReader(RecordReader):
         self._open_index: RemoteIndex | None = RemoteIndex(files, check, checksums)
         # Whether the last records read were here, so that the next may be read without looking.
         self._is_here = False
-        self._is_alone = False
+        self._sharing = 1
 
     def __len__(self) -> int:
         return self.version.info.record_count
@@ -256,7 +259,7 @@ class RemoteReader(RecordReader):
         whole = self._whole()
         if whole is not None:
             return whole.is_read_whole(num_shards)
-        self._is_alone = num_shards == 1
+        self._sharing = num_shards
         return is_whole_cheaper(self.files.nbytes // max(len(self), 1), num_shards)
 
     def extents(self, positions: Array | range) -> list[Extents]:
@@ -287,7 +290,7 @@ class _RemoteExtents(Extents):
 
     def will_need(self) -> None:
         if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
-            fetcher().want_whole(_all_of(weakref.ref(self.reader.files), self.reader._is_alone))
+            fetcher().want_whole(_all_of(weakref.ref(self.reader.files), self.reader._sharing))
         else:
             planner().submit(self.reader, np.asarray(self.positions))
 
@@ -298,8 +301,11 @@ class _RemoteExtents(Extents):
         """What is here is not in this process's memory."""
 
 
-def _all_of(wanted: weakref.ref[RemoteFiles], is_alone: bool) -> Iterator[Range]:
-    """All bytes of some files, as long as anybody reads them; first what finds the records."""
+def _all_of(wanted: weakref.ref[RemoteFiles], sharing: int) -> Iterator[Range]:
+    """All bytes of some files, as long as anybody reads them; first what finds the records.
+
+    ``sharing`` processes do so, if all of them are on this machine.
+    """
     files = wanted()
     numbers = range(0 if files is None else len(files))
     del files
@@ -309,7 +315,7 @@ def _all_of(wanted: weakref.ref[RemoteFiles], is_alone: bool) -> Iterator[Range]
             return
         file, index = files.file(number), files.index(number)
         del files
-        file.is_alone = is_alone
+        file.most_again = int(file.size * _AGAIN) // sharing
         yield (file, *index) if is_index else (file, 0, index[0])
 
 
