@@ -20,7 +20,8 @@ from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 from yogadl.remote._fetcher import CONNECTIONS
 from yogadl.remote._index import BRIDGED_CELLS
 from yogadl.remote._open import HEAD_BYTES
-from yogadl.remote._queue import BULK_BYTES
+from yogadl.remote._planner import FIRST_RECORDS
+from yogadl.remote._queue import BULK_BYTES, HELD_CONNECTIONS
 from yogadl.remote._reader import RemoteReader, is_whole_cheaper
 from yogadl.remote._sparse_file import CELL
 
@@ -35,7 +36,8 @@ class Plan:
 
     Attributes:
         records: read in an epoch.
-        opening_requests, opening_bytes: of opening the version, in each process.
+        opening_requests, opening_bytes: of opening the version, in each process; what is asked
+            when a storage is made is not counted.
         index_requests, index_bytes: of the first epoch, to find the records and to check them.
         record_requests, record_bytes: of the first epoch, for the records.
         later_requests, later_bytes: of each later epoch.
@@ -116,10 +118,12 @@ def plan(
     is_bulk = is_whole_cheaper(files.nbytes // max(count, 1), num_shards)
     if is_bulk:
         # Each byte once, whichever process asks for it.
-        ends = files.sizes - files.entries
-        of_index = _in_bulk(ends)
-        of_records = _in_bulk(files.entries)
-        of_records = of_records[0], max(0, of_records[1] - head)
+        of_index = _in_bulk(files.sizes - files.entries)
+        requests, nbytes = _in_bulk(files.entries)
+        # Each process asks for the first records by themselves, unless they come in bulk already.
+        early = min(1.0, shards_here * HELD_CONNECTIONS * BULK_BYTES / files.nbytes)
+        alone = round(shards_here * min(FIRST_RECORDS, records / shards_here) * (1 - early))
+        of_records = requests + alone, max(0, nbytes - head)
     else:
         of_index = _of_index(files.counts, records, window)
         of_records = records, round(records * size)

@@ -24,7 +24,7 @@ _IDLE_SECONDS = 5.0
 # Announcements that wait; more than streams have at a time unless they were left.
 _MOST_WAITING = 16
 # Records whose entries are waited for together; and those of which no others are waited for.
-_STEP, _FIRST = 64, 32
+_STEP, FIRST_RECORDS = 64, 32
 _LARGEST_RANGE = 4 << 20
 
 _log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Planner:
 
 def _fetch(reader: Announced, positions: Array) -> None:
     # A stream that begins waits for the first of them, and not for all entries.
-    for some in (positions[:_FIRST], positions[_FIRST:]):
+    for some in (positions[:FIRST_RECORDS], positions[FIRST_RECORDS:]):
         fetcher().want(list(merged(reader.index_ranges(some))))
         _fetch_records(reader, some)
 

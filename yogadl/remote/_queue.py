@@ -25,7 +25,7 @@ _LARGE_BYTES = 64 << 10
 _BRIDGED_BYTES = 16 << 10
 # Until the first records have been asked for, or for so long, bulk has but a few connections.
 _HOLD_SECONDS = 0.5
-_HELD_CONNECTIONS = 8
+HELD_CONNECTIONS = 8
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class WorkQueue:
             while self.soon and (not self._has_bulk() or _is_large(self.soon[0])):
                 yield from self._claimed(self.soon.popleft(), self.soon)
         is_held = self._holds_bulk_until is not None and time.monotonic() < self._holds_bulk_until
-        most = _HELD_CONNECTIONS if is_held else BULK_CONNECTIONS
+        most = HELD_CONNECTIONS if is_held else BULK_CONNECTIONS
         while bulk < most and self._has_bulk():
             yield from self._next_bulk()
 
