@@ -21,6 +21,7 @@ from yogadl.cache.whole_file import check_digest, pieces
 from yogadl.errors import ChecksumError
 from yogadl.format import index as indexes
 from yogadl.format import table as tables
+from yogadl.format.entries import salt_of
 
 Array = np.ndarray[Any, Any]
 
@@ -69,6 +70,7 @@ class PartsReader(MappedReader, FileReader):
                 space.bases,
                 sizes,
                 entries["entries"].astype("i8"),
+                salt_of(entries["token_sums"][:, 0]),
             ),
             checksums,
             layout=codec.layout,

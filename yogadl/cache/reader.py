@@ -19,7 +19,7 @@ from yogadl.cache.whole_file import check_digest, pieces
 from yogadl.errors import ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import index as indexes
-from yogadl.format.entries import ENTRY
+from yogadl.format.entries import ENTRY, salt_of
 
 Array = np.ndarray[Any, Any]
 
@@ -45,10 +45,16 @@ class CacheFile(MappedReader, FileReader):
         ):
             raise ChecksumError(f"{name} has an index of the wrong size; rebuild it")
         checksums = section(buffer, header.index_checksums, "index", name).view("<u8")
-        numbers = count, 0, header.file_size, header.index.offset
+        files = indexes.IndexedFiles(
+            counts=np.array([count]),
+            bases=np.array([0]),
+            sizes=np.array([header.file_size]),
+            entries=np.array([header.index.offset]),
+            salts=salt_of([header.token_sums[0]]),
+        )
         index = indexes.Index(
             buffer,
-            indexes.IndexedFiles(*[np.array([number], "<i8") for number in numbers]),
+            files,
             checksums,
             layout=codec.layout,
             alignment=header.alignment,

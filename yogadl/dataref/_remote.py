@@ -8,6 +8,7 @@ import numpy as np
 
 from yogadl.arguments import as_index
 from yogadl.cache.file_reader import CacheInfo
+from yogadl.dataref._read_ahead import announced_together
 from yogadl.dataref._stored import OpenedDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.remote._plan import Network, Plan, plan
@@ -100,7 +101,8 @@ class RemoteDataRef(OpenedDataRef[RemoteReader]):
                 raise InvalidArgumentError(f"{name} must be above zero, not {value!r}")
         network = Network(latency, connection_bytes, machine_bytes)
         size = as_index("batch_size", batch_size, 1)
-        return plan(self.reader, num_shards, here, size, local_cache_bytes, network)
+        window = announced_together(self.reader)
+        return plan(self.reader, num_shards, here, size, local_cache_bytes, network, window)
 
     def __getstate__(self) -> tuple[Callable[[], RemoteReader], str]:
         return self._open_reader, self.info.digest

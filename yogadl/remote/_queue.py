@@ -133,22 +133,19 @@ class WorkQueue:
             self._bulk_work = None
             return
         work.start = min(first + BULK_BYTES, work.stop)
-        is_bridged = file.is_alone and file.again < file.size // 100
-        missing = file.pieces.missing(first, work.start, _BRIDGED_BYTES if is_bridged else 0)
-        if missing:
-            first, last = missing[0]
-            if is_bridged:
-                file.again += file.pieces.count(first, last)
-            end = file.pieces.claim(first, last)
-            if end > first and last < work.start:
-                work.start = end
-        else:
-            end = first
-        # What another process is fetching is left to it.
+        bridge = _BRIDGED_BYTES if file.again < file.most_again else 0
+        found = None
+        for start, stop in file.pieces.missing(first, work.start, bridge)[:1]:
+            if bridge:
+                file.again += file.pieces.count(start, stop)
+            # What another process is fetching is left to it.
+            if file.pieces.claim_bulk(start, stop):
+                work.start = stop
+                found = Work(file, start, stop, work.bulk)
         if work.start >= work.stop:
             self._bulk_work = None
-        if end > first:
-            yield Work(file, first, end, work.bulk)
+        if found is not None:
+            yield found
 
 
 def _is_large(work: Work) -> bool:
