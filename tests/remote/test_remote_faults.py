@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
-from remote_rig import Always, Answer, Asked, Never, Site, random_faults
+from remote_rig import Always, Answer, Asked, Never, Site, random_faults, wait_until
 
 import yogadl
 from yogadl import backoff
@@ -29,6 +29,7 @@ from yogadl.errors import (
     YogadlError,
 )
 from yogadl.format import header as headers
+from yogadl.remote._fetcher import fetcher
 
 FAULTS = 1000 if os.environ.get("YOGADL_OUTAGES") == "full" else 60
 """``make outages`` has all of them."""
@@ -213,9 +214,9 @@ def test_an_object_that_is_gone_is_not_asked_for_piece_by_piece(site: Site) -> N
         stream = iter(ref.stream(shuffle=True, shuffle_seed=1))
         with pytest.raises(CacheReplacedError, match="was replaced or deleted while it was read"):
             everything(stream)
-        time.sleep(0.3)
+        wait_until(lambda: not fetcher()._queue.flying)
         before = len(site.web.asked)
-        time.sleep(0.3)
+        time.sleep(0.3)  # in which it would be asked for again
         assert len(site.web.asked) == before
 
 

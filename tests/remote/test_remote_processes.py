@@ -49,7 +49,7 @@ def test_processes_that_are_killed(site: Site) -> None:
             readers = [FORK.Process(target=read) for _ in range(3)]
             for reader in readers:
                 reader.start()
-            time.sleep(roll.uniform(0.02, 0.3))
+            time.sleep(roll.uniform(0.02, 0.3))  # wherever they are then
             for reader in readers[1:]:
                 assert reader.pid is not None
                 os.kill(reader.pid, signal.SIGKILL)
@@ -82,7 +82,7 @@ def test_a_process_that_is_stopped(
         pieces = open_sparse(path, size)
         claim_all(pieces, size)
         ready.set()
-        time.sleep(100)
+        time.sleep(100)  # or until it is killed
 
     ready = FORK.Event()
     claiming = FORK.Process(target=claim, args=(ready,))
@@ -150,7 +150,7 @@ def test_closing_while_somebody_waits(site: Site) -> None:
         reading = threading.Thread(target=read)
         reading.start()
         wait_until(lambda: site.web.asked[-1].start > 0)
-        time.sleep(0.1)
+        time.sleep(0.1)  # it waits by then; were it late, it would find the same
         ref.close()
         gc.collect()
         reading.join(20)

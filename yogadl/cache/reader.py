@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -38,16 +37,7 @@ class CacheFile(MappedReader, FileReader):
         self.header = header = headers.unpack(page, len(buffer), name)
         codec = load_codec(buffer, header.spec, header.value_size, name)
         metadata, provenance = load_metadata(buffer, header.metadata, name)
-        self.info = CacheInfo(
-            record_count=header.record_count,
-            format_version=headers.FORMAT_VERSION,
-            library_version=header.library_version,
-            created=datetime.datetime.fromtimestamp(header.created_ns / 1e9, datetime.timezone.utc),
-            metadata=metadata,
-            file_size=header.file_size,
-            digest=header.digest.hex(),
-            provenance=provenance,
-        )
+        self.info = CacheInfo.of_header(header, metadata, provenance)
         count = header.record_count
         if (
             header.index_checksums.length != 8 * indexes.block_counts(count)
