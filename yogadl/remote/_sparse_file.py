@@ -142,18 +142,19 @@ class SparseFile:
 
     def read_into(self, start: int, out: memoryview) -> None:
         """Reads bytes from an offset on; those that are not there are zero, or anything."""
-        at = 0
-        while at < len(out):
-            try:
-                read = os.preadv(self._data.number, [out[at:]], start + at)
-            except OSError as error:
-                # What a disk does not give back is fetched again.
-                _log.warning("%s cannot be read: %s", self.path, error.strerror)
-                read = 0
-            if not read:
-                out[at:] = bytes(len(out) - at)
-                break
-            at += read
+        try:
+            # Called for every record, of which it nearly always reads all.
+            read = os.preadv(self._data.number, (out,), start)
+        except OSError as error:
+            # What a disk does not give back is fetched again.
+            _log.warning("%s cannot be read: %s", self.path, error.strerror)
+            read = len(out)
+            out[:] = bytes(read)
+        if read < len(out):
+            if read:
+                self.read_into(start + read, out[read:])
+            else:
+                out[:] = bytes(len(out))
         if self._passing:
             self._overlay(start, out)
 
