@@ -115,7 +115,7 @@ class Connections:
             if answer.status == 200:
                 raise StoreError(
                     f"{asked.name} is sent as a whole by a server that knows no ranges; download "
-                    "it, and open the file by yogadl.LMDBDataRef"
+                    "it, and open the file by yogadl.dataref.LMDBDataRef"
                 )
             found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
             if found is None or found[1] != "0" or found[3] == "*":
