@@ -30,7 +30,7 @@ from yogadl.remote._object import Address, ChangedError, RemoteObject
 
 Result = TypeVar("Result")
 OnData: TypeAlias = Callable[[int, memoryview], object]
-"""Is given an offset in the object and bytes from there on, which are overwritten afterwards."""
+"""Is given an offset in the object and bytes from there on."""
 
 _PIECE_BYTES = 512 << 10
 _SAID_BYTES = 2000
@@ -55,7 +55,15 @@ class Connections:
             connection.close()
         self._open.clear()
 
-    def read(self, asked: RemoteObject, size: int, start: int, stop: int, take: OnData) -> None:
+    def read(
+        self,
+        asked: RemoteObject,
+        size: int,
+        start: int,
+        stop: int,
+        take: OnData,
+        into: memoryview | None = None,
+    ) -> None:
         """Asks once for the bytes ``start … stop-1`` of an object, and hands them over in order.
 
         Args:
@@ -64,12 +72,13 @@ class Connections:
             start: of the first byte.
             stop: behind the last.
             take: is given what arrives.
+            into: where to put it; ``None`` for memory that is overwritten afterwards.
 
         Raises:
             ChangedError: the object is gone, or another.
             StoreError: anything else; some bytes may have been handed over.
         """
-        self._accepted(asked, lambda at: self._read(at, asked, size, (start, stop), take))
+        self._accepted(asked, lambda at: self._read(at, asked, size, (start, stop), take, into))
 
     def head(self, asked: RemoteObject, most: int) -> tuple[int, bytes, http.client.HTTPMessage]:
         """The beginning of an object: its size, at most so many bytes of it, and the headers.
@@ -97,11 +106,13 @@ class Connections:
         size: int,
         wanted: tuple[int, int],
         take: OnData,
+        into: memoryview | None,
     ) -> None:
         with self._answer(address, asked, f"bytes={wanted[0]}-{wanted[1] - 1}") as answer:
             at = _check(answer, address, asked, size, wanted)
             while at < wanted[1]:
-                piece = self._buffer[: min(_PIECE_BYTES, wanted[1] - at)]
+                piece = self._buffer if into is None else into[at - wanted[0] :]
+                piece = piece[: min(_PIECE_BYTES, wanted[1] - at)]
                 count = answer.readinto(piece)
                 if not count:
                     raise NetworkError(f"{asked.name}: the answer broke off at byte {at:,}")
@@ -115,7 +126,7 @@ class Connections:
             if answer.status == 200:
                 raise StoreError(
                     f"{asked.name} is sent as a whole by a server that knows no ranges; download "
-                    "it, and open the file by yogadl.LMDBDataRef"
+                    "it, and open the file by yogadl.dataref.LMDBDataRef"
                 )
             found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
             if found is None or found[1] != "0" or found[3] == "*":
