@@ -110,24 +110,30 @@ def plan(
     share = shards_here / num_shards
     records = round(count * share)
     size = _fetched_bytes(reader)
-    head = min(HEAD_BYTES, int(files.sizes[0]))
-    opening = shards_here, shards_here * head
+    # Of a table, what is opened has no records.
+    table = reader.version.info.file_size - files.nbytes
+    head = min(HEAD_BYTES, table or files.nbytes)
+    rest = max(0, table - head)
+    opening = shards_here + (rest > 0), shards_here * head + rest
     is_bulk = is_whole_cheaper(files.nbytes // max(count, 1), num_shards)
     if is_bulk:
-        # Each byte once, whichever process asks for it.
-        whole = files.nbytes - head
+        # Each byte once, whichever process asks for it, and each file by itself.
+        there = 0 if table else head
+        whole = files.nbytes - there
         index = _of_index(files.counts, 1.0)[1]
-        of_index = math.ceil(index / BULK_BYTES), index
-        of_records = math.ceil((whole - index) / BULK_BYTES), max(0, whole - index)
+        of_index = _bulk_requests(files.sizes - files.entries), index
+        of_records = _bulk_requests(files.entries - there), max(0, whole - index)
     else:
         of_index = _of_index(files.counts, share)
         of_records = records, round(records * size)
     connections = CONNECTIONS * shards_here
     kept = 1.0
     if local_bytes is not None:
-        kept = min(1.0, max(0, local_bytes - of_index[1]) / max(1, of_records[1]))
+        room = max(0, local_bytes - head - rest - of_index[1])
+        kept = min(1.0, room / max(1, of_records[1]))
     # What does not fit is asked for record by record.
     later = round((1 - kept) * records), round((1 - kept) * records * size)
+    of_records = round(kept * of_records[0]) + later[0], round(kept * of_records[1]) + later[1]
     requests = of_index[0] + of_records[0]
     first = min(batch_size, max(1, records // max(1, shards_here))) * size
     return Plan(
@@ -146,6 +152,11 @@ def plan(
         epoch_seconds=network.seconds(requests, of_index[1] + of_records[1], connections),
         later_seconds=network.seconds(*later, connections),
     )
+
+
+def _bulk_requests(nbytes: Array) -> int:
+    """For so many bytes of each file."""
+    return int((-(-np.maximum(nbytes, 0) // BULK_BYTES)).sum())
 
 
 def _of_index(counts: Array, share: float) -> tuple[int, int]:
