@@ -316,6 +316,42 @@ def test_a_child_of_a_fork_does_not_take_the_lock_away(tmp_path: pathlib.Path) -
         assert records(ref) == list(range(COUNT))
 
 
+@fork
+@forking
+@pytest.mark.parametrize("method", ["_keep_table", "_plan"], ids=["storing", "collecting"])
+def test_a_child_that_is_born_meanwhile_keeps_nobody_waiting(
+    tmp_path: pathlib.Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LFSStorage(tmp_path)
+    submit(storage, "1")
+    children: list[int] = []
+    original = getattr(LocalParts, method)
+
+    def start_worker(*given: Any) -> Any:
+        if not children:
+            children.append(os.fork())
+            if not children[0]:
+                time.sleep(120)
+                os._exit(0)
+        return original(*given)
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(LocalParts, method, start_worker)
+            submit(storage, "2", 500)
+            storage.collect_parts()
+        assert children
+        # The worker lives on.
+        submit(storage, "3", 1000)
+        storage.delete("a", "1")
+        assert not storage.collect_parts(older_than=AT_ONCE).skipped
+        assert parts(tmp_path) == needed(storage)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
 def _killed(work: Callable[[], object], seconds: float) -> None:
     """Does something in a child that is killed after some time."""
     child = os.fork()

@@ -25,8 +25,9 @@ is, and parts that no table refers to; the next one finds all of them. Such part
 stay for a day, by the clock of the file system, since they may have been put there by hand, to be
 followed by their table. Two who collect exclude one another.
 
-A child of a fork inherits its parent's locks, and keeps them until it ends or closes what it
-inherited; nothing is ever unlocked but by closing, so neither takes the other's away.
+A child of a fork inherits its parent's locks. Those of readers it keeps until it ends or closes
+what it inherited; nobody unlocks them but by closing, so neither takes the other's away. Those of
+who stores or collects are let go of by who took them, whatever children were born meanwhile.
 """
 
 from __future__ import annotations
@@ -340,6 +341,7 @@ class _Lock(Closing):
     """A file that can be locked, and is unlocked when it is closed."""
 
     def __init__(self, path: pathlib.Path, flags: int) -> None:
+        self._owner = os.getpid()
         with telling("open", path):
             self._descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
 
@@ -357,6 +359,10 @@ class _Lock(Closing):
 
     def close(self) -> None:
         if self._descriptor >= 0:
+            if self._owner == os.getpid():
+                with contextlib.suppress(OSError):
+                    # Where there are no locks, there is none to drop.
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1
 
