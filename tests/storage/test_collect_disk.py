@@ -22,7 +22,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from yogadl.cache import opening
+from yogadl.cache import held, opening
+from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError
@@ -346,6 +347,40 @@ def test_a_child_that_is_born_meanwhile_keeps_nobody_waiting(
         storage.delete("a", "1")
         assert not storage.collect_parts(older_than=AT_ONCE).skipped
         assert parts(tmp_path) == needed(storage)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+@fork
+@forking
+def test_a_worker_that_lives_on_does_not_lock_what_it_helped_to_build(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(held, "_PATIENCE", 0.3)
+    storage = LFSStorage(tmp_path)
+    children: list[int] = []
+    commit = PartialFile.commit
+
+    def start_worker(*given: Any) -> None:
+        children.append(os.fork())
+        if not children[-1]:
+            time.sleep(120)
+            os._exit(0)
+        commit(*given)
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(PartialFile, "commit", start_worker)
+            submit(storage, "1")
+        assert children
+        with storage.fetch("a", "1") as ref:
+            assert records(ref) == list(range(COUNT))
+        # Who opens it did not wait in vain for the lock.
+        assert "is locked by somebody else" not in caplog.text
+        storage.delete("a", "1")
+        assert parts(tmp_path) == set()
     finally:
         for child in children:
             os.kill(child, signal.SIGKILL)
