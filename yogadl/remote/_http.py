@@ -26,7 +26,7 @@ from yogadl.errors import (
     StoreUnavailableError,
     ThrottledError,
 )
-from yogadl.remote._object import Address, ChangedError, RemoteObject
+from yogadl.remote._object import Address, ChangedError, RemoteObject, plain_url
 
 Result = TypeVar("Result")
 OnData: TypeAlias = Callable[[int, memoryview], object]
@@ -36,6 +36,10 @@ _PIECE_BYTES = 512 << 10
 _SAID_BYTES = 2000
 _REDIRECTED = (301, 302, 303, 307, 308)
 _REDIRECTIONS = 5
+# Hosts that a thread stays connected to, of the many threads there are.
+_MOST_HOSTS = 4
+# Some stores name others, such as aws-chunked, for what they send as it is.
+_COMPRESSIONS = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress")
 _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 _BROKEN = (OSError, http.client.HTTPException)
 
@@ -45,6 +49,7 @@ class Connections:
 
     def __init__(self) -> None:
         self._open: dict[_Host, http.client.HTTPConnection] = {}
+        self._last: http.client.HTTPResponse | None = None
         self._buffer = memoryview(bytearray(_PIECE_BYTES))
         self.first_byte = 0.0
         """Seconds that the last answer took to begin."""
@@ -152,7 +157,10 @@ class Connections:
                 where = answer.headers.get("Location")
                 if answer.status not in _REDIRECTED or where is None:
                     break
-                answer.read()
+                answer.read(_SAID_BYTES)
+                if not answer.isclosed():
+                    # Nobody wants to know what else it says.
+                    self._drop(key)
                 address = _redirected(address, where)
                 if _Host.of(address) != key:
                     headers.pop("Authorization", None)
@@ -182,9 +190,11 @@ class Connections:
         is_new = connection is None
         try:
             if connection is None:
+                while len(self._open) >= _MOST_HOSTS:
+                    self._drop(next(iter(self._open)))
                 connection = self._open[key] = key.connect()
             connection.request("GET", target, headers=headers)
-            answer = connection.getresponse()
+            answer = self._last = connection.getresponse()
         except _BROKEN:
             if is_new:
                 raise
@@ -198,6 +208,10 @@ class Connections:
         connection = self._open.pop(key, None)
         if connection is not None:
             connection.close()
+        if self._last is not None:
+            # It may have been the last one over that connection, which it then keeps open.
+            self._last.close()
+            self._last = None
 
 
 class _DeniedError(Exception):
@@ -266,16 +280,24 @@ def _ssl_context(cafile: str | None) -> ssl.SSLContext:
 
 
 def _redirected(address: Address, where: str) -> Address:
-    url = urllib.parse.urljoin(address.url, where)
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise StoreError("the server sends its clients to an address that is none of HTTP")
-    return dataclasses.replace(address, url=url)
+    try:
+        return dataclasses.replace(address, url=plain_url(urllib.parse.urljoin(address.url, where)))
+    except ValueError:
+        raise StoreError(
+            "the server sends its clients to an address that is none of HTTP"
+        ) from None
 
 
 def _raise_refusal(answer: http.client.HTTPResponse, asked: RemoteObject) -> None:
     """Raises what an answer means that has none of the bytes."""
     status = answer.status
     if status in (200, 206):
+        encoding = answer.headers.get("Content-Encoding", "").strip().lower()
+        if encoding in _COMPRESSIONS:
+            raise StoreError(
+                f"{asked.name} is sent compressed ({encoding}), so that its bytes cannot be asked "
+                "for; have the server send it as it is"
+            )
         return
     said = answer.read(_SAID_BYTES).decode(errors="replace")
     # A token of S3's that has expired is answered with 400.

@@ -19,8 +19,10 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from yogadl.cache.files import telling
 from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of
 from yogadl.errors import YogadlError
+from yogadl.remote._ledger import exclusive
 
 OBJECTS_FOLDER = "yogadl.objects"
 """What the versions of a store are themselves, beside the folder of their parts."""
@@ -28,6 +30,9 @@ OBJECTS_FOLDER = "yogadl.objects"
 _SUFFIX = ".mdb"
 _LARGEST_NOTE = 64 << 10
 _MOST_NAMES = 16
+_LATEST = 2.0**37
+_NOTES_LOCK = "notes.lock"
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _log = logging.getLogger(__name__)
 
@@ -58,21 +63,46 @@ def note_opened(path: pathlib.Path, name: str) -> None:
 
     That it cannot be noted is no error: it counts as not opened for long.
     """
-    note = _load(path)
-    names = (name, *[known for known in note.names if known != name])[:_MOST_NAMES]
     try:
-        _save(path, _Note(names, time.time(), note.pinned))
+        with _changing_notes(path):
+            note = _load(path)
+            names = (name, *[known for known in note.names if known != name])[:_MOST_NAMES]
+            _save(path, _Note(names, time.time(), note.pinned))
     except OSError as error:
         _log.info("It cannot be noted that %s was opened: %s", path, error)
 
 
-def set_pinned(version: KeptVersion, pinned: bool) -> None:
-    """Has a version stay when room is needed, or not any more.
+def set_pinned(version: KeptVersion, pinned: bool) -> bool:
+    """Has a version stay when room is needed, or not any more; whether it is still there.
 
     Raises:
-        OSError: it cannot be noted down.
+        FileSystemError: it cannot be noted down.
     """
-    _save(version.path, dataclasses.replace(_load(version.path), pinned=pinned))
+    path = version.path
+    with telling("note what is pinned beside", path):
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except FileNotFoundError:
+            return False
+        with open(descriptor, "rb") as file:
+            # Who removes it has it to himself, and looks then whether it is pinned.
+            fcntl.flock(file, fcntl.LOCK_SH)
+            if not os.fstat(file.fileno()).st_nlink:
+                return False
+            with _changing_notes(path):
+                _save(path, dataclasses.replace(_load(path), pinned=pinned))
+    return True
+
+
+@contextlib.contextmanager
+def _changing_notes(path: pathlib.Path) -> Iterator[None]:
+    """Nobody else changes notes beside a file meanwhile.
+
+    Raises:
+        OSError: they cannot be kept from it.
+    """
+    with exclusive(path.with_name(_NOTES_LOCK)):
+        yield
 
 
 def kept_versions(folder: pathlib.Path) -> list[KeptVersion]:
@@ -85,21 +115,19 @@ def kept_versions(folder: pathlib.Path) -> list[KeptVersion]:
     return sorted(found, key=lambda version: version.opened)
 
 
-def remove(version: KeptVersion, others: list[KeptVersion]) -> int:
-    """Removes a version and the parts that no other has, unless somebody has it open.
-
-    Args:
-        version: to remove.
-        others: those in the same folder that stay.
+def remove(version: KeptVersion) -> int:
+    """Removes a version and the parts that no other has, unless somebody has it open or pinned it.
 
     Returns:
         How many bytes that freed.
     """
-    shared = {part for other in others for part in other.parts}
     freed = 0
     with _alone(version.path) as is_alone:
-        if not is_alone:
+        if not is_alone or not os.path.lexists(version.path) or _load(version.path).pinned:
             return 0
+        # Now, since others may have come that have some of its parts.
+        others = version.path.parent.glob(f"*{_SUFFIX}")
+        shared = {part for other in others if other != version.path for part in _parts(other)}
         # The version itself goes last: what is left of its parts would not be found otherwise.
         for part in dict.fromkeys(version.parts):
             if part not in shared:
@@ -118,17 +146,14 @@ def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
     """
     kept = {folder: kept_versions(folder) for folder in folders}
     freed = sum(_remove_parts(folder, versions) for folder, versions in kept.items())
-    found = [(folder, version) for folder, versions in kept.items() for version in versions]
-    for folder, version in sorted(found, key=lambda pair: pair[1].opened):
+    found = [version for versions in kept.values() for version in versions]
+    for version in sorted(found, key=lambda version: version.opened):
         if freed >= nbytes:
             break
-        if not version.is_pinned:
-            others = [other for other in kept[folder] if other is not version]
-            gone = remove(version, others)
-            freed += gone
-            if gone:
-                kept[folder] = others
-                _log.info("Removed %s, %.1f MB, to make room.", version.path, gone / 1e6)
+        gone = remove(version)
+        freed += gone
+        if gone:
+            _log.info("Removed %s, %.1f MB, to make room.", version.path, gone / 1e6)
     return freed
 
 
@@ -179,9 +204,17 @@ def _family(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _unlink(path: pathlib.Path) -> int:
-    freed = _on_disk(path)
+    freed = 0
     for each in _family(path):
-        each.unlink(missing_ok=True)
+        try:
+            nbytes = 512 * os.lstat(each).st_blocks
+            each.unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            _log.info("%s stays: %s", each, error)
+        else:
+            freed += nbytes
     return freed
 
 
@@ -189,7 +222,7 @@ def _unlink(path: pathlib.Path) -> int:
 def _alone(path: pathlib.Path) -> Iterator[bool]:
     """Whether nobody has a file open; nobody opens it meanwhile."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, _FLAGS)
     except FileNotFoundError:
         # It has not been needed yet.
         yield True
@@ -200,10 +233,15 @@ def _alone(path: pathlib.Path) -> Iterator[bool]:
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError as error:
+        _log.debug("%s is in use: %s", path, error)
         yield False
     else:
-        yield True
+        try:
+            yield True
+        finally:
+            # Closing it is not enough: a child of a fork may have it, too.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 
@@ -222,8 +260,11 @@ def _load(path: pathlib.Path) -> _Note:
         with open(os.open(_note_of(path), flags), "rb") as file:
             found = json.loads(file.read(_LARGEST_NOTE))
         names = tuple(str(name) for name in found["names"][:_MOST_NAMES])
-        return _Note(names, float(found["opened"]), found["pinned"] is True)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        opened = float(found["opened"])
+        if not 0 <= opened < _LATEST:
+            raise ValueError(f"it was opened at {opened}")
+        return _Note(names, opened, found["pinned"] is True)
+    except (OSError, ArithmeticError, ValueError, LookupError, TypeError, RecursionError) as error:
         _log.debug("%s has no note: %s", path, error)
         return _Note()
 

@@ -48,6 +48,7 @@ class LocalFolders:
         self._source = source
         digest = xxhash.xxh3_64_hexdigest(origin.encode())
         self._own_root = directory / f"{_ROOT}-{os.geteuid()}-{digest}"
+        self._pieces = self._own_root / PIECES_FOLDER
         self._ledger_folder = directory / f"{_ROOT}-{os.geteuid()}"
         self._folders = [root / version for root in (directory / _ROOT, self._own_root)]
 
@@ -87,10 +88,9 @@ class LocalFolders:
             "local_cache_dir that this user may write to"
         )
 
-    @property
-    def pieces(self) -> pathlib.Path:
-        """Where what is fetched piece by piece is, if there is any."""
-        return self._own_root / PIECES_FOLDER
+    def safe_pieces(self) -> pathlib.Path | None:
+        """Where what is fetched piece by piece is, if there is any that can be trusted."""
+        return self._pieces if _are_pieces_safe(self._directory, self._pieces) else None
 
     def space(self, limit: int | None) -> Space:
         """Room for that, after :meth:`claim_pieces`.
@@ -109,7 +109,7 @@ class LocalFolders:
             LocalDirectoryError: nothing can be kept there.
             StorageFullError: there is no room to make it.
         """
-        folder = self.pieces
+        folder = self._pieces
         try:
             refused = None
             for made in (folder / OBJECTS_FOLDER, folder / PARTS_FOLDER, self._ledger_folder):
@@ -125,7 +125,7 @@ class LocalFolders:
 
     def _make_safe(self, folder: pathlib.Path) -> str | None:
         """Makes a folder that nobody else can write to; says why that cannot be."""
-        for part in self._parts(folder):
+        for part in _down_to(self._directory, folder):
             if not os.path.lexists(part):
                 part.mkdir(FOLDER_MODE, exist_ok=True)
             if trusted_status(part) is None:
@@ -160,14 +160,25 @@ class LocalFolders:
         return str(error)
 
     def _is_safe(self, folder: pathlib.Path) -> bool:
-        return all(trusted_status(part) is not None for part in self._parts(folder))
+        return _is_safe(self._directory, folder)
 
-    def _parts(self, folder: pathlib.Path) -> Iterator[pathlib.Path]:
-        """The root, and every folder from there down."""
-        part = self._directory
-        for name in folder.relative_to(self._directory).parts:
-            part = part / name
-            yield part
+
+def _is_safe(directory: pathlib.Path, folder: pathlib.Path) -> bool:
+    return all(trusted_status(part) is not None for part in _down_to(directory, folder))
+
+
+def _are_pieces_safe(directory: pathlib.Path, folder: pathlib.Path) -> bool:
+    # What is removed to make room is in these, which could lead anywhere.
+    inner = (folder / OBJECTS_FOLDER, folder / PARTS_FOLDER)
+    return all(_is_safe(directory, each) for each in inner)
+
+
+def _down_to(directory: pathlib.Path, folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """The root, and every folder from there down."""
+    part = directory
+    for name in folder.relative_to(directory).parts:
+        part = part / name
+        yield part
 
 
 def _is_writable(folder: pathlib.Path) -> bool:
@@ -183,5 +194,10 @@ def _limited(ledger: pathlib.Path, limit: int, directory: pathlib.Path) -> Limit
     known, key = _limits(), (ledger.absolute(), limit)
     if key not in known:
         pattern = f"{_ROOT}-{os.geteuid()}-*/{PIECES_FOLDER}"
-        known[key] = LimitedSpace(ledger, limit, lambda: directory.glob(pattern))
+
+        def folders() -> list[pathlib.Path]:
+            # Anybody may make folders of such names in a directory that many share.
+            return [it for it in directory.glob(pattern) if _are_pieces_safe(directory, it)]
+
+        known[key] = LimitedSpace(ledger, limit, folders)
     return known[key]
