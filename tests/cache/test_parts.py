@@ -107,6 +107,29 @@ def test_small_and_large_records_in_parts(sizes: list[int]) -> None:
             assert same(list(checking.stream()), records)
 
 
+PADDED = """
+import pathlib, sys
+from yogadl.dataref import LMDBDataRef
+
+# Behind the short record at the end of a part lies one that nobody has read yet.
+for first in range(0, 40, 5):
+    with LMDBDataRef(pathlib.Path(sys.argv[1])) as ref:
+        (batch,) = ref.select([first, first + 4]).stream().batches(2, pad=-1)
+        assert batch["x"].shape == (2, 30_000 - first)
+        assert (batch["x"][0] == first).all() and (batch["x"][1, 1:] == -1).all()
+print("read")
+"""
+
+
+def test_short_records_before_a_part_that_was_not_read(tmp_path: pathlib.Path) -> None:
+    spec = {"x": TensorSpec("int32", (None,))}
+    lengths = [30_000 - n if n % 5 == 0 else 1 for n in range(40)]
+    records = [{"x": np.full(length, n, "i4")} for n, length in enumerate(lengths)]
+    with write(tmp_path / "cache.mdb", spec, records, 120_000) as ref:
+        assert part_count(ref) > 4
+    assert run(PADDED, tmp_path / "cache.mdb") == "read\n"
+
+
 def numbers(folder: pathlib.Path, count: int = 100, part_bytes: int = 200) -> pathlib.Path:
     path = folder / "a" / "1" / "cache.mdb"
     write(path, TensorSpec("int64"), list(range(count)), part_bytes).close()

@@ -28,7 +28,9 @@ from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.storage import LFSStorage
+from yogadl.storage._local_collector import LocalCollector
 from yogadl.storage._local_parts import LocalParts
+from yogadl.storage._local_tables import LocalTables
 
 AT_ONCE = datetime.timedelta()
 COUNT = 400
@@ -319,14 +321,18 @@ def test_a_child_of_a_fork_does_not_take_the_lock_away(tmp_path: pathlib.Path) -
 
 @fork
 @forking
-@pytest.mark.parametrize("method", ["_keep_table", "_plan"], ids=["storing", "collecting"])
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [(LocalTables, "keep"), (LocalCollector, "_plan")],
+    ids=["storing", "collecting"],
+)
 def test_a_child_that_is_born_meanwhile_keeps_nobody_waiting(
-    tmp_path: pathlib.Path, method: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path, owner: type, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = LFSStorage(tmp_path)
     submit(storage, "1")
     children: list[int] = []
-    original = getattr(LocalParts, method)
+    original = getattr(owner, method)
 
     def start_worker(*given: Any) -> Any:
         if not children:
@@ -338,7 +344,7 @@ def test_a_child_that_is_born_meanwhile_keeps_nobody_waiting(
 
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(LocalParts, method, start_worker)
+            patched.setattr(owner, method, start_worker)
             submit(storage, "2", 500)
             storage.collect_parts()
         assert children

@@ -15,8 +15,8 @@ Array = np.ndarray[Any, Any]
 class AddressSpace:
     """Files in one range of addresses, each mapped when it is first needed.
 
-    Read-only; safe for threads and forks. What was not mapped yet must not be touched. The range
-    lives as long as the last array on it.
+    Read-only; safe for threads and forks. What was not mapped yet is zeros. The range lives as long
+    as the last array on it.
 
     Args:
         sizes: bytes of each file, int64 ``[n]``.

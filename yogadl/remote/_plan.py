@@ -172,6 +172,8 @@ def _of_index(counts: Array, records: int, window: int) -> tuple[int, int]:
         records: that are wanted.
         window: so many of them are asked for at a time.
     """
+    if not records:
+        return 0, 0
     count = float((-(-counts * ENTRY.itemsize // CELL)).sum())
     # That a cell is needed by one window, and that it is fetched for it, as one between others is.
     needed = 1 - (1 - 1 / count) ** window

@@ -147,7 +147,9 @@ class MappedRange:
 
 
 class ReservedRange(MappedRange):
-    """A range in which files can be mapped. What is not mapped must not be touched.
+    """A range in which files can be mapped. What is not mapped is zeros.
+
+    Who copies what lies behind a record, to cover it, may so reach where no file is mapped yet.
 
     Args:
         size: bytes; pages of memory or of a disk are not taken for it.
@@ -158,7 +160,7 @@ class ReservedRange(MappedRange):
 
     def __init__(self, size: int) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-        super().__init__(np.asarray(AddressRange(max(size, 1), 0, flags, -1)))
+        super().__init__(np.asarray(AddressRange(max(size, 1), mmap.PROT_READ, flags, -1)))
 
     def map(self, descriptor: Descriptor, size: int, offset: int) -> Array:
         """Maps a file of so many bytes at an offset, in place of what was there.
