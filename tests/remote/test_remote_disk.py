@@ -19,6 +19,7 @@ import pytest
 from remote_rig import Always, Never, Site, wait_until
 from test_remote_faults import SPEC, everything, records
 
+from yogadl.cache.parts import read_header
 from yogadl.remote import _passing
 from yogadl.remote._space import FreeSpace
 
@@ -169,6 +170,51 @@ def test_files_that_others_spoil_meanwhile(
                     if path.is_file() and not path.is_symlink():
                         spoil(path)
         assert everything(ref.stream(**order)) == wanted
+
+
+@pytest.mark.parametrize("part_bytes", [1 << 30, 400_000], ids=["file", "parts"])
+@pytest.mark.parametrize("way", ["records", "batches", "tokens"])
+@pytest.mark.parametrize("what", ["index", "file"])
+def test_what_is_lost_when_all_of_it_was_here(
+    site: Site, part_bytes: int, way: str, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is read like any other file then, and fetched again all the same."""
+    near = site.store(records(200), spec=SPEC, part_bytes=part_bytes)
+    with site.ref() as ref:
+        assert everything(ref.stream(**ORDER)) == everything(near.stream(**ORDER))
+        wait_until(lambda: (ref[0], ref.reader._near.reader())[-1] is not None)  # type: ignore[union-attr]
+    with site.ref() as ref:
+        for path in site.here():
+            if what == "index":
+                _overwrite(path, _entries_of(path))
+            elif "yogadl.parts" in str(path):
+                path.unlink()
+        if way == "tokens":
+            found = ref.reader.tokens(np.arange(200)).tolist()
+            assert found == near.reader.tokens(np.arange(200)).tolist()
+        elif way == "batches":
+            batches = zip(
+                ref.stream(**ORDER).batches(16, pad=0),
+                near.stream(**ORDER).batches(16, pad=0),
+                strict=True,
+            )
+            assert all((mine["number"] == known["number"]).all() for mine, known in batches)
+        assert everything(ref.stream(**ORDER)) == everything(near.stream(**ORDER))
+    is_harmless = what == "file" and part_bytes == 1 << 30
+    assert ("not read as whole files" in caplog.text) != is_harmless
+
+
+def _entries_of(path: pathlib.Path) -> int:
+    header, _ = read_header(path)
+    return 0 if header.part_count else header.index.offset
+
+
+def _overwrite(path: pathlib.Path, at: int) -> None:
+    """Damages some bytes, unless they are the first."""
+    if at:
+        with open(path, "r+b") as file:
+            file.seek(at)
+            file.write(b"damaged!" * 4)
 
 
 def test_a_folder_that_somebody_deletes(site: Site) -> None:

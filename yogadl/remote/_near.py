@@ -49,7 +49,7 @@ class Near:
             if self._are_complete() and all(map(_is_noted, self._paths())):
                 self._open()
         except (YogadlError, OSError) as error:
-            self._give_up(error)
+            self.give_up(error)
 
     def reader(self) -> FileReader | None:
         """What reads the files themselves, once they are whole."""
@@ -67,7 +67,7 @@ class Near:
             threading.Thread(target=self._check, name="yogadl check", daemon=True).start()
         except RuntimeError as error:
             # The system has no more.
-            self._give_up(error)
+            self.give_up(error)
 
     def _are_complete(self) -> bool:
         return all(files.are_complete() for files in self._kinds)
@@ -85,12 +85,14 @@ class Near:
                     _note(path, before)
             self._open()
         except (YogadlError, OSError) as error:
-            self._give_up(error)
+            self.give_up(error)
 
-    def _give_up(self, error: Exception) -> None:
+    def give_up(self, error: Exception) -> None:
+        """Has the files not be read themselves any more, after an error."""
         # Record by record, what is wrong is found and fetched again.
         _log.warning("What was fetched is not read as whole files: %s", error)
         self._failed = True
+        self._reader = None
 
     def _open(self) -> None:
         self._reader = open_cache(self._path)

@@ -19,7 +19,7 @@ from yogadl.cache.mapping import Extents
 from yogadl.cache.memory import MemoryPool
 from yogadl.cache.record_reader import MappedRecords, RecordReader
 from yogadl.cache.traffic import Traffic
-from yogadl.errors import ChecksumError, ClosedError
+from yogadl.errors import CacheFormatError, ChecksumError, ClosedError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import EntryCheck
 from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT
@@ -124,10 +124,19 @@ class RemoteReader(RecordReader):
         near = self._near
         return None if near is None else near.reader()
 
+    def _give_up_near(self, error: Exception) -> None:
+        """What was here was damaged or removed since; of that, what is wrong is fetched again."""
+        near = self._near
+        if near is not None:
+            near.give_up(error)
+
     def tokens(self, positions: Array) -> Array:
         whole = self._whole()
         if whole is not None:
-            return whole.tokens(positions)
+            try:
+                return whole.tokens(positions)
+            except CacheFormatError as error:
+                self._give_up_near(error)
         with self._telling_damage():
             return entry_tokens(self._index.verified(positions))
 
@@ -183,7 +192,10 @@ class RemoteReader(RecordReader):
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         whole = self._whole()
         if whole is not None:
-            return whole.read_columns(positions, out, spans)
+            try:
+                return whole.read_columns(positions, out, spans)
+            except CacheFormatError as error:
+                self._give_up_near(error)
         buffer, entries = self._staged(positions)
         try:
             offsets, lengths = entries["offset"].astype("i8"), entries["length"].astype("i8")
@@ -198,7 +210,10 @@ class RemoteReader(RecordReader):
     def _record(self, position: int) -> Any:
         whole = self._whole()
         if whole is not None:
-            return whole.read_record(position)
+            try:
+                return whole.read_record(position)
+            except CacheFormatError as error:
+                self._give_up_near(error)
         buffer, entries = self._staged(np.array([position]))
         ((offset, length, _),) = entries.tolist()
         lead = LEAD if length > INLINE_LIMIT else 0
@@ -266,7 +281,10 @@ class RemoteReader(RecordReader):
     def extents(self, positions: Array | range) -> list[Extents]:
         whole = self._whole()
         if whole is not None:
-            return whole.extents(positions)
+            try:
+                return whole.extents(positions)
+            except CacheFormatError as error:
+                self._give_up_near(error)
         return [_RemoteExtents(self, positions)] if len(positions) else []
 
     def are_here(self, positions: Array) -> bool:
