@@ -1,9 +1,14 @@
-"""What is kept on this machine of versions that are read from afar: found, measured, and removed.
+"""What is kept on this machine of versions in buckets: found, measured, and removed.
 
 The folder of a store has ``yogadl.objects``, in which each version's own file is named by its
 digest, and ``yogadl.parts`` for the parts of tables. Beside a version's file stands
-``<name>.json``, which says of which objects it is and when it was last opened. Who has a version
-open holds a shared lock (``flock``) on its file, and so keeps its parts, too.
+``<name>.json``, which says of which objects it is, when it was last opened, and which symbolic
+links lead to it. Who has a version open holds a shared lock (``flock``) on its file, and so keeps
+its parts, too.
+
+``yogadl.lock`` is held exclusively by who removes anything, from before he lists what there is; and
+shared by who gives a whole file its name. So a part that was there when the table that needs it got
+its name is not removed any more, and no file while it gets its name.
 """
 
 from __future__ import annotations
@@ -19,13 +24,14 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of
+from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
 from yogadl.errors import YogadlError
-
-OBJECTS_FOLDER = "yogadl.objects"
-"""What the versions of a store are themselves, beside the folder of their parts."""
+from yogadl.remote._whole import replace_text
 
 _SUFFIX = ".mdb"
+_LOCK_FILE = "yogadl.lock"
+# Beside a link, for yogadl 0.1.4, which looks for no more than that.
+_COPY_NOTE = "local_metadata.json"
 _LARGEST_NOTE = 64 << 10
 _MOST_NAMES = 16
 
@@ -53,17 +59,23 @@ class KeptVersion:
     nbytes: int
 
 
-def note_opened(path: pathlib.Path, name: str) -> None:
-    """Notes that a version was opened, of which ``path`` is the file, as the object of a name.
+def note_opened(path: pathlib.Path, name: str, link: pathlib.Path | None = None) -> None:
+    """Notes that a version was opened, of which ``path`` is the file, as the object of a name; and
+    a link to it.
 
     That it cannot be noted is no error: it counts as not opened for long.
     """
     note = _load(path)
-    names = (name, *[known for known in note.names if known != name])[:_MOST_NAMES]
+    names = _first(name, note.names)
+    links = note.links if link is None else _first(os.path.abspath(link), note.links)
     try:
-        _save(path, _Note(names, time.time(), note.pinned))
+        _save(path, _Note(names, time.time(), note.pinned, links))
     except OSError as error:
         _log.info("It cannot be noted that %s was opened: %s", path, error)
+
+
+def _first(one: str, others: tuple[str, ...]) -> tuple[str, ...]:
+    return (one, *[other for other in others if other != one])[:_MOST_NAMES]
 
 
 def set_pinned(version: KeptVersion, pinned: bool) -> None:
@@ -97,13 +109,15 @@ def remove(version: KeptVersion, others: list[KeptVersion]) -> int:
     """
     shared = {part for other in others for part in other.parts}
     freed = 0
-    with _alone(version.path) as is_alone:
+    with alone(version.path) as is_alone:
         if not is_alone:
             return 0
+        for link in _load(version.path).links:
+            _remove_link(pathlib.Path(link), version.path)
         # The version itself goes last: what is left of its parts would not be found otherwise.
         for part in dict.fromkeys(version.parts):
             if part not in shared:
-                with _alone(part) as is_free:
+                with alone(part) as is_free:
                     freed += _unlink(part) if is_free else 0
         freed += _unlink(version.path)
     return freed
@@ -116,7 +130,15 @@ def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
     Returns:
         How many bytes it freed.
     """
-    kept = {folder: kept_versions(folder) for folder in folders}
+    with contextlib.ExitStack() as stack:
+        # In one order, so that none of two waits for the other.
+        stores = sorted(folders)
+        for folder in stores:
+            stack.enter_context(settled(folder, fcntl.LOCK_EX))
+        return _remove_unused({folder: kept_versions(folder) for folder in stores}, nbytes)
+
+
+def _remove_unused(kept: dict[pathlib.Path, list[KeptVersion]], nbytes: int) -> int:
     freed = sum(_remove_parts(folder, versions) for folder, versions in kept.items())
     found = [(folder, version) for folder, versions in kept.items() for version in versions]
     for folder, version in sorted(found, key=lambda pair: pair[1].opened):
@@ -132,13 +154,59 @@ def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
     return freed
 
 
+def forget(folder: pathlib.Path, name: str | None = None, but: pathlib.Path | None = None) -> None:
+    """Removes what is of no object any more, unless somebody has it open.
+
+    Args:
+        folder: of the store.
+        name: of an object that has been deleted or replaced.
+        but: what it was replaced by, which stays pinned if the other was.
+    """
+    with settled(folder, fcntl.LOCK_EX):
+        stays = kept_versions(folder)
+        for version in list(stays):
+            names = version.names
+            if name in names and version.path != but:
+                names = tuple(known for known in names if known != name)
+                if not _is_renamed(version, names, but):
+                    continue
+            if not names:
+                others = [other for other in stays if other is not version]
+                if remove(version, others):
+                    stays = others
+        _remove_parts(folder, stays)
+
+
+def _is_renamed(version: KeptVersion, names: tuple[str, ...], but: pathlib.Path | None) -> bool:
+    """Whether it could be noted that a version has only these names."""
+    try:
+        if version.is_pinned and but is not None:
+            _save(but, dataclasses.replace(_load(but), pinned=True))
+        _save(version.path, dataclasses.replace(_load(version.path), names=names))
+    except OSError as error:
+        _log.info("%s stays: %s", version.path, error)
+        return False
+    return True
+
+
+def _remove_link(link: pathlib.Path, path: pathlib.Path) -> None:
+    """Removes a link to a file, and with it what says that it is current."""
+    try:
+        if link.is_symlink() and os.path.realpath(link) == os.path.realpath(path):
+            link.unlink()
+            link.with_name(_COPY_NOTE).unlink(missing_ok=True)
+    except OSError as error:
+        # It leads nowhere then, and is replaced when the version is fetched again.
+        _log.info("%s stays: %s", link, error)
+
+
 def _remove_parts(folder: pathlib.Path, versions: list[KeptVersion]) -> int:
     """Removes the parts that no version has, and nobody has open."""
     known = {part for version in versions for part in version.parts}
     freed = 0
     for part in (folder / PARTS_FOLDER).glob(f"*{_SUFFIX}"):
         if part not in known:
-            with _alone(part) as is_free:
+            with alone(part) as is_free:
                 freed += _unlink(part) if is_free else 0
     return freed
 
@@ -186,13 +254,35 @@ def _unlink(path: pathlib.Path) -> int:
 
 
 @contextlib.contextmanager
-def _alone(path: pathlib.Path) -> Iterator[bool]:
-    """Whether nobody has a file open; nobody opens it meanwhile."""
+def settled(folder: pathlib.Path, kind: int) -> Iterator[None]:
+    """Holds the lock of a store; where there is none, nobody removes anything.
+
+    Args:
+        folder: of the store.
+        kind: ``LOCK_EX`` for who removes, ``LOCK_SH`` for who gives a file its name.
+    """
+    lock = -1
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        lock = os.open(folder / _LOCK_FILE, flags, 0o664)
+        fcntl.flock(lock, kind)
+    except OSError as error:
+        _log.debug("%s is not locked: %s", folder, error)
+    try:
+        yield
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
+@contextlib.contextmanager
+def alone(path: pathlib.Path) -> Iterator[bool]:
+    """Whether a file is there and nobody has it open; nobody opens it meanwhile."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
-        # It has not been needed yet.
-        yield True
+        # It has not been needed yet, or somebody else has removed it.
+        yield False
         return
     except OSError as error:
         _log.info("%s stays: %s", path, error)
@@ -213,6 +303,7 @@ class _Note:
     names: tuple[str, ...] = ()
     opened: float = 0.0
     pinned: bool = False
+    links: tuple[str, ...] = ()
 
 
 def _load(path: pathlib.Path) -> _Note:
@@ -221,20 +312,18 @@ def _load(path: pathlib.Path) -> _Note:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         with open(os.open(_note_of(path), flags), "rb") as file:
             found = json.loads(file.read(_LARGEST_NOTE))
-        names = tuple(str(name) for name in found["names"][:_MOST_NAMES])
-        return _Note(names, float(found["opened"]), found["pinned"] is True)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        names, links = (
+            tuple(str(one) for one in found.get(key, ())[:_MOST_NAMES])
+            for key in ("names", "links")
+        )
+        return _Note(names, float(found["opened"]), found["pinned"] is True, links)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         _log.debug("%s has no note: %s", path, error)
         return _Note()
 
 
 def _save(path: pathlib.Path, note: _Note) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-    try:
-        partial.write_text(json.dumps(dataclasses.asdict(note)))
-        os.replace(partial, _note_of(path))
-    finally:
-        partial.unlink(missing_ok=True)
+    replace_text(_note_of(path), json.dumps(dataclasses.asdict(note)))
 
 
 def _note_of(path: pathlib.Path) -> pathlib.Path:

@@ -22,6 +22,7 @@ from yogadl.storage._bucket_parts import FORMAT_KEY, BucketParts
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._conditions import ConditionalWrites
 from yogadl.storage._configurations import BaseCloudConfigurations
+from yogadl.storage._contents import Contents
 from yogadl.storage._far import BYTES_KEY, MissingError, is_better_far, open_far
 from yogadl.storage._local_copy import LocalCopy
 from yogadl.storage._local_folders import LocalFolders
@@ -233,6 +234,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         folders = version.local.id_folders()
         for folder in folders:
             LocalParts(folder, dataset_id).collect(None, dry_run)
+        if not dry_run:
+            version.local.collect()
         collector = PartCollector(
             self._store, version.parts, dataset_id, [folder / PARTS_FOLDER for folder in folders]
         )
@@ -292,7 +295,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         folders = LocalFolders(given.local_cache_dir, origin, folder, source)
         name = f"{self._store.url}/{key}"
         parts = BucketParts(self._store, str(given.bucket_directory_path / dataset_id))
-        local = LocalCopy(folders, source, parts)
+        contents = Contents(folders, name, given.local_cache_bytes)
+        local = LocalCopy(folders, source, parts, contents)
         return ObjectVersion(dataset_id, dataset_version, name, key, local, parts, folders)
 
     @property

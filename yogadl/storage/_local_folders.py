@@ -18,10 +18,9 @@ from collections.abc import Iterator
 
 import xxhash
 
-from yogadl.cache.parts import PARTS_FOLDER
+from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER
 from yogadl.errors import LocalDirectoryError, StorageFullError
 from yogadl.per_process import PerProcess
-from yogadl.remote._kept import OBJECTS_FOLDER
 from yogadl.remote._space import FreeSpace, LimitedSpace
 from yogadl.remote._work import Space
 from yogadl.storage._local_lock import local_lock
@@ -35,7 +34,7 @@ class LocalFolders:
     """The folders that the copy of one object may be in. Safe for threads and processes.
 
     Args:
-        directory: the local cache directory.
+        directory: the local cache directory; also an attribute.
         origin: of the bucket and what all its keys begin with; no other store has the same.
         version: the version's folder below a root.
         source: of the object; no other object has the same.
@@ -44,11 +43,12 @@ class LocalFolders:
     def __init__(
         self, directory: pathlib.Path, origin: str, version: pathlib.PurePosixPath, source: str
     ) -> None:
-        self._directory = directory
+        self.directory = directory
         self._source = source
         digest = xxhash.xxh3_64_hexdigest(origin.encode())
         self._own_root = directory / f"{_ROOT}-{os.geteuid()}-{digest}"
         self._ledger_folder = directory / f"{_ROOT}-{os.geteuid()}"
+        self._ledger = self._ledger_folder / "space"
         self._folders = [root / version for root in (directory / _ROOT, self._own_root)]
 
     def ours(self) -> Iterator[pathlib.Path]:
@@ -80,7 +80,7 @@ class LocalFolders:
             except OSError as error:
                 if error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise StorageFullError(
-                        f"{self._directory} has no room for another folder; free some, or choose "
+                        f"{self.directory} has no room for another folder; free some, or choose "
                         "another local_cache_dir"
                     ) from error
                 reason = str(error)
@@ -88,7 +88,7 @@ class LocalFolders:
                 return folder
             refused.append(reason)
         raise LocalDirectoryError(
-            f"no copy can be kept in {self._directory}: {'; '.join(refused)}. Choose a "
+            f"no copy can be kept in {self.directory}: {'; '.join(refused)}. Choose a "
             "local_cache_dir that this user may write to"
         )
 
@@ -104,8 +104,16 @@ class LocalFolders:
             limit: bytes of what all storages together keep so in the local cache directory.
         """
         if limit is None:
-            return FreeSpace(self._directory)
-        return _limited(self._ledger_folder / "space", limit, self._directory)
+            return FreeSpace(self.directory)
+        return _limited(self._ledger, limit, self.directory)
+
+    def limited_space(self, limit: int) -> LimitedSpace:
+        """The same, for one download."""
+        return _new_limited(self._ledger, limit, self.directory)
+
+    def are_pieces_safe(self) -> bool:
+        """Whether :attr:`pieces` is there, and nobody else can write to it."""
+        return all(self._is_safe(self.pieces / name) for name in (OBJECTS_FOLDER, PARTS_FOLDER))
 
     def claim_pieces(self) -> pathlib.Path:
         """The folder for what is fetched of the objects of the same origin, piece by piece.
@@ -122,14 +130,14 @@ class LocalFolders:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StorageFullError(
-                    f"{self._directory} has no room for another folder; free some, or choose "
+                    f"{self.directory} has no room for another folder; free some, or choose "
                     "another local_cache_dir"
                 ) from error
             refused = str(error)
         if refused is None and _is_writable(folder):
             return folder
         raise LocalDirectoryError(
-            f"nothing can be kept in {self._directory}: {refused or f'{folder} is read-only'}. "
+            f"nothing can be kept in {self.directory}: {refused or f'{folder} is read-only'}. "
             "Choose a local_cache_dir that this user may write to"
         )
 
@@ -161,8 +169,8 @@ class LocalFolders:
 
     def _parts(self, folder: pathlib.Path) -> Iterator[pathlib.Path]:
         """The root, and every folder from there down."""
-        part = self._directory
-        for name in folder.relative_to(self._directory).parts:
+        part = self.directory
+        for name in folder.relative_to(self.directory).parts:
             part = part / name
             yield part
 
@@ -179,6 +187,10 @@ _limits: PerProcess[dict[tuple[pathlib.Path, int], LimitedSpace]] = PerProcess(d
 def _limited(ledger: pathlib.Path, limit: int, directory: pathlib.Path) -> LimitedSpace:
     known, key = _limits(), (ledger.absolute(), limit)
     if key not in known:
-        pattern = f"{_ROOT}-{os.geteuid()}-*/{PIECES_FOLDER}"
-        known[key] = LimitedSpace(ledger, limit, lambda: directory.glob(pattern))
+        known[key] = _new_limited(ledger, limit, directory)
     return known[key]
+
+
+def _new_limited(ledger: pathlib.Path, limit: int, directory: pathlib.Path) -> LimitedSpace:
+    pattern = f"{_ROOT}-{os.geteuid()}-*/{PIECES_FOLDER}"
+    return LimitedSpace(ledger, limit, lambda: directory.glob(pattern))

@@ -1,4 +1,4 @@
-"""What a storage keeps on this machine of versions that are read without downloading them."""
+"""What a storage keeps on this machine of its versions."""
 
 from __future__ import annotations
 
@@ -90,7 +90,5 @@ class LocalVersions:
         name = self._name_of(dataset_id, dataset_version)
         found = [version for version in kept_versions(self._folder) if name in version.names]
         if not found:
-            raise CacheNotFoundError(
-                f"nothing of {name} is kept on this machine; fetch it with download=False first"
-            )
+            raise CacheNotFoundError(f"nothing of {name} is kept on this machine; fetch it first")
         return found[-1]

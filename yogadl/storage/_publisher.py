@@ -11,7 +11,7 @@ from yogadl.cache.parts import parts_of, read_header
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ForeignFileError, StoreError
 from yogadl.format.header import FORMAT_VERSION
-from yogadl.storage._bucket_parts import DIGEST_KEY, FORMAT_KEY
+from yogadl.storage._bucket_parts import CONTENT_KEY, DIGEST_KEY, FORMAT_KEY
 from yogadl.storage._far import BYTES_KEY
 from yogadl.storage._object_store import ObjectStore, PreconditionFailedError
 from yogadl.storage._object_version import ObjectVersion
@@ -92,7 +92,7 @@ def _keep_copy(
 
 def _told_of(path: pathlib.Path) -> dict[str, str]:
     """What the metadata of an object says of the file that it is."""
-    parts = 0
+    parts, content = 0, {}
     try:
         header, _ = read_header(path)
     except ForeignFileError:
@@ -100,6 +100,7 @@ def _told_of(path: pathlib.Path) -> dict[str, str]:
             count, version = ref.info.record_count, ref.info.format_version
     else:
         count, version, parts = header.record_count, FORMAT_VERSION, header.part_count
+        content = {CONTENT_KEY: header.digest.hex()}
     size = path.stat().st_size + sum(parts_of(path).values())
-    told = {_RECORDS_KEY: str(count), FORMAT_KEY: str(version), BYTES_KEY: str(size)}
+    told = {_RECORDS_KEY: str(count), FORMAT_KEY: str(version), BYTES_KEY: str(size), **content}
     return {**told, PARTS_KEY: str(parts)} if parts else told
