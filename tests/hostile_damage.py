@@ -229,10 +229,12 @@ def _content(offset: int, length: int) -> int:
     return offset + (48 if length > 2000 else 0)
 
 
-def _checksum(data: bytearray, offset: int, length: int) -> int:
-    """Of the content of the value at ``offset``."""
+def _checksum(data: bytearray, offset: int, length: int, at: int) -> int:
+    """Of the content of the value at ``offset``, for the entry at ``at``."""
     content = bytes(data[_content(offset, length) : offset + length])
-    return xxhash.xxh3_64_intdigest(content) & 0xFFFFFFFF
+    position = (at - _entries(data)[0]) // 16
+    (token_sum,) = struct.unpack_from("<Q", data, 8400)
+    return (xxhash.xxh3_64_intdigest(content) ^ position * 0x9E3779B1 + token_sum) & 0xFFFFFFFF
 
 
 def _change_entries(
@@ -259,7 +261,7 @@ def _change_index(rng: Random, data: bytearray) -> None:
         if how != 0:
             length = _number(rng, length) % 2**32
         if offset + length < len(data):
-            checksum = _checksum(data, offset, length)
+            checksum = _checksum(data, offset, length, at)
         struct.pack_into("<QII", data, at, offset, length, checksum)
 
     _change_entries(rng, data, [1, 1, 3], change)
@@ -276,7 +278,7 @@ def _change_records(rng: Random, data: bytearray) -> None:
         if word + 8 <= len(data):
             (near,) = struct.unpack_from("<Q", data, word)
             struct.pack_into("<Q", data, word, _number(rng, near))
-        struct.pack_into("<I", data, at + 12, _checksum(data, offset, length))
+        struct.pack_into("<I", data, at + 12, _checksum(data, offset, length, at))
 
     _change_entries(rng, data, [1, 2, 5], change)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 # At exit, TensorPack's runners end their processes, for which multiprocessing waits. Who registered
 # last comes first, and multiprocessing may do so only when it starts the processes: the program
 # would wait for ever. Imported here, it is before them.
-import multiprocessing.util  # noqa: F401
+import multiprocessing.util  # noqa: F401 # for what it registers
 from collections.abc import Iterator
 from typing import Any
 

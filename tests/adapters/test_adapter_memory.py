@@ -20,7 +20,7 @@ from yogadl.dataref import IndexedDataRef
 
 pa: Any = pytest.importorskip("pyarrow")
 
-from yogadl.adapters._arrow import Rows  # noqa: E402 # it imports pyarrow
+from yogadl.adapters._arrow_rows import Rows  # noqa: E402 # it imports pyarrow
 
 # Tables
 

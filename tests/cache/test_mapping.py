@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import yogadl
-from yogadl.cache import mapping
-from yogadl.cache.mapping import Descriptor, MappedFile
+from yogadl.cache.mapping import Descriptor, MappedFile, _descriptors, _files
 from yogadl.cache.opening import open_cache
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
@@ -64,20 +63,20 @@ def mapped(path: pathlib.Path) -> MappedFile:
 def test_what_is_asked_of_more_files_than_are_kept_open(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mapping, "_MOST_DESCRIPTORS", 3)
-    monkeypatch.setattr(mapping, "_descriptors", collections.OrderedDict())
+    monkeypatch.setattr(_descriptors, "_MOST_KEPT", 3)
+    monkeypatch.setattr(_descriptors, "_kept", collections.OrderedDict())
     paths = [made(tmp_path / f"{number}.mdb", [number]) for number in range(8)]
     files = [mapped(path) for path in paths]
     for file in files * 2:
-        assert file.is_cached(0) == bool(mapping._NO_WAIT)
-        assert len(mapping._descriptors) <= 3
+        assert file.is_cached(0) == bool(_files._NO_WAIT)
+        assert len(_descriptors._kept) <= 3
 
 
 def test_a_file_that_was_replaced_is_not_asked_for_another(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mapping, "_MOST_DESCRIPTORS", 0)
-    monkeypatch.setattr(mapping, "_descriptors", collections.OrderedDict())
+    monkeypatch.setattr(_descriptors, "_MOST_KEPT", 0)
+    monkeypatch.setattr(_descriptors, "_kept", collections.OrderedDict())
     path = made(tmp_path / "cache.mdb", [1])
     file = mapped(path)
     made(path, [2])

@@ -21,7 +21,7 @@ storage = LFSStorage(sys.argv[1])
 
 def slow():
     for number in range(40):
-        time.sleep(0.01)
+        time.sleep(0.01)  # in all, the time of eight lines
         yield number
 """
 
@@ -64,12 +64,20 @@ def test_who_wants_to_read_warnings_only_does(tmp_path: pathlib.Path) -> None:
 
 def test_a_wait_is_told(tmp_path: pathlib.Path) -> None:
     program = """
-        began = threading.Event()
+        began, told_twice, told = threading.Event(), threading.Event(), []
+        plain = yogadl.cache.progress.tell
+
+        def tell(line):
+            plain(line)
+            told.append(line)
+            if len(told) == 2:
+                told_twice.set()
+        yogadl.cache.progress.tell = tell
 
         @storage.cacheable("a", "1")
         def make():
             began.set()
-            time.sleep(0.5)
+            assert told_twice.wait(60)
             return [1]
         builder = threading.Thread(target=make)
         builder.start()

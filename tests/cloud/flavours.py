@@ -55,7 +55,7 @@ def apply(flavour: Flavour, dialect: Dialect, port: int, request: Request, head:
         if flavour == "racy_conditions":
             if not _holds(dialect, port, request):
                 return 412
-            time.sleep(_RACE_SECONDS)
+            time.sleep(_RACE_SECONDS)  # in which others get as far
         head.drop("If-Match", "If-None-Match")
         head.first = re.sub(r"(?<=[?&])ifGenerationMatch=\d+&?", "", head.first)
     return 0

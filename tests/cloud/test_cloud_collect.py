@@ -83,7 +83,7 @@ def test_parts_of_a_deleted_version(
     done = storage.collect_parts()
     assert (done.removed, {part.digest for part in done.waiting}, done.skipped) == ((), old, {})
     assert parts_here(local) == set()
-    time.sleep(1.1)
+    time.sleep(1.1)  # longer than the parts are to be kept, by the clock of the bucket
     monkeypatch.setattr(_part_collector, "GRACE", datetime.timedelta(seconds=1))
     would = storage.collect_parts(dry_run=True)
     assert parts(rig) == old
@@ -198,7 +198,7 @@ def test_builders_and_collectors_that_are_killed(
         while parts(s3) == kept and builder.is_alive() and time.monotonic() < until:
             time.sleep(0.005)
         begun += builder.is_alive()
-        time.sleep(chance.uniform(0, 0.2))
+        time.sleep(chance.uniform(0, 0.2))  # wherever they are then
         for process in (builder, collector):
             assert process.pid is not None
             with contextlib.suppress(ProcessLookupError):

@@ -242,7 +242,7 @@ def test_however_many_wait_on_a_machine_one_asks(rig: Any, tmp_path: pathlib.Pat
                 process.start()
             quiet_since(requests, 2 * threads)
         with rig.counting() as waiting:
-            time.sleep(seconds)
+            time.sleep(seconds)  # the waiting itself is looked at
         asked = [request for request in waiting if request.operation != "write"]
         # 24 would have asked three times each 1.5 s at least.
         assert 2 <= len(asked) <= 40, asked

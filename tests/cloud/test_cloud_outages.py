@@ -242,7 +242,7 @@ def test_an_outage_is_outlived(
             if moment == "in the middle":
                 wait_until(lambda: len(rig.proxy.log) > begun + 15)
                 out.enter_context(outages.outage(rig, kind))
-            time.sleep(seconds * outages.SCALE)
+            time.sleep(seconds * outages.SCALE)  # how long it lasts
             out.close()
             scene.let_finish()
     assert outcomes == dict.fromkeys(scene.operations(), True)
@@ -315,7 +315,7 @@ def test_waiting_can_be_interrupted(s3: Any, tmp_path: pathlib.Path) -> None:
             # Then, some wait for their second or third try.
             time.sleep(5 * outages.SCALE)
             signal.pthread_kill(here, signal.SIGINT)
-            time.sleep(5 * outages.SCALE)
+            time.sleep(5 * outages.SCALE)  # so that the end of it falls into the outage, too
 
     thread = threading.Thread(target=interrupt)
     # What a shell runs in the background ignores the signal.
@@ -355,7 +355,7 @@ def test_a_second_without_connections_loses_no_uploads(
     with running(works) as outcomes:
         wait_until(lambda: sum(asked.operation == "part" for asked in s3.proxy.log) > parts // 2)
         with outages.outage(s3, "refused"):
-            time.sleep(1.0)
+            time.sleep(1.0)  # how long it lasts
     assert outcomes == dict.fromkeys(works, True)
     assert s3.raw.uploads() == []
     assert s3.raw.list() == [f"data/a/{number}/cache.mdb" for number in range(UPLOADS)]

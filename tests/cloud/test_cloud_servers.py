@@ -292,7 +292,7 @@ STARTER = """
 import servers, time
 with servers.gcs_server() as server:
     print(server.port, flush=True)
-    time.sleep(600)
+    time.sleep(600)  # or until it is killed
 """
 
 

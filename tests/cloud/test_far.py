@@ -106,7 +106,9 @@ def test_bytes_come_once(rig: Any, local: pathlib.Path, elsewhere: pathlib.Path)
         stream = ref.stream(shuffle=True, shuffle_seed=1)
         first = everything(stream)
         traffic = ref.reader.files.traffic
+        end = time.monotonic() + 60
         while not ref.reader.files.are_complete() or fetcher()._queue.flying:
+            assert time.monotonic() < end
             time.sleep(0.01)
         assert traffic.nbytes <= 1.02 * size
         before = traffic.requests

@@ -94,12 +94,10 @@ class SpecReader:
             raw = self.read(self.index_at[0] + 16 * first, 16 * min(BLOCK, self.count - first))
             assert xxhash.xxh3_64_intdigest(raw) == self.sums[number]
             self.known_blocks[number] = raw
-        entry: tuple[int, int, int] = struct.unpack_from(
-            "<QII", self.known_blocks[number], 16 * within
-        )
-        assert 12288 <= entry[0] <= entry[0] + entry[1] <= self.file_size
-        assert self.value_size in (0, entry[1])
-        return entry
+        offset, length, mixed = struct.unpack_from("<QII", self.known_blocks[number], 16 * within)
+        assert 12288 <= offset <= offset + length <= self.file_size
+        assert self.value_size in (0, length)
+        return offset, length, mixed ^ (position * 0x9E3779B1 + self.token_sums[0]) % 2**32
 
     def content(self, position: int) -> bytes:
         offset, length, checksum = self.entry(position)

@@ -20,7 +20,7 @@ def test_parts_of_a_loop(images: LMDBDataRef) -> None:
     batches = profile.watch(profile.stream(images.stream()).batches(10))
     assert len(batches) == 10
     for _ in batches:
-        time.sleep(0.02)
+        time.sleep(0.02)  # the model
     report = profile.report()
     parts_add_up(report)
     assert report.model >= 0.2

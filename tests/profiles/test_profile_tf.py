@@ -77,7 +77,7 @@ def test_data_sets_that_measure_themselves(images: LMDBDataRef) -> None:
         labels = []
         for batch in watched:
             labels += batch["label"].numpy().tolist()
-            time.sleep(0.01)
+            time.sleep(0.01)  # the model
         assert labels == list(range(100))
     report = profile.report()
     parts_add_up(report)
@@ -95,7 +95,7 @@ def test_data_sets_that_measure_themselves(images: LMDBDataRef) -> None:
 
 def test_the_waiting_of_a_data_set_is_not_the_model() -> None:
     def wait(number: Any) -> Any:
-        time.sleep(0.02)
+        time.sleep(0.02)  # what is waited for
         return number
 
     dataset = tf.data.Dataset.range(10).map(lambda n: tf.numpy_function(wait, [n], tf.int64))
@@ -111,7 +111,7 @@ def test_keras_fit(images: LMDBDataRef) -> None:
 
     class Sleep(keras.callbacks.Callback):  # type: ignore[name-defined,misc]
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            time.sleep(0.01)
+            time.sleep(0.01)  # the model
 
     profile = Profile()
     stream = profile.stream(images.stream(shuffle=True, shuffle_seed=1))

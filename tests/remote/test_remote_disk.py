@@ -11,6 +11,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -140,6 +141,8 @@ def test_files_that_others_spoil(
         assert everything(ref.stream(**order)) == everything(near.stream(**order))
         if is_whole:
             wait_until(lambda: (ref[0], len(site.here(".whole")) == len(site.here()))[-1])
+    # Who has a file mapped dies if others cut it off.
+    wait_until(lambda: all(thread.name != "yogadl check" for thread in threading.enumerate()))
     for path in site.here(suffix):
         spoil(path)
     for _ in range(2):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import pathlib
 import pickle
 import random
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from test_remote_faults import SPEC, everything, records
 from yogadl import backoff
 from yogadl.errors import ClosedError
 from yogadl.remote import _fetcher, _passing, _queue
-from yogadl.remote._sparse_file import open_sparse
+from yogadl.remote._sparse_file import SparseFile, open_sparse
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
 FORK = multiprocessing.get_context("fork")
@@ -47,7 +49,7 @@ def test_processes_that_are_killed(site: Site) -> None:
             readers = [FORK.Process(target=read) for _ in range(3)]
             for reader in readers:
                 reader.start()
-            time.sleep(roll.uniform(0.02, 0.3))
+            time.sleep(roll.uniform(0.02, 0.3))  # wherever they are then
             for reader in readers[1:]:
                 assert reader.pid is not None
                 os.kill(reader.pid, signal.SIGKILL)
@@ -59,7 +61,18 @@ def test_processes_that_are_killed(site: Site) -> None:
                     path.unlink()
 
 
-def test_a_process_that_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def _claim_some(pieces: SparseFile, size: int) -> None:
+    assert pieces.claim(size // 2 // 4096 * 4096, size) == size
+
+
+def _claim_in_bulk(pieces: SparseFile, size: int) -> None:
+    assert pieces.claim_bulk(size // 2 // 4096 * 4096, size)
+
+
+@pytest.mark.parametrize("claim_all", [_claim_some, _claim_in_bulk])
+def test_a_process_that_is_stopped(
+    site: Site, monkeypatch: pytest.MonkeyPatch, claim_all: Callable[[SparseFile, int], None]
+) -> None:
     near = site.store(records(), spec=SPEC)
     monkeypatch.setattr(_fetcher, "_OTHERS_SECONDS", 0.2)
     ref = site.ref()
@@ -67,9 +80,9 @@ def test_a_process_that_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) 
 
     def claim(ready: Any) -> None:
         pieces = open_sparse(path, size)
-        assert pieces.claim(size // 2 // 4096 * 4096, size) == size
+        claim_all(pieces, size)
         ready.set()
-        time.sleep(100)
+        time.sleep(100)  # or until it is killed
 
     ready = FORK.Event()
     claiming = FORK.Process(target=claim, args=(ready,))
@@ -81,6 +94,39 @@ def test_a_process_that_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) 
     finally:
         claiming.kill()
         claiming.join()
+
+
+def test_bulk_and_others_of_two_processes(tmp_path: pathlib.Path) -> None:
+    path, size = tmp_path / "file", 1 << 20
+
+    def claim(ready: Any) -> None:
+        pieces = open_sparse(path, size)
+        assert pieces.claim_bulk(0, size // 2)
+        assert pieces.claim(size // 2, size // 2 + 4096) > size // 2
+        ready.set()
+        time.sleep(100)
+
+    ready = FORK.Event()
+    claiming = FORK.Process(target=claim, args=(ready,))
+    claiming.start()
+    try:
+        assert ready.wait(30)
+        pieces = open_sparse(path, size)
+        # What comes in bulk is waited for; the little that comes otherwise does not stop bulk.
+        assert not pieces.claim_bulk(size // 4, size)
+        assert pieces.claim(4096, 8192) == 4096
+        assert pieces.claim_bulk(size // 2, size)
+        pieces.release(size // 2, size, is_bulk=True)
+        assert pieces.claim(size // 2, size // 2 + 4096) == size // 2
+    finally:
+        claiming.kill()
+        claiming.join()
+    assert pieces.claim(4096, 8192) == 8192
+    assert pieces.claim_bulk(0, size)
+    # It has it itself.
+    assert pieces.claim(8192, 16384) == 16384
+    pieces.release(0, size, is_bulk=True)
+    pieces.release(4096, 16384)
 
 
 def test_closing_while_somebody_waits(site: Site) -> None:
@@ -104,7 +150,7 @@ def test_closing_while_somebody_waits(site: Site) -> None:
         reading = threading.Thread(target=read)
         reading.start()
         wait_until(lambda: site.web.asked[-1].start > 0)
-        time.sleep(0.1)
+        time.sleep(0.1)  # it waits by then; were it late, it would find the same
         ref.close()
         gc.collect()
         reading.join(20)

@@ -82,7 +82,7 @@ def test_threads_exclude_each_other(server: RunningServer) -> None:
             with client.acquire("s", "b", f"p{chance.randrange(2)}", read_lock=shared) as held:
                 place = 0 if "p0" in repr(held) else 1
                 history.append(("begin", place, shared))
-                time.sleep(chance.random() * 0.003)
+                time.sleep(chance.random() * 0.003)  # its work
                 history.append(("end", place, shared))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
@@ -183,7 +183,7 @@ def test_server_restarts_while_a_client_waits(server: RunningServer) -> None:
     waiting = _Waiting(server.client())
     wait_until(lambda: server.counts() == (0, 1, 1))
     server.stop()
-    time.sleep(0.3)
+    time.sleep(0.3)  # for how long it is away
     server.start()
     waiting.join(10)
     assert waiting.held is not None, waiting.error
@@ -207,7 +207,8 @@ def test_waiting_longer_than_all_time_outs() -> None:
     with RunningServer(client_timeout=0.6) as server:
         holder = server.client().acquire(*PLACE, read_lock=False)
         waiting = _Waiting(server.client(connect_timeout=0.5))
-        time.sleep(2)
+        wait_until(lambda: server.counts() == (0, 1, 1))
+        time.sleep(2)  # longer than both
         assert server.counts() == (0, 1, 1)
         holder.check()
         holder.close()
@@ -257,7 +258,7 @@ def test_nobody_listens() -> None:
 def test_server_that_starts_later(server: RunningServer) -> None:
     server.stop()
     waiting = _Waiting(server.client())
-    time.sleep(0.3)
+    time.sleep(0.3)  # for how long nobody listens
     server.start()
     waiting.join(10)
     assert waiting.held is not None

@@ -28,7 +28,7 @@ with RwCoordinatorClient(sys.argv[1]).write_lock(*sys.argv[2:5]) as held:
     if child == 0:
         if sys.argv[5] == "lives on":
             print(os.getpid(), flush=True)
-            time.sleep(30)
+            time.sleep(30)  # or until it is killed
             os._exit(0)
         try:
             held.check()
@@ -94,8 +94,9 @@ def test_holder_that_was_stopped_for_a_moment_keeps_its_lock() -> None:
     ):
         assert holder.line() == "held"
         holder.signal(signal.SIGSTOP)
-        time.sleep(1.2)
+        time.sleep(1.2)  # half of what it may be silent
         holder.signal(signal.SIGCONT)
+        # Would the server take that for too long, it would have done so by then.
         time.sleep(1)
         holder.tell()
         assert holder.line() == "still held"
@@ -105,7 +106,7 @@ def test_holder_that_was_stopped_for_a_moment_keeps_its_lock() -> None:
 def test_child_that_ends_does_not_end_the_lock(server: RunningServer, way: str) -> None:
     with Script(FORKING, server.url, *PLACE, way) as parent:
         assert parent.line() == "0", "the child's exit status"
-        time.sleep(0.1)
+        time.sleep(0.1)  # in which the server would hear of an end
         assert server.counts() == (0, 1, 0)
         parent.tell()
         assert parent.line() == "left"

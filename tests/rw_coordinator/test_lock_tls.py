@@ -134,10 +134,10 @@ def test_no_tls_where_there_is(secure: RunningServer) -> None:
 
 
 def test_stopping_with_tls(secure: RunningServer, ca_file: str) -> None:
+    mute = socket.create_connection(("127.0.0.1", secure.port))
+    # Connections are accepted in turn, so that one is by now.
     held = _client(secure, cert_file=ca_file).acquire(*PLACE, read_lock=False)
     held.check()
-    mute = socket.create_connection(("127.0.0.1", secure.port))
-    time.sleep(0.1)
     began = time.monotonic()
     secure.stop()
     assert mute.recv(1) == b"", "closed, though its handshake had not begun"

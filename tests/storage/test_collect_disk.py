@@ -323,7 +323,7 @@ def _killed(work: Callable[[], object], seconds: float) -> None:
         with contextlib.suppress(BaseException):
             work()
         os._exit(0)
-    time.sleep(seconds)
+    time.sleep(seconds)  # wherever it is then
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 

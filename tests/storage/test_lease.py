@@ -72,7 +72,7 @@ def test_history_of_many_holders() -> None:
             number = chance.random()
         if number < 0.05:
             raise NetworkError("cut")
-        time.sleep(0.01 * number)
+        time.sleep(0.01 * number)  # on the way
 
     store.before = store.after = fail_sometimes
 
@@ -86,7 +86,7 @@ def test_history_of_many_holders() -> None:
                 if fate == 1:
                     held._held._stop.set()  # type: ignore[union-attr]  # killed: it is never renewed nor given back
                 for _ in range(8):
-                    time.sleep(0.02)
+                    time.sleep(0.02)  # its work
                     held.check()
                     last = time.monotonic()
                 if fate == 2:

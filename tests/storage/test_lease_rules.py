@@ -149,8 +149,8 @@ def test_writes_of_many_threads_are_known_as_ones_own(late: int, threads: int) -
 
 
 def test_nobody_waits_for_a_renewal_that_hangs() -> None:
-    store = MemoryStore()
-    held = lease(store)
+    store, clock = MemoryStore(), Clock(5.0)
+    held = lease(store, clock)
     assert held.acquire(never)
     hangs, goes_on = threading.Event(), threading.Event()
 
@@ -162,7 +162,7 @@ def test_nobody_waits_for_a_renewal_that_hangs() -> None:
     store.before = hang
     assert hangs.wait(PATIENCE)
     held.check()
-    time.sleep(0.7 * SECONDS)
+    clock.now += 0.7 * SECONDS
     held.check()  # which renews it, since that thread does not
     held.release()
     assert takes(lease(store))

@@ -62,7 +62,7 @@ class Racy(MemoryStore):
         found = self.read(key)
         if if_tag is not None and if_tag != ("" if found is None else found[1]):
             raise PreconditionFailedError
-        time.sleep(0.05)
+        time.sleep(0.05)  # in which the others get as far
         return super().write(key, data)
 
 

@@ -63,14 +63,14 @@ def _open_huggingface_stream(data: Any, spec: Any) -> Source:
 
 
 @_built_in("datasets.DatasetDict", "datasets.IterableDatasetDict")
-def _refuse_splits(data: Any, spec: Any) -> Source:  # noqa: ARG001
+def _refuse_splits(data: Any, _spec: Any) -> Source:
     raise UnsupportedTypeError(
         f"a {type_name(data)} is several data sets; submit each of {sorted(data)} by itself"
     )
 
 
 @_built_in("pandas.api.typing.DataFrameGroupBy", "pandas.api.typing.SeriesGroupBy")
-def _refuse_groups(data: Any, spec: Any) -> Source:  # noqa: ARG001
+def _refuse_groups(data: Any, _spec: Any) -> Source:
     raise UnsupportedTypeError(
         f"a {type_name(data)} is several tables; submit what its agg() or the like returns, or "
         "each table by itself"

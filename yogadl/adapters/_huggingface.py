@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
-from yogadl.adapters._arrow import arrow_columns, check_names, nested, one_array, type_spec
+from yogadl.adapters._arrow_columns import arrow_columns, nested
+from yogadl.adapters._arrow_rows import one_array
+from yogadl.adapters._arrow_types import check_names, type_spec
 from yogadl.adapters._base import Array, MapSource
 from yogadl.adapters._convert import to_record, type_name
 from yogadl.adapters._items import ItemsSource

@@ -89,18 +89,23 @@ NO_TOKENS = TokenSums(0, (0, 0))
 
 
 def sums_of(entries: Array) -> TokenSums:
-    """The sums over the tokens of records with these entries of the index."""
+    """The sums over the tokens of records with these entries, which are not marked yet."""
     sums = NO_TOKENS
     for start in range(0, len(entries), _CHUNK):
         sums = sums.then(TokenSums.of(entry_tokens(entries[start : start + _CHUNK])))
     return sums
 
 
-def entry_tokens(entries: Array) -> Array:
-    """The tokens of records with these entries of the index, uint64 ``[n]``."""
+def entry_tokens(entries: Array, marks: Any = 0) -> Array:
+    """The tokens of records with these entries of the index, uint64 ``[n]``.
+
+    Args:
+        entries: ``ENTRY`` ``[n]``.
+        marks: that their checksums have, see :func:`yogadl.format.entries.marks_of`.
+    """
     lengths = entries["length"]
     leads = np.where(lengths > INLINE_LIMIT, np.uint32(LEAD), np.uint32(0))
-    return record_tokens(lengths - leads, entries["checksum"])
+    return record_tokens(lengths - leads, entries["checksum"] ^ np.uint32(marks))
 
 
 def record_tokens(lengths: Array, checksums: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from yogadl.cache.record_reader import RecordReader
+from yogadl.format import header as headers
 from yogadl.format.provenance import Provenance
 
 Array = np.ndarray[Any, Any]
@@ -40,6 +41,33 @@ class CacheInfo:
     file_size: int
     digest: str
     provenance: Provenance
+
+    @classmethod
+    def of_header(
+        cls,
+        header: headers.Header,
+        metadata: dict[str, Any],
+        provenance: Provenance,
+        parts_bytes: int = 0,
+    ) -> CacheInfo:
+        """Of a file of format 1.
+
+        Args:
+            header: of the file.
+            metadata: as the file has it.
+            provenance: likewise.
+            parts_bytes: of the parts, if the file is a table.
+        """
+        return cls(
+            record_count=header.record_count,
+            format_version=headers.FORMAT_VERSION,
+            library_version=header.library_version,
+            created=datetime.datetime.fromtimestamp(header.created_ns / 1e9, datetime.timezone.utc),
+            metadata=metadata,
+            file_size=header.file_size + parts_bytes,
+            digest=header.digest.hex(),
+            provenance=provenance,
+        )
 
 
 class FileReader(RecordReader):

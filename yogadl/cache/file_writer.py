@@ -14,7 +14,7 @@ from yogadl.cache.content_id import sums_of
 from yogadl.errors import InvalidArgumentError
 from yogadl.format import index as indexes
 from yogadl.format.codec import RecordCodec
-from yogadl.format.entries import ENTRY
+from yogadl.format.entries import ENTRY, marks_of, salt_of
 from yogadl.format.header import Header
 from yogadl.format.layout import (
     ALIGNMENT,
@@ -166,6 +166,10 @@ class FileWriter:
         self._flush_queue()
         self._packer.flush()
         entries = self._finished_entries()
+        sums = sums_of(entries).sums
+        for start in range(0, self.count, indexes.BLOCK):
+            some = entries["checksum"][start : start + indexes.BLOCK]
+            some ^= marks_of(start + np.arange(len(some)), salt_of(sums[0]))
         self.checksums = indexes.block_checksums(entries)
         sections = {
             "checksums": self.checksums.tobytes(),
@@ -180,7 +184,7 @@ class FileWriter:
             "value_size": self._codec.layout.value_size or 0,
             "created_ns": created_ns,
             "part_count": 0,
-            "token_sums": sums_of(entries).sums,
+            "token_sums": sums,
         }
         return self._container.finish(sections, self.count, fields)
 

@@ -65,7 +65,9 @@ class JoinedReader(MappedReader):
         alignment = min(reader._alignment for reader in readers)
         index = Index(
             space.array,
-            IndexedFiles(joined("counts"), space.bases, joined("sizes"), joined("entries")),
+            IndexedFiles(
+                joined("counts"), space.bases, joined("sizes"), joined("entries"), joined("salts")
+            ),
             np.concatenate([index.checksums for index in indexes]),
             layout=codec.layout,
             alignment=alignment,

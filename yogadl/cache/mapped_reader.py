@@ -84,7 +84,7 @@ class MappedReader(RecordReader):
         return self._sums.content_id(self.spec)
 
     def tokens(self, positions: Array) -> Array:
-        return entry_tokens(self._index.lookup(positions))
+        return entry_tokens(self._index.lookup(positions), self._index.marks(positions))
 
     @property
     def buffer(self) -> Array:
@@ -175,8 +175,9 @@ class MappedReader(RecordReader):
     def _check(self, positions: Array, entries: Array) -> None:
         """Compares some records with their checksums."""
         view = memoryview(self.buffer)
-        for position, (offset, length, checksum) in zip(
-            positions.tolist(), entries.tolist(), strict=True
+        checksums = entries["checksum"] ^ self._index.marks(positions)
+        for position, (offset, length, _), checksum in zip(
+            positions.tolist(), entries.tolist(), checksums.tolist(), strict=True
         ):
             content = view[offset : offset + length]
             if length > INLINE_LIMIT:

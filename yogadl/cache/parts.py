@@ -159,14 +159,8 @@ class PartFiles:
             CacheFormatError: it is not.
         """
         name = shown(self.path(number))
-        header = header_of(file, name)
-        is_it = tables.part_of(header) == self.entries[number]
-        if (
-            not is_it
-            or header.spec.checksum != self._header.spec.checksum
-            # The index of a table is none of records.
-            or header.part_count
-        ):
+        part = self.entries[number : number + 1]
+        if not tables.is_part(header_of(file, name), part, self._header):
             raise ChecksumError(
                 f"{name} is not the part that {shown(self._table)} names; rebuild the data set"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -20,9 +19,9 @@ from yogadl.cache.reader import CacheFile
 from yogadl.cache.sections import load_codec, load_metadata, section
 from yogadl.cache.whole_file import check_digest, pieces
 from yogadl.errors import ChecksumError
-from yogadl.format import header as headers
 from yogadl.format import index as indexes
 from yogadl.format import table as tables
+from yogadl.format.entries import salt_of
 
 Array = np.ndarray[Any, Any]
 
@@ -62,16 +61,7 @@ class PartsReader(MappedReader, FileReader):
         checksums = section(buffer, header.index_checksums, "index", name).view("<u8")
         parts.check_sizes()
         sizes = entries["size"].astype("i8")
-        self.info = CacheInfo(
-            record_count=header.record_count,
-            format_version=headers.FORMAT_VERSION,
-            library_version=header.library_version,
-            created=datetime.datetime.fromtimestamp(header.created_ns / 1e9, datetime.timezone.utc),
-            metadata=metadata,
-            file_size=header.file_size + int(sizes.sum()),
-            digest=header.digest.hex(),
-            provenance=provenance,
-        )
+        self.info = CacheInfo.of_header(header, metadata, provenance, int(sizes.sum()))
         space = AddressSpace(sizes, parts.map_into)
         index = indexes.Index(
             space.array,
@@ -80,6 +70,7 @@ class PartsReader(MappedReader, FileReader):
                 space.bases,
                 sizes,
                 entries["entries"].astype("i8"),
+                salt_of(entries["token_sums"][:, 0]),
             ),
             checksums,
             layout=codec.layout,

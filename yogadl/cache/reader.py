@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +19,7 @@ from yogadl.cache.whole_file import check_digest, pieces
 from yogadl.errors import ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import index as indexes
-from yogadl.format.entries import ENTRY
+from yogadl.format.entries import ENTRY, salt_of
 
 Array = np.ndarray[Any, Any]
 
@@ -46,16 +45,7 @@ class CacheFile(MappedReader, FileReader):
         self.header = header = headers.unpack(page, len(buffer), name)
         codec = load_codec(buffer, header.spec, header.value_size, name)
         metadata, provenance = load_metadata(buffer, header.metadata, name)
-        self.info = CacheInfo(
-            record_count=header.record_count,
-            format_version=headers.FORMAT_VERSION,
-            library_version=header.library_version,
-            created=datetime.datetime.fromtimestamp(header.created_ns / 1e9, datetime.timezone.utc),
-            metadata=metadata,
-            file_size=header.file_size,
-            digest=header.digest.hex(),
-            provenance=provenance,
-        )
+        self.info = CacheInfo.of_header(header, metadata, provenance)
         count = header.record_count
         if (
             header.index_checksums.length != 8 * indexes.block_counts(count)
@@ -63,10 +53,16 @@ class CacheFile(MappedReader, FileReader):
         ):
             raise ChecksumError(f"{name} has an index of the wrong size; rebuild it")
         checksums = section(buffer, header.index_checksums, "index", name).view("<u8")
-        numbers = count, 0, header.file_size, header.index.offset
+        files = indexes.IndexedFiles(
+            counts=np.array([count]),
+            bases=np.array([0]),
+            sizes=np.array([header.file_size]),
+            entries=np.array([header.index.offset]),
+            salts=salt_of([header.token_sums[0]]),
+        )
         index = indexes.Index(
             buffer,
-            indexes.IndexedFiles(*[np.array([number], "<i8") for number in numbers]),
+            files,
             checksums,
             layout=codec.layout,
             alignment=header.alignment,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from yogadl.dataref._compose import concat, mix, zip  # noqa: A004 # named as in tf.data
-from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef, StoredDataRef
+from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef
 from yogadl.dataref._lmdb import LMDBDataRef
 from yogadl.dataref._padding import Padding
 from yogadl.dataref._read_ahead import ReadAhead
@@ -19,6 +19,7 @@ from yogadl.dataref._sources import (
     from_torch,
 )
 from yogadl.dataref._state import state_of
+from yogadl.dataref._stored import StoredDataRef
 from yogadl.dataref._stream import IndexedStream
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import numpy as np
 
 from yogadl import spec as specs
 from yogadl.arguments import as_index
-from yogadl.cache.file_reader import CacheInfo
 from yogadl.cache.record_reader import RecordReader
 from yogadl.closing import Closing
 from yogadl.completion import without
@@ -281,58 +280,51 @@ def _advice_on_index(index: Any) -> str:
     return f"{taken}; many are read as a batch, dataref.read(positions), or make a data set, select"
 
 
-class UnstoredDataRef(IndexedDataRef, Generic[Reader]):
-    """A data set that stores nothing: it has a reader of something else until it is closed.
+class ReaderDataRef(IndexedDataRef, Generic[Reader]):
+    """A data set that has a reader until it is closed."""
 
-    Args:
-        reader: reads the records.
-    """
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader: Reader | None = reader
+    _reader: Reader | None
 
     @property
     def reader(self) -> Reader:
         """See ``IndexedDataRef.reader``."""
         if self._reader is None:
-            raise ClosedError("the DataRef is closed; make it again")
+            raise ClosedError(self._told_when_closed())
         return self._reader
 
     def close(self) -> None:
-        """Lets go of what it reads; data sets that it is made of stay open. May be called twice."""
+        """Lets go of what is read, for this reference and its streams. May be called twice.
+
+        Data sets that it is made of stay open.
+        """
         if self._reader is not None:
             self._reader.close()
             self._reader = None
 
-    def _origin(self) -> str:
-        return ""
+    @abc.abstractmethod
+    def _told_when_closed(self) -> str:
+        """What the error says."""
 
     @property
     def _is_closed(self) -> bool:
         return self._reader is None
 
 
-class StoredDataRef(IndexedDataRef):
-    """A reference to a data set that is stored: in a file of this machine, or far away."""
+class UnstoredDataRef(ReaderDataRef[Reader]):
+    """A data set that stores nothing: its reader reads something else.
 
-    @property
-    @abc.abstractmethod
-    def info(self) -> CacheInfo:
-        """What the file says of itself: record count, creation time, versions, metadata."""
+    Args:
+        reader: reads the records.
+    """
 
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """See ``IndexedDataRef.metadata``; of a cache of 0.1.4, ``{}``."""
-        return self.info.metadata
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
-    @abc.abstractmethod
-    def verify(self) -> None:
-        """Reads all of it and compares it with its checksums.
+    def _told_when_closed(self) -> str:
+        return "the DataRef is closed; make it again"
 
-        Raises:
-            CacheFormatError: it is not what was written.
-            StoreError: it cannot be fetched.
-        """
+    def _origin(self) -> str:
+        return ""
 
 
 class DerivedDataRef(UnstoredDataRef[RecordReader]):

@@ -8,8 +8,8 @@ from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.mapping import Access
 from yogadl.cache.opening import open_cache
-from yogadl.dataref._indexed import StoredDataRef
-from yogadl.errors import CacheReplacedError, ClosedError, InvalidArgumentError
+from yogadl.dataref._stored import OpenedDataRef
+from yogadl.errors import InvalidArgumentError
 
 
 def _access(name: str) -> Access:
@@ -21,7 +21,7 @@ def _access(name: str) -> Access:
         ) from None
 
 
-class LMDBDataRef(StoredDataRef):
+class LMDBDataRef(OpenedDataRef[FileReader]):
     """A reference to a cache file, of this release or of yogadl 0.1.4.
 
     Opening reads a few pages, however large the file. The file is mapped into memory; replacing it
@@ -52,18 +52,7 @@ class LMDBDataRef(StoredDataRef):
         self._path = pathlib.Path(cache_filepath)
         self._check_records = check_records
         self._access = _access(access)
-        self._reader: FileReader | None = open_cache(self._path, check_records, self._access)
-
-    @property
-    def reader(self) -> FileReader:
-        """The open file.
-
-        Raises:
-            ClosedError: the reference is closed.
-        """
-        if self._reader is None:
-            raise ClosedError(f"the DataRef of {shown(self._path)} is closed; fetch it again")
-        return self._reader
+        self._open()
 
     @property
     def info(self) -> CacheInfo:
@@ -78,31 +67,14 @@ class LMDBDataRef(StoredDataRef):
         """
         self.reader.verify()
 
-    def close(self) -> None:
-        """Lets go of the file, for this reference and its streams. May be called twice."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-
     def __getstate__(self) -> tuple[pathlib.Path, bool, Access, str]:
         return self._path.absolute(), self._check_records, self._access, self.info.digest
 
     def __setstate__(self, state: tuple[pathlib.Path, bool, Access, str]) -> None:
-        path, check_records, access, digest = state
-        self._path = path
-        self._check_records = check_records
-        self._access = access
-        self._reader = open_cache(path, check_records, access)
-        if self.info.digest != digest:
-            self.close()
-            raise CacheReplacedError(
-                f"{shown(path)} was replaced after this reference was pickled, so positions in it "
-                "mean other records; fetch it again"
-            )
+        self._path, self._check_records, self._access, digest = state
+        self._open()
+        self._insist_on(digest)
 
-    def _origin(self) -> str:
-        return repr(shown(self._path))
-
-    @property
-    def _is_closed(self) -> bool:
-        return self._reader is None
+    def _open(self) -> None:
+        self._name = shown(self._path)
+        self._reader = open_cache(self._path, self._check_records, self._access)

@@ -21,6 +21,13 @@ _SAMPLES = 8
 _TRUST = 8
 
 
+def announced_together(reader: RecordReader, window: int = DEFAULT_WINDOW) -> int:
+    """How many records are announced at a time; ``window`` as of :class:`ReadAhead`."""
+    # What is read together with a small record is a page.
+    size = max(reader.record_bytes, PAGE_SIZE)
+    return max(1, (window or DEFAULT_WINDOW) // 2 // size)
+
+
 class ReadAhead:
     """Announces the records of one epoch, piece by piece, and forgets what was read in order.
 
@@ -50,9 +57,7 @@ class ReadAhead:
         self._positions = positions
         self._in_order = not order.shuffle
         self._announces = window > 0
-        # What is read together with a small record is a page.
-        size = max(reader.record_bytes, PAGE_SIZE)
-        self._piece = max(1, (window or DEFAULT_WINDOW) // 2 // size)
+        self._piece = announced_together(reader, window)
         self.at = start
         self._announced = start
         self._forgotten = start

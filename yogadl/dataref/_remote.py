@@ -8,15 +8,16 @@ import numpy as np
 
 from yogadl.arguments import as_index
 from yogadl.cache.file_reader import CacheInfo
-from yogadl.dataref._indexed import StoredDataRef
-from yogadl.errors import CacheReplacedError, ClosedError, InvalidArgumentError
+from yogadl.dataref._read_ahead import announced_together
+from yogadl.dataref._stored import OpenedDataRef
+from yogadl.errors import InvalidArgumentError
 from yogadl.remote._plan import Network, Plan, plan
 from yogadl.remote._reader import RemoteReader
 
 _VERIFIED_AT_ONCE = 256
 
 
-class RemoteDataRef(StoredDataRef):
+class RemoteDataRef(OpenedDataRef[RemoteReader]):
     """A reference to a stored data set of which this machine has as much as was read of it.
 
     What is needed is fetched, in the order of the stream that is read, and kept on the local disk,
@@ -34,19 +35,7 @@ class RemoteDataRef(StoredDataRef):
 
     def __init__(self, open_reader: Callable[[], RemoteReader]) -> None:
         self._open_reader = open_reader
-        self._reader: RemoteReader | None = open_reader()
-        self._name = self._reader.version.name
-
-    @property
-    def reader(self) -> RemoteReader:
-        """What reads the records.
-
-        Raises:
-            ClosedError: the reference is closed.
-        """
-        if self._reader is None:
-            raise ClosedError(f"the DataRef of {self._name} is closed; fetch it again")
-        return self._reader
+        self._open()
 
     @property
     def info(self) -> CacheInfo:
@@ -112,31 +101,17 @@ class RemoteDataRef(StoredDataRef):
                 raise InvalidArgumentError(f"{name} must be above zero, not {value!r}")
         network = Network(latency, connection_bytes, machine_bytes)
         size = as_index("batch_size", batch_size, 1)
-        return plan(self.reader, num_shards, here, size, local_cache_bytes, network)
-
-    def close(self) -> None:
-        """Lets go of the data set, for this reference and its streams. May be called twice."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        window = announced_together(self.reader)
+        return plan(self.reader, num_shards, here, size, local_cache_bytes, network, window)
 
     def __getstate__(self) -> tuple[Callable[[], RemoteReader], str]:
         return self._open_reader, self.info.digest
 
     def __setstate__(self, state: tuple[Callable[[], RemoteReader], str]) -> None:
         self._open_reader, digest = state
+        self._open()
+        self._insist_on(digest)
+
+    def _open(self) -> None:
         self._reader = self._open_reader()
         self._name = self._reader.version.name
-        if self.info.digest != digest:
-            self.close()
-            raise CacheReplacedError(
-                f"{self._name} was replaced after this reference was pickled, so positions in it "
-                "mean other records; fetch it again"
-            )
-
-    def _origin(self) -> str:
-        return repr(self._name)
-
-    @property
-    def _is_closed(self) -> bool:
-        return self._reader is None

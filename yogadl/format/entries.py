@@ -13,7 +13,33 @@ from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 Array = np.ndarray[Any, Any]
 
 ENTRY = np.dtype([("offset", "<u8"), ("length", "<u4"), ("checksum", "<u4")])
-"""File offset and length of the value, and the low half of the XXH3-64 of the content in it."""
+"""File offset and length of the value; checksum of the content in it, marked as its own."""
+
+# Odd, so that no two entries of a file are marked alike.
+_MARK = np.uint32(0x9E3779B1)
+
+
+def salt_of(token_sum: Any) -> Any:
+    """What the entries of a file are marked by: the low half of its first token sum, uint32.
+
+    Args:
+        token_sum: a number, or uint64 ``[n]`` of as many files.
+    """
+    return np.asarray(token_sum).astype("u8").astype("u4")
+
+
+def marks_of(places: Array, salts: Array) -> Array:
+    """What the checksums of contents and those in entries differ by (exclusive or), uint32 ``[n]``.
+
+    So an entry that stands where another belongs, of its file or of another, is found by the record
+    that it leads to.
+
+    Args:
+        places: the positions of the records in their files, int64 ``[n]``.
+        salts: of these files, see :func:`salt_of`; uint32 ``[n]``, or of no dimension.
+    """
+    marks: Array = places.astype("u4") * _MARK + salts
+    return marks
 
 
 class EntryCheck:

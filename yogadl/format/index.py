@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 
 from yogadl.errors import REPAIR, ChecksumError
-from yogadl.format.entries import ENTRY, EntryCheck
+from yogadl.format.entries import ENTRY, EntryCheck, marks_of
 from yogadl.format.layout import RecordLayout
 
 Array = np.ndarray[Any, Any]
@@ -48,12 +48,14 @@ class IndexedFiles:
         bases: the byte of the buffer that is its first.
         sizes: its bytes.
         entries: where its entries begin in it, a multiple of 16, as bases are.
+        salts: what its entries are marked by, uint32 ``[n]``.
     """
 
     counts: Array
     bases: Array
     sizes: Array
     entries: Array
+    salts: Array
 
 
 class Index:
@@ -138,6 +140,11 @@ class Index:
         offsets: Array = self._all_offsets[places]
         offsets += self.files.bases[files]
         return offsets
+
+    def marks(self, positions: Array) -> Array:
+        """The marks of the entries of some records, uint32 ``[n]``; see :func:`marks_of`."""
+        files = np.asarray(0) if self._whole is not None else self._files_of(positions)
+        return marks_of(positions - self._firsts[files], self.files.salts[files])
 
     def _check_whole(self, positions: Array) -> None:
         """Checks what is needed of the only file."""

@@ -31,8 +31,8 @@ PART = np.dtype(
 )
 """Of a part: its digest, bytes, and records; where its index begins; its token sums; zero."""
 
-LARGEST_TABLE = 2**46
-"""Bytes of all parts together: half of what a process can address."""
+MOST_BYTES = 2**60
+"""Of all parts together: sums of them do not wrap around."""
 
 
 def part_of(header: Header) -> Array:
@@ -44,6 +44,22 @@ def part_of(header: Header) -> Array:
     part["entries"] = header.index.offset
     part["token_sums"] = header.token_sums
     return part
+
+
+def is_part(header: Header, part: Array, table: Header) -> bool:
+    """Whether a file is what a table says of a part.
+
+    Args:
+        header: of the file.
+        part: what the table says, of ``PART`` ``[1]``.
+        table: the table's header.
+    """
+    return bool(
+        part_of(header) == part
+        and header.spec.checksum == table.spec.checksum
+        # The index of a table is none of records.
+        and not header.part_count
+    )
 
 
 def check_parts(parts: Array, header: Header, name: str) -> None:
@@ -64,13 +80,13 @@ def check_parts(parts: Array, header: Header, name: str) -> None:
     if (
         (counts < 1).any()
         or (counts > MOST_RECORDS).any()
-        or (sizes > LARGEST_TABLE).any()
+        or (sizes > MOST_BYTES).any()
         or (sizes % PAGE_SIZE != 0).any()
         or (entries < BODY_OFFSET).any()
         or (entries > sizes).any()
         or (entries % np.uint64(ENTRY.itemsize) != 0).any()
         or (entries + counts * np.uint64(ENTRY.itemsize) > sizes).any()
-        or int(sizes.sum(dtype=object)) > LARGEST_TABLE
+        or float(sizes.sum(dtype="f8")) > MOST_BYTES
         or int(counts.sum()) != header.record_count
     ):
         raise ChecksumError(f"{name} is a table of impossible parts; rebuild it")

@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
     if name == "Batches":
         from yogadl.jax import _batches as module
     elif name in ("FrozenSampler", "GrainSource"):
-        from yogadl.jax import _grain as module  # type: ignore[no-redef]
+        from yogadl.jax import _grain as module  # type: ignore[no-redef] # one of them
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(module, name)

@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
     if name == "PyDataset":
         from yogadl.keras import _py_dataset as module
     elif name == "BackupAndRestore":
-        from yogadl.keras import _backup as module  # type: ignore[no-redef]
+        from yogadl.keras import _backup as module  # type: ignore[no-redef] # one of them
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(module, name)

@@ -83,7 +83,7 @@ class BackupAndRestore(_Base):  # type: ignore[misc] # Keras is untyped
 
     # What Keras calls
 
-    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002 # Keras's
         """Restores what was saved."""
         if self.params.get("steps") is not self._dataset.num_batches:
             raise InvalidArgumentError(
@@ -100,14 +100,14 @@ class BackupAndRestore(_Base):  # type: ignore[misc] # Keras is untyped
         if saves:
             self._restore(saves[-1])
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002 # Keras's
         """Notes where the epoch begins."""
         self._epoch = epoch
         self._data_epoch = self._dataset.epoch
         self._steps = len(self._dataset)
         self._done = 0
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002 # Keras's
         """Saves if it is time, but for an epoch's last batch."""
         # With steps_per_execution, the last execution may have had fewer batches than it says.
         done = min(batch + 1, self._steps)
@@ -116,7 +116,7 @@ class BackupAndRestore(_Base):  # type: ignore[misc] # Keras is untyped
         if self._is_time() and done < self._steps:
             self._save(self._epoch, self._dataset.state_dict(done))
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002 # Keras's
         """Saves if it is time."""
         if self._save_every is not None and not self._is_time():
             return

@@ -14,10 +14,11 @@ from typing import Any
 
 from yogadl.extras import require
 
+# Says how to install Keras where it is missing, so it comes before what is imported of it.
 require("keras", "keras")
 
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter  # noqa: E402
-from keras.src.trainers.epoch_iterator import EpochIterator  # noqa: E402
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter  # noqa: E402 # see above
+from keras.src.trainers.epoch_iterator import EpochIterator  # noqa: E402 # likewise
 
 
 def _code(function: Any) -> CodeType:

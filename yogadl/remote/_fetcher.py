@@ -295,7 +295,7 @@ class Fetcher:
             work.file.traffic.requests += work.requests
             work.file.traffic.nbytes += work.nbytes
             if work.is_claimed:
-                work.file.pieces.release(work.start, work.stop)
+                work.file.pieces.release(work.start, work.stop, work.is_bulk)
             self._arrived.notify_all()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import pathlib
+import resource
 import threading
 import weakref
 from collections.abc import Callable
@@ -22,8 +23,9 @@ from yogadl.remote._work import Range, RemoteFile, Space
 
 Array = np.ndarray[Any, Any]
 
-# Each takes two descriptors and a map.
-_MOST_OPEN = 128
+# Each takes two descriptors, of which a program has to have most for itself.
+_MOST_OPEN = 1024
+_DESCRIPTORS_PER_OPEN = 8
 
 
 class RemoteFiles:
@@ -33,12 +35,13 @@ class RemoteFiles:
         counts: records of each, int64 ``[n]``.
         sizes: bytes of each, int64 ``[n]``.
         entries: where the index begins in each, int64 ``[n]``.
+        salts: what the entries of each are marked by, uint32 ``[n]``.
         objects: where the file of a number comes from.
         paths: where what is here of the file of a number is, in a folder that is there.
         space: says what may be kept.
 
     Attributes:
-        counts, sizes, entries: see above.
+        counts, sizes, entries, salts: see above.
         traffic: what was asked for.
     """
 
@@ -47,6 +50,7 @@ class RemoteFiles:
         counts: Array,
         sizes: Array,
         entries: Array,
+        salts: Array,
         objects: Callable[[int], RemoteObject],
         paths: Callable[[int], pathlib.Path],
         space: Space,
@@ -59,11 +63,15 @@ class RemoteFiles:
         self._last_blocks = np.cumsum(blocks)
         self._first_blocks = self._last_blocks - blocks
         self.entries = entries
+        self.salts = salts
         self.counts = counts
         self._objects = objects
         self._paths = paths
         self._space = space
         self._open: collections.OrderedDict[int, RemoteFile] = collections.OrderedDict()
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        known = limit if limit != resource.RLIM_INFINITY else _MOST_OPEN * _DESCRIPTORS_PER_OPEN
+        self._most_open = max(1, min(_MOST_OPEN, known // _DESCRIPTORS_PER_OPEN))
         self._complete = 0
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
@@ -102,13 +110,29 @@ class RemoteFiles:
         return int(self._last_blocks[-1])
 
     def find(self, positions: Array) -> tuple[Array, Array]:
-        """Where the entries of some records are.
+        """The numbers of the files of some records, and their positions in these: int64 ``[n]``."""
+        numbers = np.searchsorted(self._ends, positions, side="right")
+        return numbers, positions - self._firsts[numbers]
 
-        Returns:
-            The numbers of their files, and those of their blocks among all files': int64 ``[n]``.
-        """
-        files = np.searchsorted(self._ends, positions, side="right")
-        return files, self._first_blocks[files] + (positions - self._firsts[files]) // BLOCK
+    def position(self, number: int, place: int) -> int:
+        """That of the record which is at a position in the file of a number."""
+        return int(self._firsts[number]) + place
+
+    def offsets(self, numbers: Array, places: Array) -> Array:
+        """Where the entries of some records begin in their files, int64 ``[n]``."""
+        offsets: Array = self.entries[numbers] + ENTRY.itemsize * places
+        return offsets
+
+    def entries_within(self, number: int, start: int, stop: int) -> Range:
+        """The entries of a file between two offsets, which are multiples of their size."""
+        first = int(self.entries[number])
+        end = first + ENTRY.itemsize * int(self.counts[number])
+        return self.file(number), max(start, first), min(stop, end)
+
+    def blocks(self, numbers: Array, places: Array) -> Array:
+        """The numbers of the blocks of some entries among those of all files, int64 ``[n]``."""
+        blocks: Array = self._first_blocks[numbers] + places // BLOCK
+        return blocks
 
     def block(self, block: int) -> tuple[int, Range]:
         """The first position of a block of the index, and where it is."""
@@ -141,7 +165,7 @@ class RemoteFiles:
         )
         # Without a lock, which another thread might have had at a fork.
         made = self._open.setdefault(number, made)
-        while len(self._open) > _MOST_OPEN:
+        while len(self._open) > self._most_open:
             with contextlib.suppress(KeyError):
                 self._open.popitem(last=False)
         return made

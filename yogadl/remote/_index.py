@@ -1,35 +1,63 @@
-"""The index of a version that is read from afar: fetched where it is needed, in its blocks.
+"""The index of a version that is read from afar: fetched where it is needed, in small pieces.
 
-A block is compared with its checksum before any entry of it is used: one that was fetched from a
-wrong place would lead to other records, whose own checksums are right.
+Of a piece, nothing says whether it is what was written but the records that its entries lead to:
+their checksums are marked by the file and by the position in it. So an entry that was damaged, or
+is of another record or file, is found when its record is read, and fetched again. What is said of
+records that are not read has to be right by itself: tokens follow from whole blocks of entries,
+which are compared with their checksums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xxhash
 
-from yogadl.format.entries import ENTRY, EntryCheck
-from yogadl.remote._fetcher import fetcher
+from yogadl.format.entries import ENTRY, EntryCheck, marks_of
 from yogadl.remote._files import RemoteFiles
+from yogadl.remote._right import WrongBytesError, right_bytes
+from yogadl.remote._sparse_file import CELL
 from yogadl.remote._work import Range
 
 Array = np.ndarray[Any, Any]
 
-_FETCHES = 4
+BRIDGED_CELLS = 2
+"""Cells that are fetched although they are not needed: a request costs more than they do."""
+
 # Of indexes that are not larger, what was read stays in memory.
 _MOST_IN_MEMORY = 64 << 20
+# Read into memory at once, if it is on this machine.
+_WINDOW = 64 << 10
+# More than the cells of any file.
+_FILE_KEYS = 1 << 36
 
 
 class DamagedIndexError(Exception):
-    """A block of the index, from the record at ``position`` on, is not what was written."""
+    """The index, from the record at ``position`` on, cannot be what was written."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
         self.position = position
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Entries that follow on one another.
+
+    Attributes:
+        number: of their file.
+        first: the position in it of the first of them.
+        where: they are.
+        wanted: which of the records that were asked for have their entries here.
+    """
+
+    number: int
+    first: int
+    where: Range
+    wanted: Array
 
 
 class RemoteIndex:
@@ -48,65 +76,135 @@ class RemoteIndex:
         self._check = check
         self._read_checksums = checksums
         self._checksums: Array | None = None
-        self._is_checked = np.zeros(files.block_count, bool)
-        is_small = files.record_count * ENTRY.itemsize <= _MOST_IN_MEMORY
-        self._entries = np.empty(files.record_count if is_small else 0, ENTRY)
-        self._is_small = is_small
+        self._is_small = files.record_count * ENTRY.itemsize <= _MOST_IN_MEMORY
+        count = files.record_count if self._is_small else 0
+        self._entries = np.empty(count, ENTRY)
+        self._is_known = np.zeros(count, bool)
 
     def look_up(self, positions: Array) -> tuple[Array, Array]:
-        """The numbers of the files of some records, int64 ``[n]``, and their ``ENTRY`` ``[n]``.
+        """Where some records are, if nothing is damaged.
+
+        Returns:
+            The numbers of their files, int64 ``[n]``, and their ``ENTRY`` ``[n]``, which say where
+            values can be, with the checksums of the contents alone.
 
         Raises:
-            DamagedIndexError: it is damaged there.
+            DamagedIndexError: it cannot be what was written.
             YogadlError: it cannot be read.
         """
-        numbers, blocks = self._files.find(positions)
-        if self._is_small:
-            lacking = blocks[~self._is_checked[blocks]]
-            for block, first, found in self._load(np.unique(lacking)) if len(lacking) else ():
-                self._entries[first : first + len(found)] = found
-                self._is_checked[block] = True
-            return numbers, self._entries[positions]
-        entries = np.empty(len(positions), ENTRY)
-        for block, first, found in self._load(np.unique(blocks)):
-            places = blocks == block
-            entries[places] = found[positions[places] - first]
+        numbers, places = self._files.find(positions)
+        if not self._is_small:
+            entries = np.empty(len(positions), ENTRY)
+            for piece, found in self._load(numbers, places):
+                entries[piece.wanted] = found[places[piece.wanted] - piece.first]
+        else:
+            lacking = ~self._is_known[positions]
+            if lacking.any():
+                self._remember(numbers[lacking], places[lacking])
+            entries = self._entries[positions]
+        entries["checksum"] ^= marks_of(places, self._files.salts[numbers])
         return numbers, entries
 
+    def _remember(self, numbers: Array, places: Array) -> None:
+        for piece, found in self._load(numbers, places):
+            first = self._files.position(piece.number, piece.first)
+            self._entries[first : first + len(found)] = found
+            self._is_known[first : first + len(found)] = True
+
+    def forget(self, positions: Array) -> None:
+        """Has the entries of some records fetched again, since they led to none.
+
+        Raises:
+            FileSystemError: see ``SparseFile.discard``.
+        """
+        numbers, places = self._files.find(positions)
+        for piece in self._pieces(numbers, places, has_windows=False):
+            file, start, stop = piece.where
+            file.pieces.discard(start, stop)
+            if self._is_small:
+                first = self._files.position(piece.number, piece.first)
+                self._is_known[first : first + (stop - start) // ENTRY.itemsize] = False
+
     def ranges(self, positions: Array) -> list[Range]:
-        """The blocks in which some entries are, each once; none of those that are in memory."""
-        blocks = self._files.find(positions)[1]
-        lacking = dict.fromkeys(blocks[~self._is_checked[blocks]].tolist())
-        return [self._files.block(block)[1] for block in lacking]
+        """What has to be here before some entries can be used; not what is in memory."""
+        numbers, places = self._files.find(positions)
+        if self._is_small:
+            lacking = ~self._is_known[positions]
+            if not lacking.any():
+                return []
+            numbers, places = numbers[lacking], places[lacking]
+        return [piece.where for piece in self._pieces(numbers, places, has_windows=False)]
 
-    def _load(self, blocks: Array) -> Iterator[tuple[int, int, Array]]:
-        """Some blocks: their numbers, their first positions, and their entries, checked."""
-        wanted = [(block, *self._files.block(block)) for block in blocks.tolist()]
-        checksums = self._known_checksums([where for _, _, where in wanted])
-        for _ in range(_FETCHES):
-            wrong = []
-            with fetcher().holding([where for *_, where in wanted], is_last_use=False):
-                for block, first, where in wanted:
-                    file, start, stop = where
-                    entries = np.empty((stop - start) // ENTRY.itemsize, ENTRY)
-                    data = memoryview(entries.view("u1"))
-                    file.pieces.read_into(start, data)
-                    if xxhash.xxh3_64_intdigest(data) != checksums[block]:
-                        wrong.append((block, first, where))
-                    elif not self._check.are_possible(entries, file.size).all():
-                        raise DamagedIndexError(first)
-                    else:
-                        yield block, first, entries
-            if not wrong:
-                return
-            for _, _, (file, start, stop) in wrong:
-                file.pieces.discard(start, stop)
-            wanted = wrong
-        raise DamagedIndexError(wanted[0][1])
+    def verified(self, positions: Array) -> Array:
+        """The entries of some records out of blocks that are what was written.
 
-    def _known_checksums(self, wanted: Iterable[Range]) -> Array:
+        Returns:
+            Their ``ENTRY`` ``[n]``, with the checksums of the contents alone.
+
+        Raises:
+            DamagedIndexError: it is damaged.
+            YogadlError: it cannot be read.
+        """
+        numbers, places = self._files.find(positions)
+        blocks = self._files.blocks(numbers, places)
+        wanted = np.unique(blocks).tolist()
         if self._checksums is None:
-            # At the same time, rather than one after the other.
-            fetcher().want([it for it in wanted if not it[0].pieces.has(*it[1:])])
             self._checksums = self._read_checksums()
-        return self._checksums
+        checksums = self._checksums[wanted]
+        found_at = [self._files.block(block) for block in wanted]
+
+        def is_right(number: int, data: Array) -> bool:
+            return bool(xxhash.xxh3_64_intdigest(data) == checksums[number])
+
+        entries = np.empty(len(positions), ENTRY)
+        try:
+            for number, data in right_bytes([where for _, where in found_at], is_right):
+                chosen = blocks == wanted[number]
+                first, _ = found_at[number]
+                entries[chosen] = data.view(ENTRY)[positions[chosen] - first]
+        except WrongBytesError as error:
+            raise DamagedIndexError(found_at[error.number][0]) from error
+        entries["checksum"] ^= marks_of(places, self._files.salts[numbers])
+        return entries
+
+    def _load(self, numbers: Array, places: Array) -> Iterator[tuple[_Piece, Array]]:
+        """The pieces in which some entries are, and all ``ENTRY`` of each."""
+        pieces = self._pieces(numbers, places, has_windows=self._is_small)
+
+        def is_right(at: int, data: Array) -> bool:
+            possible = self._check.are_possible(data.view(ENTRY), pieces[at].where[0].size)
+            return bool(possible.all())
+
+        try:
+            for at, data in right_bytes([piece.where for piece in pieces], is_right):
+                yield pieces[at], data.view(ENTRY)
+        except WrongBytesError as error:
+            piece = pieces[error.number]
+            raise DamagedIndexError(self._files.position(piece.number, piece.first)) from error
+
+    def _pieces(self, numbers: Array, places: Array, has_windows: bool) -> list[_Piece]:
+        """Whole cells of the index in which some entries are; those that are near are one piece.
+
+        Args:
+            numbers, places: of the files, and the positions in these, int64 ``[n]``.
+            has_windows: make pieces larger by what is on this machine around them.
+        """
+        keys = numbers * _FILE_KEYS + self._files.offsets(numbers, places) // CELL
+        order = np.argsort(keys, kind="stable")
+        sorted_keys = keys[order]
+        breaks = np.flatnonzero(np.diff(sorted_keys) > 1 + BRIDGED_CELLS) + 1
+        pieces = []
+        for wanted in np.split(order, breaks) if len(order) else ():
+            number = int(numbers[wanted[0]])
+            start = int(keys[wanted[0]]) % _FILE_KEYS * CELL
+            stop = (int(keys[wanted[-1]]) % _FILE_KEYS + 1) * CELL
+            file, first, last = self._files.entries_within(number, start, stop)
+            if has_windows:
+                around = self._files.entries_within(
+                    number, start // _WINDOW * _WINDOW, -(-stop // _WINDOW) * _WINDOW
+                )
+                if file.pieces.is_kept(*around[1:]):
+                    _, first, last = around
+            place = (first - int(self._files.entries[number])) // ENTRY.itemsize
+            pieces.append(_Piece(number, place, (file, first, last), wanted))
+        return pieces

@@ -21,13 +21,13 @@ from yogadl.cache.whole_file import digest_of
 from yogadl.errors import CacheFormatError, ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
-from yogadl.format.entries import ENTRY
-from yogadl.remote._fetcher import fetcher
+from yogadl.format.entries import ENTRY, salt_of
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._kept import note_opened
 from yogadl.remote._near import Near
 from yogadl.remote._object import RemoteObject
 from yogadl.remote._reader import RemoteReader, Version
+from yogadl.remote._right import WrongBytesError, right_bytes
 from yogadl.remote._sparse_file import CELL
 from yogadl.remote._work import RemoteFile, Space
 
@@ -113,6 +113,7 @@ def open_remote(
         np.array([header.record_count]),
         np.array([header.file_size]),
         np.array([header.index.offset]),
+        salt_of([header.token_sums[0]]),
         lambda _number: asked,
         lambda _number: folder / OBJECTS_FOLDER / f"{header.digest.hex()}.mdb",
         space,
@@ -138,6 +139,7 @@ def open_remote(
     note_opened(main.paths()[0], name)
     near = Near(main.paths()[0], main, *([files] if header.part_count else []))
     version = Version(name, info, codec, header.alignment, sums)
+
     return RemoteReader(version, files, lambda: _checksums(main, header), near)
 
 
@@ -152,8 +154,8 @@ def _check_sizes(header: headers.Header, name: str) -> None:
     index_bytes = header.index.length
     entry_bytes = header.part_count * tables.PART.itemsize or header.record_count * ENTRY.itemsize
     if (
-        header.file_size > tables.LARGEST_TABLE
-        or header.record_count > tables.LARGEST_TABLE
+        header.file_size > tables.MOST_BYTES
+        or header.record_count > tables.MOST_BYTES
         or (header.part_count and index_bytes != entry_bytes)
         or (header.part_count and header.file_size > _LARGEST_TABLE)
         or index_bytes < entry_bytes
@@ -200,14 +202,12 @@ def _section(file: RemoteFile, place: headers.Section) -> bytes:
 
 def _fetched(file: RemoteFile, where: tuple[int, int], is_right: Callable[[Array], bool]) -> Array:
     """A range of bytes, uint8, fetched again while it is not right."""
-    for _ in range(_FETCHES):
-        with fetcher().holding([(file, *where)]):
-            data = np.empty(where[1] - where[0], "u1")
-            file.pieces.read_into(where[0], memoryview(data))
-        if is_right(data):
-            return data
-        file.pieces.discard(*where)
-    raise ChecksumError(f"{file.asked.name} is damaged at byte {where[0]:,}; rebuild it")
+    try:
+        ((_, data),) = right_bytes([(file, *where)], lambda _number, found: is_right(found))
+    except WrongBytesError as error:
+        name = file.asked.name
+        raise ChecksumError(f"{name} is damaged at byte {where[0]:,}; rebuild it") from error
+    return data
 
 
 def _checksums(main: RemoteFiles, header: headers.Header) -> Array:
@@ -223,7 +223,6 @@ def _parts_files(
     space: Space,
 ) -> RemoteFiles:
     """The parts that a table names."""
-    name = main.file(0).asked.name
     at = header.index.offset
 
     def is_right(data: Array) -> bool:
@@ -233,7 +232,7 @@ def _parts_files(
     # Its list of parts has no checksum of its own.
     table = _fetched(main.file(0), (0, header.file_size), is_right)
     parts = table[at : at + header.index.length].view(tables.PART)
-    tables.check_parts(parts, header, name)
+    tables.check_parts(parts, header, main.file(0).asked.name)
     digests = parts["digest"].tobytes()
 
     def digest(number: int) -> bytes:
@@ -243,6 +242,7 @@ def _parts_files(
         parts["count"].astype("i8"),
         parts["size"].astype("i8"),
         parts["entries"].astype("i8"),
+        salt_of(parts["token_sums"][:, 0]),
         lambda number: part_of(digest(number)),
         lambda number: folder / PARTS_FOLDER / f"{digest(number).hex()}.mdb",
         space,

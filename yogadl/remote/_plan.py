@@ -15,12 +15,13 @@ import numpy as np
 from yogadl.cache.file_writer import record_bytes
 from yogadl.format.entries import ENTRY
 from yogadl.format.header import BODY_OFFSET
-from yogadl.format.index import BLOCK
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 from yogadl.remote._fetcher import CONNECTIONS
+from yogadl.remote._index import BRIDGED_CELLS
 from yogadl.remote._open import HEAD_BYTES
-from yogadl.remote._queue import BULK_BYTES
+from yogadl.remote._planner import FIRST_RECORDS
+from yogadl.remote._queue import BULK_BYTES, HELD_CONNECTIONS
 from yogadl.remote._reader import RemoteReader, is_whole_cheaper
 from yogadl.remote._sparse_file import CELL
 
@@ -35,7 +36,8 @@ class Plan:
 
     Attributes:
         records: read in an epoch.
-        opening_requests, opening_bytes: of opening the version, in each process.
+        opening_requests, opening_bytes: of opening the version, in each process; what is asked
+            when a storage is made is not counted.
         index_requests, index_bytes: of the first epoch, to find the records and to check them.
         record_requests, record_bytes: of the first epoch, for the records.
         later_requests, later_bytes: of each later epoch.
@@ -104,8 +106,9 @@ def plan(
     batch_size: int,
     local_bytes: int | None,
     network: Network,
+    window: int,
 ) -> Plan:
-    """See ``RemoteDataRef.plan``."""
+    """See ``RemoteDataRef.plan``; ``window`` records are announced together."""
     files, count = reader.files, len(reader)
     share = shards_here / num_shards
     records = round(count * share)
@@ -115,12 +118,14 @@ def plan(
     is_bulk = is_whole_cheaper(files.nbytes // max(count, 1), num_shards)
     if is_bulk:
         # Each byte once, whichever process asks for it.
-        whole = files.nbytes - head
-        index = _of_index(files.counts, 1.0)[1]
-        of_index = math.ceil(index / BULK_BYTES), index
-        of_records = math.ceil((whole - index) / BULK_BYTES), max(0, whole - index)
+        of_index = _in_bulk(files.sizes - files.entries)
+        requests, nbytes = _in_bulk(files.entries)
+        # Each process asks for the first records by themselves, unless they come in bulk already.
+        early = min(1.0, shards_here * HELD_CONNECTIONS * BULK_BYTES / files.nbytes)
+        alone = round(shards_here * min(FIRST_RECORDS, records / shards_here) * (1 - early))
+        of_records = requests + alone, max(0, nbytes - head)
     else:
-        of_index = _of_index(files.counts, share)
+        of_index = _of_index(files.counts, records, window)
         of_records = records, round(records * size)
     connections = CONNECTIONS * shards_here
     kept = 1.0
@@ -148,14 +153,29 @@ def plan(
     )
 
 
-def _of_index(counts: Array, share: float) -> tuple[int, int]:
-    """Requests and bytes for the entries of a share of the records, taken at random."""
-    full, rest = np.divmod(counts, BLOCK)
-    # A block is needed unless none of its entries is.
-    of_full = float(full.sum()) * (1 - (1 - share) ** BLOCK)
-    of_rest = np.where(rest > 0, 1 - (1 - share) ** rest, 0.0)
-    entries = of_full * BLOCK + float((of_rest * rest).sum())
-    return round(of_full + float(of_rest.sum())), round(entries * ENTRY.itemsize)
+def _in_bulk(sizes: Array) -> tuple[int, int]:
+    """Requests and bytes for ranges of these sizes, in large pieces."""
+    return int((-(-sizes // BULK_BYTES)).sum()), int(sizes.sum())
+
+
+def _of_index(counts: Array, records: int, window: int) -> tuple[int, int]:
+    """Requests and bytes for the entries of some records, taken at random.
+
+    Args:
+        counts: records of each file.
+        records: that are wanted.
+        window: so many of them are asked for at a time.
+    """
+    count = float((-(-counts * ENTRY.itemsize // CELL)).sum())
+    # That a cell is needed by one window, and that it is fetched for it, as one between others is.
+    needed = 1 - (1 - 1 / count) ** window
+    free = 1 - needed
+    taken = needed + needed**2 * sum(gap * free**gap for gap in range(1, BRIDGED_CELLS + 1))
+    windows = records / window
+    fetched = 1 - (1 - taken) ** windows
+    # A run begins where no cell before it is near; of runs, what is here already is left out.
+    runs = count * needed * free ** (1 + BRIDGED_CELLS) * (fetched / taken)
+    return math.ceil(max(runs, fetched)), round(count * fetched * CELL)
 
 
 def _fetched_bytes(reader: RemoteReader) -> float:

@@ -23,8 +23,8 @@ Array = np.ndarray[Any, Any]
 _IDLE_SECONDS = 5.0
 # Announcements that wait; more than streams have at a time unless they were left.
 _MOST_WAITING = 16
-# Records whose entries are waited for together.
-_STEP = 64
+# Records whose entries are waited for together; and those of which no others are waited for.
+_STEP, FIRST_RECORDS = 64, 32
 _LARGEST_RANGE = 4 << 20
 
 _log = logging.getLogger(__name__)
@@ -84,7 +84,13 @@ class Planner:
 
 
 def _fetch(reader: Announced, positions: Array) -> None:
-    fetcher().want(list(merged(reader.index_ranges(np.sort(positions)))))
+    # A stream that begins waits for the first of them, and not for all entries.
+    for some in (positions[:FIRST_RECORDS], positions[FIRST_RECORDS:]):
+        fetcher().want(list(merged(reader.index_ranges(some))))
+        _fetch_records(reader, some)
+
+
+def _fetch_records(reader: Announced, positions: Array) -> None:
     for at in range(0, len(positions), _STEP):
         found = reader.record_ranges(positions[at : at + _STEP])
         missing = (it for it in found if not it[0].pieces.has(*it[1:]))

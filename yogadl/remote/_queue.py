@@ -25,7 +25,7 @@ _LARGE_BYTES = 64 << 10
 _BRIDGED_BYTES = 16 << 10
 # Until the first records have been asked for, or for so long, bulk has but a few connections.
 _HOLD_SECONDS = 0.5
-_HELD_CONNECTIONS = 8
+HELD_CONNECTIONS = 8
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class WorkQueue:
             while self.soon and (not self._has_bulk() or _is_large(self.soon[0])):
                 yield from self._claimed(self.soon.popleft(), self.soon)
         is_held = self._holds_bulk_until is not None and time.monotonic() < self._holds_bulk_until
-        most = _HELD_CONNECTIONS if is_held else BULK_CONNECTIONS
+        most = HELD_CONNECTIONS if is_held else BULK_CONNECTIONS
         while bulk < most and self._has_bulk():
             yield from self._next_bulk()
 
@@ -133,22 +133,19 @@ class WorkQueue:
             self._bulk_work = None
             return
         work.start = min(first + BULK_BYTES, work.stop)
-        is_bridged = file.is_alone and file.again < file.size // 100
-        missing = file.pieces.missing(first, work.start, _BRIDGED_BYTES if is_bridged else 0)
-        if missing:
-            first, last = missing[0]
-            if is_bridged:
-                file.again += file.pieces.count(first, last)
-            end = file.pieces.claim(first, last)
-            if end > first and last < work.start:
-                work.start = end
-        else:
-            end = first
-        # What another process is fetching is left to it.
+        bridge = _BRIDGED_BYTES if file.again < file.most_again else 0
+        found = None
+        for start, stop in file.pieces.missing(first, work.start, bridge)[:1]:
+            if bridge:
+                file.again += file.pieces.count(start, stop)
+            # What another process is fetching is left to it.
+            if file.pieces.claim_bulk(start, stop):
+                work.start = stop
+                found = Work(file, start, stop, work.bulk)
         if work.start >= work.stop:
             self._bulk_work = None
-        if end > first:
-            yield Work(file, first, end, work.bulk)
+        if found is not None:
+            yield found
 
 
 def _is_large(work: Work) -> bool:

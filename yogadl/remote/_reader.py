@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,9 @@ Array = np.ndarray[Any, Any]
 
 _FETCHES = 4
 """Times that a record is fetched before it is given up as damaged."""
+
+# As a share of a file: what may come twice, since a request costs more than it does.
+_AGAIN = 0.01
 
 # What a request costs in bytes that could have been transferred meanwhile: 30 ms at some MB/s.
 _REQUEST_BYTES = 64 << 10
@@ -87,7 +91,7 @@ class RemoteReader(RecordReader):
         self._open_index: RemoteIndex | None = RemoteIndex(files, check, checksums)
         # Whether the last records read were here, so that the next may be read without looking.
         self._is_here = False
-        self._is_alone = False
+        self._sharing = 1
 
     def __len__(self) -> int:
         return self.version.info.record_count
@@ -124,7 +128,8 @@ class RemoteReader(RecordReader):
         whole = self._whole()
         if whole is not None:
             return whole.tokens(positions)
-        return entry_tokens(self.look_up(positions)[1])
+        with self._telling_damage():
+            return entry_tokens(self._index.verified(positions))
 
     def close(self) -> None:
         # Who waits for some of them is told, once no copy of this has them.
@@ -141,8 +146,15 @@ class RemoteReader(RecordReader):
             ChecksumError: the index is damaged there.
             StoreError: it cannot be read.
         """
-        try:
+        # Who waits must not have the files, which another thread may close meanwhile.
+        fetcher().ensure(self.index_ranges(positions))
+        with self._telling_damage():
             return self._index.look_up(positions)
+
+    @contextlib.contextmanager
+    def _telling_damage(self) -> Iterator[None]:
+        try:
+            yield
         except DamagedIndexError as error:
             raise ChecksumError(
                 f"{self.version.name} has a damaged index from record {error.position} on; "
@@ -202,33 +214,29 @@ class RemoteReader(RecordReader):
             A buffer, uint8, and their entries with offsets in it; as aligned as in a file, and with
             a page behind them.
         """
-        numbers, entries = self.look_up(positions)
-        ranges = self._ranges(numbers, entries)
-        staged = entries.copy()
-        room = (entries["length"].astype("i8") + 2 * WIDE_ALIGNMENT) & -WIDE_ALIGNMENT
-        ends = np.cumsum(room)
-        staged["offset"] = ends - room + entries["offset"].astype("i8") % WIDE_ALIGNMENT
-        size = int(ends[-1]) if len(ends) else 0
-        buffer = MemoryPool().empty((size + PAGE_SIZE,), np.dtype("u1"))
-        wrong = list(range(len(ranges)))
-        if self._is_here:
-            wrong = _read_into(buffer, ranges, staged, wrong)
-        for _ in range(_FETCHES if wrong else 0):
-            holding = fetcher().holding([ranges[at] for at in wrong], starts_bulk=True)
-            with holding as self._is_here:
+        for _ in range(_FETCHES):
+            numbers, entries = self.look_up(positions)
+            ranges = self._ranges(numbers, entries)
+            buffer, staged = _room_for(entries)
+            wrong = list(range(len(ranges)))
+            if self._is_here:
                 wrong = _read_into(buffer, ranges, staged, wrong)
+            if wrong:
+                holding = fetcher().holding([ranges[at] for at in wrong], starts_bulk=True)
+                with holding as self._is_here:
+                    wrong = _read_into(buffer, ranges, staged, wrong)
             if not wrong:
-                break
+                return buffer, staged
+            # They are damaged, or what led to them.
             self._is_here = False
             for at in wrong:
                 file, start, stop = ranges[at]
                 file.pieces.discard(start, stop)
-        if wrong:
-            raise ChecksumError(
-                f"{self.version.name}: record {positions[wrong[0]]} is not what was written, "
-                f"{_FETCHES} times; rebuild the data set"
-            )
-        return buffer, staged
+            self._index.forget(positions[wrong])
+        raise ChecksumError(
+            f"{self.version.name}: record {positions[wrong[0]]} is not what was written, "
+            f"{_FETCHES} times; rebuild the data set"
+        )
 
     # Fetching ahead
 
@@ -251,7 +259,7 @@ class RemoteReader(RecordReader):
         whole = self._whole()
         if whole is not None:
             return whole.is_read_whole(num_shards)
-        self._is_alone = num_shards == 1
+        self._sharing = num_shards
         return is_whole_cheaper(self.files.nbytes // max(len(self), 1), num_shards)
 
     def extents(self, positions: Array | range) -> list[Extents]:
@@ -282,7 +290,7 @@ class _RemoteExtents(Extents):
 
     def will_need(self) -> None:
         if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
-            fetcher().want_whole(_all_of(weakref.ref(self.reader.files), self.reader._is_alone))
+            fetcher().want_whole(_all_of(weakref.ref(self.reader.files), self.reader._sharing))
         else:
             planner().submit(self.reader, np.asarray(self.positions))
 
@@ -293,8 +301,11 @@ class _RemoteExtents(Extents):
         """What is here is not in this process's memory."""
 
 
-def _all_of(wanted: weakref.ref[RemoteFiles], is_alone: bool) -> Iterator[Range]:
-    """All bytes of some files, as long as anybody reads them; first what finds the records."""
+def _all_of(wanted: weakref.ref[RemoteFiles], sharing: int) -> Iterator[Range]:
+    """All bytes of some files, as long as anybody reads them; first what finds the records.
+
+    ``sharing`` processes do so, if all of them are on this machine.
+    """
     files = wanted()
     numbers = range(0 if files is None else len(files))
     del files
@@ -304,8 +315,18 @@ def _all_of(wanted: weakref.ref[RemoteFiles], is_alone: bool) -> Iterator[Range]
             return
         file, index = files.file(number), files.index(number)
         del files
-        file.is_alone = is_alone
+        file.most_again = int(file.size * _AGAIN) // sharing
         yield (file, *index) if is_index else (file, 0, index[0])
+
+
+def _room_for(entries: Array) -> tuple[Array, Array]:
+    """Memory for some records; see :meth:`RemoteReader._staged`."""
+    staged = entries.copy()
+    room = (entries["length"].astype("i8") + 2 * WIDE_ALIGNMENT) & -WIDE_ALIGNMENT
+    ends = np.cumsum(room)
+    staged["offset"] = ends - room + entries["offset"].astype("i8") % WIDE_ALIGNMENT
+    size = int(ends[-1]) if len(ends) else 0
+    return MemoryPool().empty((size + PAGE_SIZE,), np.dtype("u1")), staged
 
 
 def _read_into(

@@ -45,6 +45,8 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _MODE = 0o664
 # What another process is fetching some of is tried in halves, down to so many cells.
 _SMALLEST_CLAIM = 64
+# Locks of what is fetched in bulk are so far behind those of cells.
+_BULK = 1 << 60
 # Cells that are looked for in the file at once.
 _LOOK_CELLS = 4096
 _LACKS_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -81,6 +83,8 @@ class SparseFile:
         self._busy: Array = np.frombuffer(_zeros(count), "u1")
         # Ranges of cells that somebody is reading.
         self._held: list[tuple[int, int]] = []
+        # Those that this process is fetching in bulk.
+        self._bulk: list[tuple[int, int]] = []
         self._passing: dict[int, bytes] = {}
 
     # What is there
@@ -171,24 +175,50 @@ class SparseFile:
         that no thread of this process is fetching any of them.
         """
         first, count = start // CELL, (stop - start) // CELL
-        while not self._lock(first, count):
+        while self._is_in_bulk(first, count) or not self._lock(first, count):
             if count <= _SMALLEST_CLAIM:
                 return start
             count = max(count // 2, _SMALLEST_CLAIM)
         self._busy[first : first + count] = _FETCHING
         return (first + count) * CELL
 
-    def release(self, start: int, stop: int) -> None:
+    def claim_bulk(self, start: int, stop: int) -> bool:
+        """Keeps others from fetching a large range, though not from the small ranges in it that
+        they are fetching already; whether no other process has claimed any of it so."""
+        first, last = start // CELL, stop // CELL
+        if not self._lock(_BULK + first, last - first):
+            return False
+        self._busy[first:last] = _FETCHING
+        self._bulk.append((first, last))
+        return True
+
+    def _is_in_bulk(self, first: int, count: int) -> bool:
+        """Whether another process is fetching some cells in bulk."""
+        if any(begin < first + count and first < end for begin, end in self._bulk):
+            # To ask for a lock that this process has would be to drop it.
+            return False
+        if not self._lock(_BULK + first, count, fcntl.LOCK_SH):
+            return True
+        self._unlock(_BULK + first, count)
+        return False
+
+    def release(self, start: int, stop: int, is_bulk: bool = False) -> None:
         """Lets others fetch what was claimed and is not there."""
-        busy = self._busy[start // CELL : stop // CELL]
+        first, last = start // CELL, stop // CELL
+        busy = self._busy[first:last]
         busy[busy == _FETCHING] = 0
+        if is_bulk and (first, last) in self._bulk:
+            self._bulk.remove((first, last))
+        self._unlock(_BULK + first if is_bulk else first, last - first)
+
+    def _unlock(self, first: int, count: int) -> None:
         with contextlib.suppress(OSError):
             # Where there are no locks, there is none to drop.
-            fcntl.lockf(self._marks.number, fcntl.LOCK_UN, (stop - start) // CELL, start // CELL)
+            fcntl.lockf(self._marks.number, fcntl.LOCK_UN, count, first)
 
-    def _lock(self, first: int, count: int) -> bool:
+    def _lock(self, first: int, count: int, kind: int = fcntl.LOCK_EX) -> bool:
         try:
-            fcntl.lockf(self._marks.number, fcntl.LOCK_EX | fcntl.LOCK_NB, count, first)
+            fcntl.lockf(self._marks.number, kind | fcntl.LOCK_NB, count, first)
         except (BlockingIOError, PermissionError):
             return False
         except OSError as error:
@@ -265,6 +295,7 @@ class SparseFile:
         self._busy = np.frombuffer(_zeros(len(self._busy)), "u1")
         self._passing.clear()
         self._held.clear()
+        self._bulk.clear()
 
 
 def open_sparse(path: pathlib.Path, size: int) -> SparseFile:

@@ -35,8 +35,8 @@ class RemoteFile:
         pieces: what is there.
         traffic: where to count.
         failures: the last ranges that could not be had: start, stop, when, and why.
-        is_alone: whether bulk of it may bring some bytes again that are there, in small pieces
-            between others that are not: a hundredth of the file at most.
+        most_again: how many bytes bulk may bring again that are there, in small pieces between
+            others that are not; ``again`` is how many it has.
         space: says whether there is room to keep so many bytes more.
         ended: set when nobody can want anything of it any more.
     """
@@ -50,7 +50,7 @@ class RemoteFile:
     failures: collections.deque[tuple[int, int, float, BaseException]] = field(
         default_factory=lambda: collections.deque(maxlen=_FAILURES)
     )
-    is_alone: bool = False
+    most_again: int = 0
     again: int = 0
 
 

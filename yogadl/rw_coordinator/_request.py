@@ -18,7 +18,7 @@ from yogadl.errors import InvalidArgumentError
 from yogadl.rw_coordinator import communication_protocol
 
 LONGEST_RESOURCE = 4096
-SECRET_VARIABLE = "YOGADL_COORDINATOR_SECRET"  # noqa: S105
+SECRET_VARIABLE = "YOGADL_COORDINATOR_SECRET"  # noqa: S105 # its name
 # In the server's answer: for how many seconds a client may be unreachable before it loses its lock.
 TIMEOUT_HEADER = "Yogadl-Client-Timeout"
 

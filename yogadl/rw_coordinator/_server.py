@@ -108,7 +108,7 @@ class RwCoordinatorServer:
     @property
     def url(self) -> str:
         """What a client on the same machine may connect to."""
-        host = self._hostname or "0.0.0.0"  # noqa: S104
+        host = self._hostname or "0.0.0.0"  # noqa: S104 # to be read
         host = f"[{host}]" if ":" in host else host
         scheme = "ws" if self._ssl_context is None else "wss"
         return f"{scheme}://{host}:{self._port or self._wanted_port}"

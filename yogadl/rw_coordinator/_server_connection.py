@@ -174,7 +174,7 @@ class _Lenient:
         self._pong: asyncio.Future[float] | None = None
         self._unread = 0
 
-    async def ping(self, connection: LockSession, seconds: float) -> None:  # noqa: ARG002
+    async def ping(self, connection: LockSession, _seconds: float) -> None:
         if self._pong is None or self._pong.done():
             self._pong = await _ping(connection)
             self._unread = 0

@@ -1,6 +1,6 @@
 """Where data sets are kept."""
 
-from yogadl.storage._base import CacheStorage, StoredVersion
+from yogadl.storage._base import CacheStorage
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._collected import CollectedParts, StoredPart
 from yogadl.storage._configurations import (
@@ -14,6 +14,7 @@ from yogadl.storage._gcs import GCSStorage
 from yogadl.storage._lfs import LFSStorage
 from yogadl.storage._local_versions import LocalVersion, LocalVersions
 from yogadl.storage._s3 import S3Storage
+from yogadl.storage._version import StoredVersion
 
 __all__ = [
     "BaseCloudConfigurations",

@@ -8,18 +8,15 @@ import datetime
 import functools
 import logging
 import pathlib
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from yogadl.adapters import as_spec, open_source
+from yogadl.adapters import as_spec
 from yogadl.arguments import as_index
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.files import shown, telling
 from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile, remove_leftovers
-from yogadl.cache.writer import CacheWriter
 from yogadl.core import Params, Storage, Submittable
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import (
@@ -30,12 +27,15 @@ from yogadl.errors import (
     UnsupportedFormatError,
     YogadlError,
 )
-from yogadl.format.provenance import Provenance
 from yogadl.storage import _provenance
+from yogadl.storage._building import building_alone
 from yogadl.storage._collected import CollectedParts
+from yogadl.storage._submission import Parts, Submission, staged
+from yogadl.storage._version import StoredVersion, Version
+
+__all__ = ["CacheStorage", "StoredVersion", "Submission", "Version", "check_configurations"]
 
 _log = logging.getLogger(__name__)
-_building = threading.local()
 
 
 def check_configurations(name: str, directory: pathlib.Path, cache_format: str) -> None:
@@ -57,85 +57,7 @@ def check_configurations(name: str, directory: pathlib.Path, cache_format: str) 
         raise InvalidArgumentError(f"cache_format must be 'LMDB', not {cache_format!r}")
 
 
-@dataclass(frozen=True)
-class StoredVersion:
-    """One stored version of a data set.
-
-    Attributes:
-        dataset_id: as it was submitted.
-        dataset_version: likewise.
-        size: bytes of its file; of one that is a table of parts, without these.
-        created: when it was stored, in UTC.
-    """
-
-    dataset_id: str
-    dataset_version: str
-    size: int
-    created: datetime.datetime
-
-
-@dataclass(frozen=True)
-class Version(abc.ABC):
-    """A version of a data set, in one storage.
-
-    Attributes:
-        dataset_id: as users give it, checked.
-        dataset_version: likewise.
-        name: that no other version has, in any storage.
-    """
-
-    dataset_id: str
-    dataset_version: str
-    name: str
-
-    @abc.abstractmethod
-    def claim(self) -> pathlib.Path:
-        """The path of the file of this version on this machine, whose folder it makes.
-
-        Raises:
-            FileSystemError, LocalDirectoryError: it cannot be made.
-        """
-
-    @property
-    def label(self) -> str:
-        """Its names in short, for logs."""
-        return f"{self.dataset_id}:{self.dataset_version}"
-
-    def __str__(self) -> str:
-        return f"data set {self.dataset_id!r} of version {self.dataset_version!r}"
-
-
-class Parts(Protocol):
-    """Where a builder stores the parts of a version."""
-
-    def store(self, file: PartialFile, digest: bytes) -> bool:
-        """Stores a part of this digest, for all versions of the id.
-
-        What is there by this name already is the same. ``False`` if there can be no part of this
-        name, so that another one has to be made.
-        """
-
-
 V = TypeVar("V", bound=Version)
-
-
-@dataclass(frozen=True)
-class Submission:
-    """What is to be stored.
-
-    Attributes:
-        make: returns the data; called when it is known that it is to be stored.
-        spec: as users give it.
-        metadata: likewise.
-        provenance: of the data.
-        part_bytes: bytes from which on a part is full.
-    """
-
-    make: Callable[[], Any]
-    spec: Any
-    metadata: Mapping[str, Any] | None
-    provenance: Provenance
-    part_bytes: int | None
 
 
 class CacheStorage(Storage, Generic[V]):
@@ -328,7 +250,7 @@ class CacheStorage(Storage, Generic[V]):
                 found = self._fetch_usable(version, level=logging.DEBUG)
                 if found is None:
                     make = functools.partial(function, *args, **kwargs)
-                    with _building_alone(version):
+                    with building_alone(version):
                         submission = Submission(make, wanted, metadata, provenance, part_bytes)
                         found = self._build(submission, version)
                 _provenance.check_stored(found, str(version), wanted, metadata, provenance)
@@ -430,30 +352,12 @@ class CacheStorage(Storage, Generic[V]):
         except YogadlError as error:
             _log.warning("Parts of %s are left for collect_parts: %s", version.dataset_id, error)
 
-    @contextlib.contextmanager
-    def _staged(self, submission: Submission, version: V) -> Iterator[tuple[PartialFile, Any]]:
-        """A whole cache file of what is submitted, beside its path, and the parts of it, if it is a
-        table; gone at the end."""
-        made_by = submission.provenance.function
-        if made_by:
-            _log.info("Building %s by %s, since it is not stored.", version.label, made_by)
-        source = open_source(submission.make(), submission.spec, self._tensorflow_config)
-        path = version.claim()
-        remove_leftovers(path)
-        with (
-            self._adding(version, True) as parts,
-            CacheWriter(
-                path,
-                source.spec,
-                _merged(source.metadata, submission.metadata),
-                source.count,
-                provenance=submission.provenance,
-                part_bytes=submission.part_bytes,
-                take_part=lambda part, header: not parts.store(part, header.digest),
-            ) as writer,
-        ):
-            source.feed(writer)
-            yield writer.finish(), parts
+    def _staged(
+        self, submission: Submission, version: V
+    ) -> contextlib.AbstractContextManager[tuple[PartialFile, Any]]:
+        """See ``staged``."""
+        adding = self._adding(version, True)
+        return staged(submission, version, adding, self._tensorflow_config)
 
     def _part_bytes(self, given: Any) -> int | None:
         return self._default_part_bytes if given is None else as_index("part_bytes", given, 1)
@@ -483,24 +387,3 @@ def _append_pieces(file: PartialFile, reader: FileReader) -> None:
     """Appends all bytes of an open file."""
     for piece in reader.pieces():
         file.append(piece)
-
-
-def _merged(known: Mapping[str, Any], given: Any) -> Any:
-    """What a source knows, and what the user gave, which counts; if that is anything at all."""
-    return {**known, **given} if isinstance(given, Mapping) else given or known
-
-
-@contextlib.contextmanager
-def _building_alone(version: Version) -> Iterator[None]:
-    """Tells a function that calls itself, which would wait for itself for ever."""
-    names: set[str] = _building.__dict__.setdefault("names", set())
-    if version.name in names:
-        raise YogadlError(
-            f"the function that makes {version} calls itself through cacheable; it would wait for "
-            "itself for ever"
-        )
-    names.add(version.name)
-    try:
-        yield
-    finally:
-        names.discard(version.name)

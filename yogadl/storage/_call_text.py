@@ -61,10 +61,10 @@ class _Shortened(reprlib.Repr):
     def repr_str(self, x: str, level: int) -> str:  # noqa: ARG002 # as reprlib calls it
         return _cut(repr(x)) if len(x) <= _LONGEST_VALUE else _beginning(x, x.encode(*_ANY))
 
-    def repr_bytes(self, x: bytes, level: int) -> str:  # noqa: ARG002
+    def repr_bytes(self, x: bytes, level: int) -> str:  # noqa: ARG002 # likewise
         return _cut(repr(x)) if len(x) <= _LONGEST_VALUE else _beginning(x, x)
 
-    def repr_instance(self, x: Any, level: int) -> str:  # noqa: ARG002
+    def repr_instance(self, x: Any, level: int) -> str:  # noqa: ARG002 # likewise
         try:
             if hasattr(type(x), "__len__") and len(x) > _MOST_ITEMS:
                 return f"<{type(x).__name__} of {len(x)}>"

@@ -117,7 +117,7 @@ class _Page:
         plain = urllib.parse.urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
         self._address = Address(plain, headers, None if tag is None else tag.strip('"'))
 
-    def address(self, renew: bool = False) -> Address:  # noqa: ARG002
+    def address(self, renew: bool = False) -> Address:  # noqa: ARG002 # it lasts
         """See ``RemoteObject.address``."""
         return self._address
 

@@ -69,7 +69,7 @@ def _damaged() -> type[Exception]:
     except ImportError:
         # Before google-cloud-storage 3, it was another package's.
         from google.resumable_media import DataCorruption
-    return DataCorruption  # type: ignore[no-any-return]
+    return DataCorruption  # type: ignore[no-any-return] # Google's are untyped
 
 
 def is_altered(error: Exception) -> bool:

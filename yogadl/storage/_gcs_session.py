@@ -25,7 +25,7 @@ def send_in_pieces(session: requests.Session, url: str) -> None:
         session.mount(url, _InPieces())
 
 
-class _InPieces(HTTPAdapter):  # type: ignore[misc]
+class _InPieces(HTTPAdapter):  # type: ignore[misc] # known at run time only
     def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> Any:
         body = request.body
         if isinstance(body, bytes | memoryview) and len(body) > _SMALL_BYTES:

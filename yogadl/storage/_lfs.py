@@ -18,18 +18,14 @@ from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER, part_path
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import CacheNotFoundError, FileSystemError, InvalidArgumentError
-from yogadl.storage._base import (
-    CacheStorage,
-    StoredVersion,
-    Submission,
-    Version,
-    check_configurations,
-)
+from yogadl.storage._base import CacheStorage, check_configurations
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._configurations import LFSConfigurations
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_parts import LocalParts
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE, relative_path
+from yogadl.storage._submission import Submission
+from yogadl.storage._version import StoredVersion, Version
 
 _log = logging.getLogger(__name__)
 

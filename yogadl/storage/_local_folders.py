@@ -78,12 +78,7 @@ class LocalFolders:
             try:
                 reason = self._claim(folder)
             except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    raise StorageFullError(
-                        f"{self.directory} has no room for another folder; free some, or choose "
-                        "another local_cache_dir"
-                    ) from error
-                reason = str(error)
+                reason = self._why_not(error)
             if reason is None:
                 return folder
             refused.append(reason)
@@ -128,12 +123,7 @@ class LocalFolders:
             for made in (folder / OBJECTS_FOLDER, folder / PARTS_FOLDER, self._ledger_folder):
                 refused = refused or self._make_safe(made)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageFullError(
-                    f"{self.directory} has no room for another folder; free some, or choose "
-                    "another local_cache_dir"
-                ) from error
-            refused = str(error)
+            refused = self._why_not(error)
         if refused is None and _is_writable(folder):
             return folder
         raise LocalDirectoryError(
@@ -163,6 +153,19 @@ class LocalFolders:
             # What 0.1.4 wrote stays: it tells of what state its copy is.
             save_note(folder, {"time_created": 0.0, **note, "source": self._source})
         return None
+
+    def _why_not(self, error: OSError) -> str:
+        """Why no folder could be made.
+
+        Raises:
+            StorageFullError: there is no room for any.
+        """
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFullError(
+                f"{self.directory} has no room for another folder; free some, or choose another "
+                "local_cache_dir"
+            ) from error
+        return str(error)
 
     def _is_safe(self, folder: pathlib.Path) -> bool:
         return all(trusted_status(part) is not None for part in self._parts(folder))

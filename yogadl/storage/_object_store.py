@@ -166,7 +166,7 @@ class ObjectStore(abc.ABC):
             ObjectGoneError: it was deleted or replaced.
         """
 
-    def remote(self, key: str, tag: str | None = None) -> RemoteObject:  # noqa: ARG002
+    def remote(self, key: str, tag: str | None = None) -> RemoteObject:  # noqa: ARG002 # overrides need it
         """An object as it is read without downloading it.
 
         Args:
@@ -175,7 +175,7 @@ class ObjectStore(abc.ABC):
         """
         raise StoreError(f"{self.url}/{key} can only be downloaded")
 
-    def tag_of(self, key: str, answer: Message) -> str:  # noqa: ARG002
+    def tag_of(self, key: str, answer: Message) -> str:  # noqa: ARG002 # overrides need it
         """The tag of the state of an object that was answered with some headers."""
         return (answer.get("ETag") or "").strip('"')
 

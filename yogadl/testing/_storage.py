@@ -112,7 +112,7 @@ class StorageConformance:
 
         def touched() -> Iterator[int]:
             pytest.fail("the data were read before the name was refused")
-            yield 1  # type: ignore[unreachable]
+            yield 1  # type: ignore[unreachable] # makes it a generator
 
         with pytest.raises(ValueError, match="dataset_"):
             storage.submit(touched(), name, version)

@@ -82,18 +82,18 @@ class Batch(_UserList):
     def __add__(self, other: Iterable[Any]) -> list[Any]:  # type: ignore[override] # no Batch
         return [*self.data, *other]
 
-    def __radd__(self, other: Iterable[Any]) -> list[Any]:  # type: ignore[override]
+    def __radd__(self, other: Iterable[Any]) -> list[Any]:  # type: ignore[override] # likewise
         return [*other, *self.data]
 
-    def __mul__(self, count: int) -> list[Any]:  # type: ignore[override]
+    def __mul__(self, count: int) -> list[Any]:  # type: ignore[override] # likewise
         return self.data * count
 
-    __rmul__ = __mul__  # type: ignore[assignment]
+    __rmul__ = __mul__  # type: ignore[assignment] # likewise
 
-    def copy(self) -> list[Any]:  # type: ignore[override]
+    def copy(self) -> list[Any]:  # type: ignore[override] # likewise
         return list(self.data)
 
-    __copy__ = copy  # type: ignore[assignment]
+    __copy__ = copy  # type: ignore[assignment] # likewise
 
 
 class LeafBatch(list[Any]):

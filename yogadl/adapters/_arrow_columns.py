@@ -1,0 +1,151 @@
+"""The values of Arrow arrays as columns of NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from yogadl import dtypes
+from yogadl import spec as specs
+from yogadl.adapters._arrow_rows import is_encoded, plain
+from yogadl.adapters._arrow_types import is_list, is_text, type_spec
+from yogadl.adapters._base import Array
+from yogadl.adapters._rows import leaf_column
+from yogadl.cache.columns import Column
+from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
+from yogadl.extras import require
+
+pa = require("pyarrow", "arrow")
+
+
+def arrow_columns(spec: Any, array: Any, positions: Array, where: str) -> list[Column]:
+    """The values of an Arrow array as one column per leaf of their spec.
+
+    Args:
+        spec: of the values.
+        array: one Arrow array.
+        positions: of the records they are of, for errors.
+        where: what to call it in errors.
+
+    Raises:
+        UnsupportedTypeError: there is a null, and the spec has no ``OptionalSpec``.
+        SpecMismatchError: a value does not fit the spec.
+    """
+    kind = array.type
+    if isinstance(spec, dict) and pa.types.is_struct(kind):
+        _refuse_nulls(array, positions, where)
+        columns: list[Column] = []
+        for name in specs.sorted_keys(spec):
+            found = array.field(name)
+            columns.extend(arrow_columns(spec[name], found, positions, f"{where}[{name!r}]"))
+        return columns
+    if not isinstance(spec, specs.LEAVES):
+        raise InvalidArgumentError(f"{where} is {kind}, whose spec is no {spec!r:.100}")
+    if isinstance(spec, specs.OptionalSpec):
+        return [leaf_column(spec, _optional_values(spec, array), positions, where)]
+    _refuse_nulls(array, positions, where)
+    array = plain(array)
+    if spec == _spec_or_none(array.type):
+        return [_fast_column(spec, array, positions, where)]
+    return [leaf_column(spec, _cells(spec, array, where), positions, where)]
+
+
+def _spec_or_none(kind: Any) -> Any:
+    return None if pa.types.is_struct(kind) else type_spec(kind, "a column")
+
+
+def _refuse_nulls(array: Any, positions: Array, where: str) -> None:
+    if not array.null_count:
+        return
+    first = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+    raise UnsupportedTypeError(
+        f"{where} of record {positions[first]} is None; fill or drop what is missing, or give "
+        "spec= with OptionalSpec for it"
+    )
+
+
+def _optional_values(spec: specs.OptionalSpec, array: Any) -> list[Any]:
+    return [nested(spec, value) for value in array.to_pylist()]
+
+
+def nested(spec: Any, value: Any) -> Any:
+    """A value of Python lists and dicts as one of a spec: what is ragged in it becomes Ragged."""
+    if isinstance(spec, specs.OptionalSpec):
+        return None if value is None else nested(spec.value, value)
+    if isinstance(spec, specs.RaggedSpec) and isinstance(value, list):
+        return _ragged_of(spec, value)
+    if isinstance(spec, dict) and isinstance(value, dict) and spec.keys() == value.keys():
+        return {key: nested(child, value[key]) for key, child in spec.items()}
+    if isinstance(spec, specs.TensorSpec) and isinstance(value, list) and spec.shape:
+        # An empty list does not tell its other dimensions.
+        return value if value else np.zeros([dim or 0 for dim in spec.shape], _numpy(spec))
+    return value
+
+
+def _numpy(spec: specs.TensorSpec | specs.RaggedSpec) -> np.dtype[Any]:
+    return dtypes.to_numpy(spec.dtype)
+
+
+def _ragged_of(spec: specs.RaggedSpec, value: list[Any]) -> specs.Ragged:
+    splits, flat = [], value
+    for _ in range(spec.ragged_rank):
+        lengths = [len(row) for row in flat]
+        splits.append(np.cumsum([0, *lengths]).astype(spec.row_splits_dtype))
+        flat = [item for row in flat for item in row]
+    inner = spec.components[0].shape or (None,)
+    if not flat:
+        empty = np.zeros((0, *[dim or 0 for dim in inner[1:]]), _numpy(spec))
+        return specs.Ragged(empty, tuple(splits))
+    return specs.Ragged(np.array(flat, _numpy(spec)), tuple(splits))
+
+
+def _fast_column(spec: specs.Leaf, array: Any, positions: Array, where: str) -> Column:
+    """The column of a spec that was made of the array's type."""
+    if isinstance(spec, specs.TensorSpec) and spec.static_shape is not None and not spec.is_string:
+        dims = len(spec.static_shape)
+        return _values(array, positions, where).reshape(len(array), *spec.static_shape[:dims])
+    return leaf_column(spec, _cells(spec, array, where), positions, where)
+
+
+def _values(array: Any, positions: Array, where: str) -> Array:
+    """All numbers in lists of fixed length, one after the other; fresh."""
+    if isinstance(array.type, pa.FixedShapeTensorType):
+        return np.array(array.to_numpy_ndarray())
+    while is_list(array.type):
+        size = array.type.list_size
+        array = array.flatten()
+        positions = np.repeat(positions, size)
+        _refuse_nulls(array, positions, where)
+    return np.array(array.to_numpy(zero_copy_only=False))
+
+
+def _cells(spec: specs.Leaf, array: Any, where: str) -> list[Any]:
+    """The values of an array, one by one: arrays, strings and Ragged."""
+    if not is_list(array.type):
+        return [nested(spec, value) for value in array.to_pylist()]
+    if not pa.types.is_fixed_size_list(array.type) and not is_list(array.type.value_type):
+        values = array.flatten()
+        if values.null_count:
+            _refuse_item_nulls(array, where)
+        if not is_text(values.type) and not is_encoded(values.type):
+            offsets = array.offsets.to_numpy()
+            rows = values.to_numpy(zero_copy_only=False)
+            return np.split(rows, offsets[1:-1] - offsets[0]) if len(array) else []
+    cells = array.to_pylist()
+    _refuse_none(cells, where)
+    return [nested(spec, value) for value in cells]
+
+
+def _refuse_item_nulls(array: Any, where: str) -> None:
+    _refuse_none(array.to_pylist(), where)
+
+
+def _refuse_none(values: Any, where: str) -> None:
+    for value in values:
+        if value is None:
+            raise UnsupportedTypeError(
+                f"{where} has None inside a list; fill or drop what is missing"
+            )
+        if isinstance(value, list):
+            _refuse_none(value, where)

@@ -1,0 +1,90 @@
+"""What is submitted to be stored, and the cache files that are made of it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from yogadl.adapters import open_source
+from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.writer import CacheWriter
+from yogadl.format.provenance import Provenance
+from yogadl.storage._version import Version
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is to be stored.
+
+    Attributes:
+        make: returns the data; called when it is known that it is to be stored.
+        spec: as users give it.
+        metadata: likewise.
+        provenance: of the data.
+        part_bytes: bytes from which on a part is full.
+    """
+
+    make: Callable[[], Any]
+    spec: Any
+    metadata: Mapping[str, Any] | None
+    provenance: Provenance
+    part_bytes: int | None
+
+
+class Parts(Protocol):
+    """Where a builder stores the parts of a version."""
+
+    def store(self, file: PartialFile, digest: bytes) -> bool:
+        """Stores a part of this digest, for all versions of the id.
+
+        What is there by this name already is the same. ``False`` if there can be no part of this
+        name, so that another one has to be made.
+        """
+
+
+@contextlib.contextmanager
+def staged(
+    submission: Submission,
+    version: Version,
+    adding: contextlib.AbstractContextManager[Parts],
+    tensorflow_config: Any,
+) -> Iterator[tuple[PartialFile, Any]]:
+    """A whole cache file of what is submitted, beside its path, and the parts of it, if it is a
+    table; gone at the end.
+
+    Args:
+        submission: to make it of.
+        version: that it is to be.
+        adding: what its parts are stored by.
+        tensorflow_config: to read a data set of TensorFlow's with.
+    """
+    made_by = submission.provenance.function
+    if made_by:
+        _log.info("Building %s by %s, since it is not stored.", version.label, made_by)
+    source = open_source(submission.make(), submission.spec, tensorflow_config)
+    path = version.claim()
+    remove_leftovers(path)
+    with (
+        adding as parts,
+        CacheWriter(
+            path,
+            source.spec,
+            _merged(source.metadata, submission.metadata),
+            source.count,
+            provenance=submission.provenance,
+            part_bytes=submission.part_bytes,
+            take_part=lambda part, header: not parts.store(part, header.digest),
+        ) as writer,
+    ):
+        source.feed(writer)
+        yield writer.finish(), parts
+
+
+def _merged(known: Mapping[str, Any], given: Any) -> Any:
+    """What a source knows, and what the user gave, which counts; if that is anything at all."""
+    return {**known, **given} if isinstance(given, Mapping) else given or known
