@@ -156,6 +156,9 @@ class Never:
     def take(self, _nbytes: int) -> bool:
         return False
 
+    def written(self, _nbytes: int) -> None:
+        """It is not counted."""
+
     def is_full(self) -> None:
         """It is known."""
 
@@ -165,6 +168,9 @@ class Always:
 
     def take(self, _nbytes: int) -> bool:
         return True
+
+    def written(self, _nbytes: int) -> None:
+        """It is not counted."""
 
     def is_full(self) -> None:
         """It is not believed."""

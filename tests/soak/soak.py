@@ -1,4 +1,4 @@
-"""Kills builders, cuts connections, damages files and fills disks beside readers that compare all.
+"""Kills, cuts connections, damages files and fills disks beside readers that compare all.
 
     python tests/soak/soak.py [--minutes 10] [--seed N] [--jobs NAME …] [--folder DIR]
 
@@ -37,10 +37,11 @@ from servers import gcs_server, s3_server  # noqa: E402
 from soak_buckets import BucketKills  # noqa: E402
 from soak_damage import DamagedFiles  # noqa: E402
 from soak_disks import FullDisks, small_disk  # noqa: E402
+from soak_evicted import EvictedVersions  # noqa: E402
 from soak_job import Job  # noqa: E402
 from soak_local import LocalKills  # noqa: E402
 
-JOBS = ("local", "s3", "gcs", "damage", "disks")
+JOBS = ("local", "s3", "gcs", "damage", "disks", "evicted")
 _ENDING_SECONDS = 120.0
 _LOGGED_BYTES = 4000
 _FAULTS_CHANCE = 0.01
@@ -123,7 +124,7 @@ def _job(
                 return
         else:
             folder.mkdir()
-        if name in ("s3", "gcs", "disks"):
+        if name in ("s3", "gcs", "disks", "evicted"):
             server = stack.enter_context(gcs_server() if name == "gcs" else s3_server())
             dialect = "gcs" if name == "gcs" else "s3"
             rig = stack.enter_context(
@@ -131,7 +132,12 @@ def _job(
             )
             options["remote"] = rig.remote()
             stack.enter_context(_going_wrong(rig, random.Random(seed)))
-        kinds = {"local": LocalKills, "damage": DamagedFiles, "disks": FullDisks}
+        kinds = {
+            "local": LocalKills,
+            "damage": DamagedFiles,
+            "disks": FullDisks,
+            "evicted": EvictedVersions,
+        }
         yield kinds.get(name, BucketKills), options
 
 

@@ -257,8 +257,17 @@ class Fetcher:
             with self._mutex:
                 self._queue.end_bulk(work.bulk)
             return
+        if not is_kept:
+            self._transfer(work, connections, is_kept=False)
+            return
         try:
-            self._transfer(work, connections, is_kept)
+            self._keep(work, connections)
+        finally:
+            work.file.space.written(work.stop - work.start)
+
+    def _keep(self, work: Work, connections: Connections) -> None:
+        try:
+            self._transfer(work, connections, is_kept=True)
         except DiskError as error:
             level = logging.DEBUG if self._has_told_disk else logging.WARNING
             self._has_told_disk = True

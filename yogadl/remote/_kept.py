@@ -24,8 +24,10 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from yogadl.cache.files import telling
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
 from yogadl.errors import YogadlError
+from yogadl.remote._ledger import exclusive
 from yogadl.remote._whole import replace_text
 
 _SUFFIX = ".mdb"
@@ -34,6 +36,9 @@ _LOCK_FILE = "yogadl.lock"
 _COPY_NOTE = "local_metadata.json"
 _LARGEST_NOTE = 64 << 10
 _MOST_NAMES = 16
+_LATEST = 2.0**37
+_NOTES_LOCK = "notes.lock"
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _log = logging.getLogger(__name__)
 
@@ -65,11 +70,12 @@ def note_opened(path: pathlib.Path, name: str, link: pathlib.Path | None = None)
 
     That it cannot be noted is no error: it counts as not opened for long.
     """
-    note = _load(path)
-    names = _first(name, note.names)
-    links = note.links if link is None else _first(os.path.abspath(link), note.links)
     try:
-        _save(path, _Note(names, time.time(), note.pinned, links))
+        with _changing_notes(path):
+            note = _load(path)
+            names = _first(name, note.names)
+            links = note.links if link is None else _first(os.path.abspath(link), note.links)
+            _save(path, _Note(names, time.time(), note.pinned, links))
     except OSError as error:
         _log.info("It cannot be noted that %s was opened: %s", path, error)
 
@@ -78,13 +84,37 @@ def _first(one: str, others: tuple[str, ...]) -> tuple[str, ...]:
     return (one, *[other for other in others if other != one])[:_MOST_NAMES]
 
 
-def set_pinned(version: KeptVersion, pinned: bool) -> None:
-    """Has a version stay when room is needed, or not any more.
+def set_pinned(version: KeptVersion, pinned: bool) -> bool:
+    """Has a version stay when room is needed, or not any more; whether it is still there.
 
     Raises:
-        OSError: it cannot be noted down.
+        FileSystemError: it cannot be noted down.
     """
-    _save(version.path, dataclasses.replace(_load(version.path), pinned=pinned))
+    path = version.path
+    with telling("note what is pinned beside", path):
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except FileNotFoundError:
+            return False
+        with open(descriptor, "rb") as file:
+            # Who removes it has it to himself, and looks then whether it is pinned.
+            fcntl.flock(file, fcntl.LOCK_SH)
+            if not os.fstat(file.fileno()).st_nlink:
+                return False
+            with _changing_notes(path):
+                _save(path, dataclasses.replace(_load(path), pinned=pinned))
+    return True
+
+
+@contextlib.contextmanager
+def _changing_notes(path: pathlib.Path) -> Iterator[None]:
+    """Nobody else changes notes beside a file meanwhile.
+
+    Raises:
+        OSError: they cannot be kept from it.
+    """
+    with exclusive(path.with_name(_NOTES_LOCK)):
+        yield
 
 
 def kept_versions(folder: pathlib.Path) -> list[KeptVersion]:
@@ -97,21 +127,19 @@ def kept_versions(folder: pathlib.Path) -> list[KeptVersion]:
     return sorted(found, key=lambda version: version.opened)
 
 
-def remove(version: KeptVersion, others: list[KeptVersion]) -> int:
-    """Removes a version and the parts that no other has, unless somebody has it open.
-
-    Args:
-        version: to remove.
-        others: those in the same folder that stay.
+def remove(version: KeptVersion) -> int:
+    """Removes a version and the parts that no other has, unless somebody has it open or pinned it.
 
     Returns:
         How many bytes that freed.
     """
-    shared = {part for other in others for part in other.parts}
     freed = 0
     with alone(version.path) as is_alone:
-        if not is_alone:
+        if not is_alone or _load(version.path).pinned:
             return 0
+        # Now, since others may have come that have some of its parts.
+        others = version.path.parent.glob(f"*{_SUFFIX}")
+        shared = {part for other in others if other != version.path for part in _parts(other)}
         for link in _load(version.path).links:
             _remove_link(pathlib.Path(link), version.path)
         # The version itself goes last: what is left of its parts would not be found otherwise.
@@ -140,17 +168,14 @@ def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
 
 def _remove_unused(kept: dict[pathlib.Path, list[KeptVersion]], nbytes: int) -> int:
     freed = sum(_remove_parts(folder, versions) for folder, versions in kept.items())
-    found = [(folder, version) for folder, versions in kept.items() for version in versions]
-    for folder, version in sorted(found, key=lambda pair: pair[1].opened):
+    found = [version for versions in kept.values() for version in versions]
+    for version in sorted(found, key=lambda version: version.opened):
         if freed >= nbytes:
             break
-        if not version.is_pinned:
-            others = [other for other in kept[folder] if other is not version]
-            gone = remove(version, others)
-            freed += gone
-            if gone:
-                kept[folder] = others
-                _log.info("Removed %s, %.1f MB, to make room.", version.path, gone / 1e6)
+        gone = remove(version)
+        freed += gone
+        if gone:
+            _log.info("Removed %s, %.1f MB, to make room.", version.path, gone / 1e6)
     return freed
 
 
@@ -163,26 +188,25 @@ def forget(folder: pathlib.Path, name: str | None = None, but: pathlib.Path | No
         but: what it was replaced by, which stays pinned if the other was.
     """
     with settled(folder, fcntl.LOCK_EX):
-        stays = kept_versions(folder)
-        for version in list(stays):
-            names = version.names
-            if name in names and version.path != but:
-                names = tuple(known for known in names if known != name)
-                if not _is_renamed(version, names, but):
-                    continue
-            if not names:
-                others = [other for other in stays if other is not version]
-                if remove(version, others):
-                    stays = others
-        _remove_parts(folder, stays)
+        for version in kept_versions(folder):
+            is_it = name in version.names and version.path != but
+            if is_it and not _lost_name(version, str(name), but):
+                continue
+            if not [other for other in version.names if not is_it or other != name]:
+                remove(version)
+        _remove_parts(folder, kept_versions(folder))
 
 
-def _is_renamed(version: KeptVersion, names: tuple[str, ...], but: pathlib.Path | None) -> bool:
-    """Whether it could be noted that a version has only these names."""
+def _lost_name(version: KeptVersion, name: str, but: pathlib.Path | None) -> bool:
+    """Whether it could be noted that a version is not the object of a name any more."""
     try:
-        if version.is_pinned and but is not None:
-            _save(but, dataclasses.replace(_load(but), pinned=True))
-        _save(version.path, dataclasses.replace(_load(version.path), names=names))
+        with _changing_notes(version.path):
+            note = _load(version.path)
+            names = tuple(other for other in note.names if other != name)
+            if note.pinned and but is not None:
+                _save(but, dataclasses.replace(_load(but), pinned=True))
+            pinned = note.pinned and bool(names)
+            _save(version.path, dataclasses.replace(note, names=names, pinned=pinned))
     except OSError as error:
         _log.info("%s stays: %s", version.path, error)
         return False
@@ -247,9 +271,17 @@ def _family(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _unlink(path: pathlib.Path) -> int:
-    freed = _on_disk(path)
+    freed = 0
     for each in _family(path):
-        each.unlink(missing_ok=True)
+        try:
+            nbytes = 512 * os.lstat(each).st_blocks
+            each.unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            _log.info("%s stays: %s", each, error)
+        else:
+            freed += nbytes
     return freed
 
 
@@ -272,6 +304,8 @@ def settled(folder: pathlib.Path, kind: int) -> Iterator[None]:
         yield
     finally:
         if lock >= 0:
+            # Closing it is not enough: a child of a fork may have it, too.
+            fcntl.flock(lock, fcntl.LOCK_UN)
             os.close(lock)
 
 
@@ -279,7 +313,7 @@ def settled(folder: pathlib.Path, kind: int) -> Iterator[None]:
 def alone(path: pathlib.Path) -> Iterator[bool]:
     """Whether a file is there and nobody has it open; nobody opens it meanwhile."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, _FLAGS)
     except FileNotFoundError:
         # It has not been needed yet, or somebody else has removed it.
         yield False
@@ -290,10 +324,15 @@ def alone(path: pathlib.Path) -> Iterator[bool]:
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError as error:
+        _log.debug("%s is in use: %s", path, error)
         yield False
     else:
-        yield True
+        try:
+            yield True
+        finally:
+            # Closing it is not enough: a child of a fork may have it, too.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 
@@ -316,8 +355,19 @@ def _load(path: pathlib.Path) -> _Note:
             tuple(str(one) for one in found.get(key, ())[:_MOST_NAMES])
             for key in ("names", "links")
         )
-        return _Note(names, float(found["opened"]), found["pinned"] is True, links)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        opened = float(found["opened"])
+        if not 0 <= opened < _LATEST:
+            raise ValueError(f"it was opened at {opened}")
+        return _Note(names, opened, found["pinned"] is True, links)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        OSError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         _log.debug("%s has no note: %s", path, error)
         return _Note()
 

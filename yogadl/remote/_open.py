@@ -174,6 +174,8 @@ def _keep(file: RemoteFile, data: bytes) -> None:
         except OSError:
             # What is read of it is fetched again.
             file.space.is_full()
+        finally:
+            file.space.written(whole)
 
 
 def _at_start(section: headers.Section) -> headers.Section:

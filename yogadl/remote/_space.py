@@ -1,38 +1,34 @@
 """Room on the local disk for what is fetched.
 
-A limit is kept by all processes of the machine together. What they use is a number in a file, which
-they change under a lock, some megabytes at a time. Whoever comes first, when no other process uses
-it, counts what there really is, since killed processes may have taken more than they wrote.
+A limit is kept by all processes of the machine together, which take some megabytes of it at a time;
+see ``_ledger``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import pathlib
 import shutil
-import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
-from yogadl.cache.mapping import Descriptor
 from yogadl.cache.partial import reserve_of
 from yogadl.per_process import PerProcess
 from yogadl.remote._kept import disk_bytes, remove_unused
+from yogadl.remote._ledger import Ledger, Used
+from yogadl.remote._sparse_file import CELL
 
 # Between two looks at how much is free.
 _STEP_BYTES = 64 << 20
 # Taken of a limit at a time, and what a process may hold beyond what it has written.
 _TAKEN_BYTES = 8 << 20
-# After nothing was found that could go.
+# After nothing was found that could go, or who has the ledger did not let go of it.
 _PAUSE_SECONDS = 2.0
 _BLOCK_BYTES = 4096
-_USED = struct.Struct("<q")
 
 _spaces: weakref.WeakSet[FreeSpace] = weakref.WeakSet()
 
@@ -50,29 +46,39 @@ class FreeSpace:
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
+        self._has_told = False
         self.forget()
         _spaces.add(self)
 
     def forget(self) -> None:
         """To be called in a child after a fork: what was granted is its parent's."""
         self._left = 0
+        # Taken, and perhaps not written yet.
+        self._under_way = 0
 
     def take(self, nbytes: int) -> bool:
         """See ``Space.take``."""
-        # A block is taken as a whole.
-        nbytes = -(-nbytes // _BLOCK_BYTES) * _BLOCK_BYTES
+        nbytes = _most_on_disk(nbytes)
         with _mutex():
             if self._left < nbytes:
                 try:
                     self._left += self._grant(nbytes - self._left)
                 except OSError as error:
                     # Somebody deleted it, for example.
-                    _log.warning("Nothing more is kept in %s: %s", self._directory, error.strerror)
+                    level = logging.DEBUG if self._has_told else logging.WARNING
+                    self._has_told = True
+                    _log.log(level, "Nothing more is kept in %s: %s", self._directory, error)
                     return False
             if self._left < nbytes:
                 return False
             self._left -= nbytes
+            self._under_way += nbytes
             return True
+
+    def written(self, nbytes: int) -> None:
+        """See ``Space.written``."""
+        with _mutex():
+            self._under_way = max(0, self._under_way - _most_on_disk(nbytes))
 
     def is_full(self) -> None:
         """See ``Space.is_full``."""
@@ -95,68 +101,79 @@ class LimitedSpace(FreeSpace):
         ledger: the file with the number of bytes that are used, in a folder that is trusted.
         limit: bytes.
         folders: of stores, that what is kept is in.
-
-    Raises:
-        OSError: the ledger cannot be written.
     """
 
     def __init__(
         self, ledger: pathlib.Path, limit: int, folders: Callable[[], Iterable[pathlib.Path]]
     ) -> None:
-        super().__init__(ledger.parent)
-        self._ledger = ledger
+        self._ledger = Ledger(ledger)
         self._limit = limit
         self._folders = folders
+        self._next_try = 0.0
         self._next_search = 0.0
-        self._users = _opened(ledger.with_name(f"{ledger.name}.users"))
-        with self._used() as used:
-            try:
-                fcntl.flock(self._users.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                _log.debug("Others use %s.", ledger)
-            else:
-                used.nbytes = sum(map(disk_bytes, folders()))
-            fcntl.flock(self._users.number, fcntl.LOCK_SH)
+        super().__init__(ledger.parent)
+
+    def forget(self) -> None:
+        super().forget()
+        self._ledger.forget()
+        self._claimed = 0
+
+    def written(self, nbytes: int) -> None:
+        super().written(nbytes)
+        with _mutex():
+            if self._claimed - self._left - self._under_way > _TAKEN_BYTES:
+                # Others may not be told; then they think that there is less room.
+                with contextlib.suppress(OSError):
+                    self._claim(0)
 
     def _grant(self, nbytes: int) -> int:
-        with self._used() as used:
-            if used.nbytes + nbytes > self._limit:
-                used.nbytes -= self._make_room(used.nbytes + nbytes - self._limit)
-            room = self._limit - used.nbytes
-            if room < nbytes:
-                return 0
-            granted = min(super()._grant(nbytes), room, nbytes + _TAKEN_BYTES)
-            used.nbytes += granted
-            return granted
-
-    def _make_room(self, nbytes: int) -> int:
-        """Removes what nobody has open, so that some bytes are free; returns how many it freed."""
-        if time.monotonic() < self._next_search:
+        if time.monotonic() < self._next_try:
             return 0
-        freed = remove_unused(self._folders(), nbytes)
-        if freed < nbytes:
+        try:
+            with self._ledger.locked() as used:
+                return self._granted(used, nbytes)
+        except OSError:
+            self._next_try = time.monotonic() + _PAUSE_SECONDS
+            raise
+
+    def _granted(self, used: Used, nbytes: int) -> int:
+        is_first = not self._ledger.has_claim and not self._ledger.claims_of_others()
+        if is_first or used.nbytes <= 0:
+            used.nbytes = self._count()
+        if used.nbytes + nbytes > self._limit:
+            self._make_room(used, nbytes)
+        room = self._limit - used.nbytes
+        granted = 0
+        if room >= nbytes:
+            granted = min(super()._grant(nbytes), room, nbytes + _TAKEN_BYTES)
+        self._claim(granted)
+        used.nbytes += granted
+        return granted
+
+    def _claim(self, granted: int) -> None:
+        self._claimed = self._left + self._under_way + granted
+        self._ledger.claim(self._claimed)
+
+    def _count(self) -> int:
+        """The bytes that are used, at most."""
+        there = sum(map(disk_bytes, self._folders()))
+        return there + sum(self._ledger.claims_of_others()) + self._left + self._under_way
+
+    def _make_room(self, used: Used, nbytes: int) -> None:
+        """Removes what nobody has open, so that some bytes are free, if they are not."""
+        if time.monotonic() < self._next_search:
+            return
+        used.nbytes = self._count()
+        lacking = used.nbytes + nbytes - self._limit
+        if lacking > 0:
+            used.nbytes -= remove_unused(self._folders(), lacking)
+        if used.nbytes + nbytes > self._limit:
             self._next_search = time.monotonic() + _PAUSE_SECONDS
-        return freed
-
-    @contextlib.contextmanager
-    def _used(self) -> Iterator[_Used]:
-        """The bytes that all processes use; what is changed of them is written."""
-        ledger = _opened(self._ledger)
-        fcntl.flock(ledger.number, fcntl.LOCK_EX)
-        data = os.pread(ledger.number, _USED.size, 0)
-        used = _Used(_USED.unpack(data)[0] if len(data) == _USED.size else 0)
-        yield used
-        os.pwrite(ledger.number, _USED.pack(max(0, used.nbytes)), 0)
 
 
-@dataclass
-class _Used:
-    nbytes: int
-
-
-def _opened(path: pathlib.Path) -> Descriptor:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    return Descriptor(os.open(path, flags, 0o664))
+def _most_on_disk(nbytes: int) -> int:
+    """What so many bytes of a file take, wherever in it they are, with what says that they are."""
+    return sum((-(-size // _BLOCK_BYTES) + 1) * _BLOCK_BYTES for size in (nbytes, nbytes // CELL))
 
 
 def _after_fork() -> None:

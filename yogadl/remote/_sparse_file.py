@@ -75,7 +75,7 @@ class SparseFile:
         self._size = size
         count = size // CELL
         self._data = _shared(path, size)
-        self._marks = _sized(path.with_name(f"{path.name}.cells"), count)
+        self._marks = sized_file(path.with_name(f"{path.name}.cells"), count)
         # Those that this process knows to be there.
         self._known = _zeros(count)
         self._cells: Array = np.frombuffer(self._known, "u1")
@@ -323,7 +323,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def _shared(path: pathlib.Path, size: int) -> Descriptor:
     """The sparse file, with a shared lock: as long as anybody has it, it is not removed."""
     while True:
-        descriptor = _sized(path, size)
+        descriptor = sized_file(path, size)
         with contextlib.suppress(OSError):
             # Where a file system has no locks, nobody removes anything.
             fcntl.flock(descriptor.number, fcntl.LOCK_SH)
@@ -332,7 +332,7 @@ def _shared(path: pathlib.Path, size: int) -> Descriptor:
             return descriptor
 
 
-def _sized(path: pathlib.Path, size: int) -> Descriptor:
+def sized_file(path: pathlib.Path, size: int) -> Descriptor:
     """A file that is at least so long, open for reading and writing."""
     with telling("write", path):
         try:

@@ -21,6 +21,9 @@ class Space(Protocol):
     def take(self, nbytes: int) -> bool:
         """Whether so many bytes may be written, which then count as used."""
 
+    def written(self, nbytes: int) -> None:
+        """What was taken at a time is written, or is not going to be."""
+
     def is_full(self) -> None:
         """The disk has none left, whatever was thought."""
 

@@ -153,8 +153,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         """What is kept on this machine of what was fetched without a download: to list, pin, and
         prune."""
         # All ids have it in one folder.
-        folder = self._version("any", "any").folders.pieces
-        return LocalVersions(folder, lambda *names: self._version(*names).name)
+        folders = self._version("any", "any").folders
+        return LocalVersions(folders.safe_pieces, lambda *names: self._version(*names).name)
 
     def _open_far(self, dataset_id: str, dataset_version: str) -> RemoteReader:
         version = self._version(dataset_id, dataset_version)

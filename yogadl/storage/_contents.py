@@ -70,7 +70,7 @@ class Contents:
     def find(self, digest: str, size: int) -> pathlib.Path | None:
         """The file of a version, if all of it is here."""
         path = self.path(digest)
-        is_here = self._folders.are_pieces_safe() and is_own(path) and is_whole(path, size)
+        is_here = self._folders.safe_pieces() and is_own(path) and is_whole(path, size)
         return path if is_here else None
 
     def claim(self) -> bool:
@@ -111,7 +111,10 @@ class Contents:
                 "there are), raise local_cache_bytes, choose another local_cache_dir, or fetch it "
                 "with download=False, which keeps what there is room for"
             )
-        yield
+        try:
+            yield
+        finally:
+            space.written(nbytes)
 
     def place(self, file: PartialFile, path: pathlib.Path) -> Descriptor:
         """Gives a whole file, which was compared with its digest, its name.
@@ -178,12 +181,12 @@ class Contents:
 
     def collect(self) -> None:
         """Removes what is of no object any more, unless somebody has it open."""
-        if self._folders.are_pieces_safe():
+        if self._folders.safe_pieces():
             forget(self._folders.pieces)
 
     def forget(self, but: pathlib.Path | None = None) -> None:
         """Removes what the object was before it became ``but``, or before it was deleted."""
-        if self._folders.are_pieces_safe():
+        if self._folders.safe_pieces():
             forget(self._folders.pieces, self._name, but)
 
 

@@ -38,6 +38,9 @@ class LocalFolders:
         origin: of the bucket and what all its keys begin with; no other store has the same.
         version: the version's folder below a root.
         source: of the object; no other object has the same.
+
+    Attributes:
+        pieces: the folder of files that are named by their contents, if there is any.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class LocalFolders:
         self._source = source
         digest = xxhash.xxh3_64_hexdigest(origin.encode())
         self._own_root = directory / f"{_ROOT}-{os.geteuid()}-{digest}"
+        self.pieces = self._own_root / PIECES_FOLDER
         self._ledger_folder = directory / f"{_ROOT}-{os.geteuid()}"
         self._ledger = self._ledger_folder / "space"
         self._folders = [root / version for root in (directory / _ROOT, self._own_root)]
@@ -87,10 +91,9 @@ class LocalFolders:
             "local_cache_dir that this user may write to"
         )
 
-    @property
-    def pieces(self) -> pathlib.Path:
-        """Where what is fetched piece by piece is, if there is any."""
-        return self._own_root / PIECES_FOLDER
+    def safe_pieces(self) -> pathlib.Path | None:
+        """Where what is fetched piece by piece is, if there is any that can be trusted."""
+        return self.pieces if _are_pieces_safe(self.directory, self.pieces) else None
 
     def space(self, limit: int | None) -> Space:
         """Room for that, after :meth:`claim_pieces`.
@@ -105,10 +108,6 @@ class LocalFolders:
     def limited_space(self, limit: int) -> LimitedSpace:
         """The same, for one download."""
         return _new_limited(self._ledger, limit, self.directory)
-
-    def are_pieces_safe(self) -> bool:
-        """Whether :attr:`pieces` is there, and nobody else can write to it."""
-        return all(self._is_safe(self.pieces / name) for name in (OBJECTS_FOLDER, PARTS_FOLDER))
 
     def claim_pieces(self) -> pathlib.Path:
         """The folder for what is fetched of the objects of the same origin, piece by piece.
@@ -133,7 +132,7 @@ class LocalFolders:
 
     def _make_safe(self, folder: pathlib.Path) -> str | None:
         """Makes a folder that nobody else can write to; says why that cannot be."""
-        for part in self._parts(folder):
+        for part in _down_to(self.directory, folder):
             if not os.path.lexists(part):
                 part.mkdir(FOLDER_MODE, exist_ok=True)
             if trusted_status(part) is None:
@@ -168,14 +167,25 @@ class LocalFolders:
         return str(error)
 
     def _is_safe(self, folder: pathlib.Path) -> bool:
-        return all(trusted_status(part) is not None for part in self._parts(folder))
+        return _is_safe(self.directory, folder)
 
-    def _parts(self, folder: pathlib.Path) -> Iterator[pathlib.Path]:
-        """The root, and every folder from there down."""
-        part = self.directory
-        for name in folder.relative_to(self.directory).parts:
-            part = part / name
-            yield part
+
+def _is_safe(directory: pathlib.Path, folder: pathlib.Path) -> bool:
+    return all(trusted_status(part) is not None for part in _down_to(directory, folder))
+
+
+def _are_pieces_safe(directory: pathlib.Path, folder: pathlib.Path) -> bool:
+    # What is removed to make room is in these, which could lead anywhere.
+    inner = (folder / OBJECTS_FOLDER, folder / PARTS_FOLDER)
+    return all(_is_safe(directory, each) for each in inner)
+
+
+def _down_to(directory: pathlib.Path, folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """The root, and every folder from there down."""
+    part = directory
+    for name in folder.relative_to(directory).parts:
+        part = part / name
+        yield part
 
 
 def _is_writable(folder: pathlib.Path) -> bool:
@@ -196,4 +206,9 @@ def _limited(ledger: pathlib.Path, limit: int, directory: pathlib.Path) -> Limit
 
 def _new_limited(ledger: pathlib.Path, limit: int, directory: pathlib.Path) -> LimitedSpace:
     pattern = f"{_ROOT}-{os.geteuid()}-*/{PIECES_FOLDER}"
-    return LimitedSpace(ledger, limit, lambda: directory.glob(pattern))
+
+    def folders() -> list[pathlib.Path]:
+        # Anybody may make folders of such names in a directory that many share.
+        return [it for it in directory.glob(pattern) if _are_pieces_safe(directory, it)]
+
+    return LimitedSpace(ledger, limit, folders)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 import datetime
 import pathlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from yogadl.errors import CacheNotFoundError, InvalidArgumentError
+from yogadl.arguments import as_index
+from yogadl.errors import CacheNotFoundError
 from yogadl.remote._kept import KeptVersion, kept_versions, remove_unused, set_pinned
 
 
@@ -33,16 +35,18 @@ class LocalVersions:
     """Of one storage: ``storage.local``. Safe for threads and processes.
 
     Args:
-        folder: in which they are; it need not be there yet.
+        folder: in which they are; ``None`` as long as there is none that can be trusted.
         name_of: the name of the object of a version.
     """
 
-    def __init__(self, folder: pathlib.Path, name_of: Callable[[str, str], str]) -> None:
+    def __init__(
+        self, folder: Callable[[], pathlib.Path | None], name_of: Callable[[str, str], str]
+    ) -> None:
         self._folder = folder
         self._name_of = name_of
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self._folder)!r})"
+        return f"{type(self).__name__}({str(self._folder())!r})"
 
     def list(self) -> list[LocalVersion]:
         """All of them, the one that was opened last in the end."""
@@ -53,24 +57,38 @@ class LocalVersions:
                 datetime.datetime.fromtimestamp(version.opened, datetime.timezone.utc),
                 version.is_pinned,
             )
-            for version in kept_versions(self._folder)
+            for version in self._kept()
         ]
+
+    def _kept(self) -> builtins.list[KeptVersion]:
+        folder = self._folder()
+        return [] if folder is None else kept_versions(folder)
 
     def pin(self, dataset_id: str, dataset_version: str) -> None:
         """Has what is here of a version stay, whatever there is no room for.
 
+        Of a version that was replaced, what was opened last.
+
         Raises:
             CacheNotFoundError: nothing of it is here; fetch it first.
+            FileSystemError: it cannot be noted down.
         """
-        set_pinned(self._find(dataset_id, dataset_version), True)
+        name = self._name_of(dataset_id, dataset_version)
+        found = self._find(name)
+        if not found or not set_pinned(found[-1], True):
+            raise _nothing_of(name)
 
     def unpin(self, dataset_id: str, dataset_version: str) -> None:
-        """Has it go like others.
+        """Has it go like others, with all that was pinned under its name.
 
         Raises:
             CacheNotFoundError: nothing of it is here.
+            FileSystemError: it cannot be noted down.
         """
-        set_pinned(self._find(dataset_id, dataset_version), False)
+        name = self._name_of(dataset_id, dataset_version)
+        found = [set_pinned(version, False) for version in self._find(name)]
+        if not any(found):
+            raise _nothing_of(name)
 
     def prune(self, nbytes: int | None = None) -> int:
         """Removes versions that nobody has open and that are not pinned, those first that were not
@@ -81,14 +99,17 @@ class LocalVersions:
 
         Returns:
             How many bytes were freed.
-        """
-        if nbytes is not None and nbytes < 0:
-            raise InvalidArgumentError(f"nbytes must not be negative, and {nbytes} is")
-        return remove_unused([self._folder], sys.maxsize if nbytes is None else nbytes)
 
-    def _find(self, dataset_id: str, dataset_version: str) -> KeptVersion:
-        name = self._name_of(dataset_id, dataset_version)
-        found = [version for version in kept_versions(self._folder) if name in version.names]
-        if not found:
-            raise CacheNotFoundError(f"nothing of {name} is kept on this machine; fetch it first")
-        return found[-1]
+        Raises:
+            InvalidArgumentError: ``nbytes`` is no number of bytes.
+        """
+        wanted = sys.maxsize if nbytes is None else as_index("nbytes", nbytes)
+        folder = self._folder()
+        return 0 if folder is None else remove_unused([folder], wanted)
+
+    def _find(self, name: str) -> builtins.list[KeptVersion]:
+        return [version for version in self._kept() if name in version.names]
+
+
+def _nothing_of(name: str) -> CacheNotFoundError:
+    return CacheNotFoundError(f"nothing of {name} is kept on this machine; fetch it first")
