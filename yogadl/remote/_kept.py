@@ -25,10 +25,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from yogadl.cache.files import telling
+from yogadl.cache.partial import remove_leftovers
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
 from yogadl.errors import YogadlError
 from yogadl.remote._ledger import exclusive
 from yogadl.remote._whole import replace_text
+
+STAGED_FILE = "download.mdb"
+"""Of what a download is staged for: one for all, so that what killed processes left is found."""
 
 _SUFFIX = ".mdb"
 _LOCK_FILE = "yogadl.lock"
@@ -167,6 +171,9 @@ def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
 
 
 def _remove_unused(kept: dict[pathlib.Path, list[KeptVersion]], nbytes: int) -> int:
+    for folder in kept:
+        for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
+            remove_leftovers(folder / inner / STAGED_FILE)
     freed = sum(_remove_parts(folder, versions) for folder, versions in kept.items())
     found = [version for versions in kept.values() for version in versions]
     for version in sorted(found, key=lambda version: version.opened):

@@ -32,13 +32,11 @@ from yogadl.errors import (
     LocalDirectoryError,
     StorageFullError,
 )
-from yogadl.remote._kept import alone, forget, note_opened, settled
+from yogadl.remote._kept import STAGED_FILE, alone, forget, note_opened, settled
 from yogadl.remote._whole import forget_whole, is_whole, note_whole
 from yogadl.storage._local_folders import LocalFolders
 from yogadl.storage._local_note import make_trusted, trusted_status
 
-# One for all downloads, so that what a killed process left is removed whichever is next.
-_STAGED = "download.mdb"
 _PIECE = 4 << 20
 
 _log = logging.getLogger(__name__)
@@ -85,7 +83,7 @@ class Contents:
 
     def staged(self, path: pathlib.Path) -> PartialFile:
         """A file to download to, for :meth:`place`; what killed processes left there goes."""
-        staged = path.with_name(_STAGED)
+        staged = path.with_name(STAGED_FILE)
         remove_leftovers(staged)
         return PartialFile(staged)
 
