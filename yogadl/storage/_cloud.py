@@ -63,8 +63,8 @@ _log = logging.getLogger(__name__)
 class BaseCloudStorage(CacheStorage[ObjectVersion]):
     """Data sets in ``<bucket_directory_path>/<dataset_id>/<dataset_version>/cache.mdb``.
 
-    What is fetched or submitted is kept in ``<local_cache_dir>/yogadl_local_cache``, too, and not
-    transferred again while it is what the bucket has.
+    What is fetched or submitted is kept in ``local_cache_dir``, too, and not transferred again
+    while it is what the bucket has; ``<local_cache_dir>/yogadl_local_cache`` leads to it.
 
     Safe for threads and processes, also of other machines. Survives a fork; can be pickled, without
     secrets, if ``tensorflow_config`` is ``None``.
@@ -129,8 +129,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
         Raises:
             StoreError: the bucket cannot be read.
-            StorageFullError: the copy does not fit on this machine; or, without a download, not
-                even a folder does.
+            StorageFullError: the copy does not fit on this machine, or into ``local_cache_bytes``
+                with those that are open or pinned; or, without a download, not even a folder does.
             ForeignFileError: it is to be read without a download, and yogadl 0.1.4 wrote it.
         """
         version = self._version(dataset_id, dataset_version)
@@ -150,8 +150,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     @property
     def local(self) -> LocalVersions:
-        """What is kept on this machine of what was fetched without a download: to list, pin, and
-        prune."""
+        """What is kept on this machine, downloaded or not: to list, pin, and prune."""
         # All ids have it in one folder.
         folders = self._version("any", "any").folders
         return LocalVersions(folders.safe_pieces, lambda *names: self._version(*names).name)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pathlib
 from dataclasses import dataclass
 
-from yogadl.storage._base import Version
 from yogadl.storage._bucket_parts import BucketParts
 from yogadl.storage._local_copy import LocalCopy
 from yogadl.storage._local_folders import LocalFolders
+from yogadl.storage._version import Version
 
 
 @dataclass(frozen=True)
