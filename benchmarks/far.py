@@ -1,7 +1,7 @@
 """Reading a version from a bucket without downloading it first: how fast, and what is asked for.
 
     python benchmarks/far.py [--rounds 3] [--scale 1.0] [--parts NAME …] [--peers NAME …]
-                             [--results DIRECTORY] [--python NAME=PATH]
+                             [--frameworks NAME …] [--results DIRECTORY] [--python NAME=PATH]
 
 The bucket is nginx on loopback that waits 30 ms before every answer and gives each connection
 85 MB/s; requests and bytes are those of its log. Everything is read in a process of its own with
@@ -13,14 +13,16 @@ nothing kept on the machine, in turn, round after round; medians count. The part
     shard   one rank of 64
     share   eight processes of one machine with one order among them; with two that are killed; and
             with a download first
+    limit   three epochs with room for a quarter and for a half of the data
+    memory  the most that a reader takes, by NumPy, TensorFlow and PyTorch
     peers   Mosaic Streaming, LitData, WebDataset and Hugging Face, from the same server
 
 Of the ways that a peer has, all are read in the first round, and after that the fastest.
 
-Needs boto3, and nginx with its Lua module. Environments of the peers are made in
-``.venv-bench-NAME`` unless --python names an interpreter; one that cannot be made is left out, and
-the report says why. Results go to ``far.json`` and ``far.md``. The exit status is 1 if anything of
-yogadl's was wrong or failed.
+Needs boto3, TensorFlow, and nginx with its Lua module. Environments of the peers and of PyTorch
+(``torch_yogadl``) are made in ``.venv-bench-NAME`` unless --python names an interpreter; one that
+cannot be made is left out, and the report says why. Results go to ``far.json`` and ``far.md``. The
+exit status is 1 if anything of yogadl's was wrong or failed.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ import machine
 from bucket_server import BucketServer
 from far_bench import Bench, ReadingError, Results
 from far_cases import CASES, PEERS, SLOWER_SECONDS
+from far_memory import FRAMEWORKS, TORCH
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 
@@ -50,6 +53,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="of the record counts")
     parser.add_argument("--parts", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--frameworks", nargs="+", choices=FRAMEWORKS, default=list(FRAMEWORKS))
     parser.add_argument("--latency", type=float, default=bucket_server.LATENCY_SECONDS)
     parser.add_argument("--rate", type=int, default=bucket_server.BYTES_PER_SECOND)
     parser.add_argument("--directory", type=pathlib.Path, help="for the data sets")
@@ -63,9 +67,12 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def find_interpreters(arguments: argparse.Namespace, results: Results) -> dict[str, str]:
-    """The interpreters of the peers; why one is missing goes into the results."""
+    """The interpreters of the peers, and PyTorch's; why one is missing goes into the results."""
+    names = list(arguments.peers) if "peers" in arguments.parts else []
+    if "memory" in arguments.parts and "PyTorch" in arguments.frameworks:
+        names.append(TORCH)
     found = {}
-    for name in arguments.peers if "peers" in arguments.parts else ():
+    for name in names:
         try:
             found[name] = environments.interpreter(name, arguments.pythons)
         except environments.UnavailableError as reason:

@@ -24,6 +24,9 @@ from bucket_server import BucketServer, Request
 Results = dict[str, Any]
 
 OURS = "yogadl_far"
+SCALES = {"images": 0.5, "small_images": 1.0, "tokens": 1.0}
+"""The workloads, and how much of each: 3,000 images, 60,000 records of 3 KB and as many texts."""
+
 PROCESSES = 8
 KILLED = (2, 5)
 STEP_SECONDS = 300.0
@@ -58,9 +61,10 @@ class Bench:
     ) -> None:
         self.server, self.slower = server, slower
         self.pythons, self.results = pythons, results
+        self.frameworks: list[str] = given.frameworks
         self.rounds: int = given.rounds
         self.scale: float = given.scale
-        self._directory = directory
+        self.directory = directory
         self._written: dict[str, Results] = {}
 
     def written(self, loader: str, workload: str, scale: float, parts: int = 0) -> Results:
@@ -72,9 +76,7 @@ class Bench:
         name = self._name(loader, workload, parts)
         if name not in self._written:
             command = self._command("write", loader, workload, scale, name, self.server)
-            self._written[name] = self._lines(
-                f"{name} is written", [*command, "--parts", str(parts)]
-            )
+            self._written[name] = self.run(f"{name} is written", [*command, "--parts", str(parts)])
             self.results["loaders"][loader] = {"version": self._written[name]["version"]}
         return self._written[name]
 
@@ -102,15 +104,21 @@ class Bench:
         server = server or self.server
         with self.cache() as cache, bucket_server.counted(server) as requests:
             command = self._command(mode, loader, workload, scale, name, server, cache)
-            line = self._lines(f"{name}, {mode} {' '.join(more)}", [*command, *more])
+            line = self.run(f"{name}, {mode} {' '.join(more)}", [*command, *more])
         return _counted(line, requests)
 
     def read_together(
-        self, workload: str, scale: float, *, are_killed: bool = False, is_downloaded: bool = False
+        self,
+        workload: str,
+        scale: float,
+        *more: str,
+        are_killed: bool = False,
+        is_downloaded: bool = False,
     ) -> Results:
         """Has several processes read one order, with one folder for what they keep.
 
         Args:
+            more: arguments of ``far_reading.py``.
             are_killed: some of them, on the way.
             is_downloaded: the version, by the first of them, before they begin to read.
 
@@ -122,20 +130,24 @@ class Bench:
         print(f"{name}, {PROCESSES} processes{told} …", file=sys.stderr)
         with self.cache() as cache, bucket_server.counted(self.server) as requests:
             command = self._command("share", OURS, workload, scale, name, self.server, cache)
-            command += ["--shards", str(PROCESSES), *["--is-downloaded"] * is_downloaded]
+            command += ["--shards", str(PROCESSES), *["--is-downloaded"] * is_downloaded, *more]
             with contextlib.ExitStack() as stack:
                 lines = _run_together(command, are_killed, stack)
         survivors = [line for line in lines if line is not None]
-        numbers = list(itertools.chain.from_iterable(line.pop("numbers") for line in survivors))
+        epochs = zip(*[line.pop("numbers") for line in survivors], strict=True)
+        for numbers in [list(itertools.chain.from_iterable(epoch)) for epoch in epochs]:
+            if len(set(numbers)) != len(numbers):
+                raise ReadingError(f"{name}: processes read the same records")
         times = [line["times"] for line in survivors]
-        if len(set(numbers)) != len(numbers):
-            raise ReadingError(f"{name}: processes read the same records")
+        # An epoch has ended when it has for all of them.
+        ends = {key: max(it[key] for it in times) for key in times[0] if key.startswith("ended")}
         return {
-            "records": len(numbers),
-            "seconds": max(it["ended"] for it in times) - min(it["started"] for it in times),
+            "records": sum(line["records"] for line in survivors),
+            "seconds": ends["ended"] - min(it["started"] for it in times),
             "first_seconds": statistics.median(it["first"] - it["started"] for it in times),
             "requests": len(requests),
             "bytes": sum(request.nbytes for request in requests),
+            **_later_epochs(ends, requests),
         }
 
     def fault(self, error: ReadingError) -> Results:
@@ -144,7 +156,7 @@ class Bench:
 
     @contextlib.contextmanager
     def cache(self) -> Iterator[pathlib.Path]:
-        path = pathlib.Path(tempfile.mkdtemp(prefix="cache-", dir=self._directory))
+        path = pathlib.Path(tempfile.mkdtemp(prefix="cache-", dir=self.directory))
         try:
             yield path
         finally:
@@ -169,7 +181,16 @@ class Bench:
         command += ["--name", name, "--endpoint", server.url]
         return command if cache is None else [*command, "--cache", str(cache)]
 
-    def _lines(self, what: str, command: list[str]) -> Results:
+    def run(self, what: str, command: list[str]) -> Results:
+        """The last line of JSON that a process prints.
+
+        Args:
+            what: it does, in words.
+            command: of it.
+
+        Raises:
+            ReadingError: it fails, or says that something was wrong.
+        """
         print(f"{what} …", file=sys.stderr)
         ended, lines = steps.run(command, STEP_SECONDS)
         if lines and "wrong" in lines[-1]:
@@ -198,11 +219,21 @@ def _counted(line: Results, requests: list[Request]) -> Results:
         found["from_fetch_seconds"] = times["first"] - times["connected"]
     if "ended" in times:
         found["seconds"] = times["ended"] - times["started"]
-    if "ended_again" in times:
-        found["again_seconds"] = times["ended_again"] - times["started_again"]
-        late = [request for request in requests if request.started > times["ended"]]
-        found["again_requests"] = len(late)
-        found["again_bytes"] = sum(request.nbytes for request in late)
+    return {**found, **_later_epochs(times, requests)}
+
+
+def _later_epochs(times: dict[str, float], requests: list[Request]) -> Results:
+    """Seconds, requests and bytes of every epoch after the first."""
+    found: Results = {}
+    begun, number = times.get("ended"), 2
+    while begun is not None and (ended := times.get(f"ended_{number}")) is not None:
+        # What is asked for after the last of them counts as its.
+        until = ended if f"ended_{number + 1}" in times else float("inf")
+        asked = [request for request in requests if begun < request.started <= until]
+        found[f"epoch_{number}_seconds"] = ended - begun
+        found[f"epoch_{number}_requests"] = len(asked)
+        found[f"epoch_{number}_bytes"] = sum(request.nbytes for request in asked)
+        begun, number = ended, number + 1
     return found
 
 

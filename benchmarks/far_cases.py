@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import statistics
 import sys
 from collections.abc import Callable
 
-from far_bench import OURS, Bench, ReadingError, Results
+from far_bench import OURS, SCALES, Bench, ReadingError, Results
+from far_limits import measure_limit
+from far_memory import measure_memory
+from far_rounds import in_turn, medians
 
 PEERS = ("mosaic_far", "litdata_far", "webdataset_far", "huggingface_far")
-SCALES = {"images": 0.5, "small_images": 1.0, "tokens": 1.0}
-"""The workloads, and how much of each: 3,000 images, 60,000 records of 3 KB and as many texts."""
-
 LARGE, SMALL = ("scalars", 10.0), ("small_images", 1 / 6)
 """Ten million records, and ten thousand."""
 
@@ -22,32 +21,6 @@ SLOWER_SECONDS = 0.15
 PARTS = 1000
 FEWEST_PARTS = 10
 SHARDS = 64
-
-
-def medians(rounds: list[Results]) -> Results:
-    """The medians of all numbers, and the lowest and the highest of the seconds."""
-    found: Results = {}
-    for name in rounds[0]:
-        values = [line[name] for line in rounds]
-        found[name] = statistics.median(values)
-        if name.endswith("seconds"):
-            found[f"{name}_range"] = [min(values), max(values)]
-    return {**found, "rounds": len(rounds)}
-
-
-def _in_turn(bench: Bench, cases: dict[str, Callable[[], Results]]) -> Results:
-    """Every case once in every round; its medians, or what went wrong."""
-    found: dict[str, list[Results]] = {name: [] for name in cases}
-    failed: Results = {}
-    for _ in range(bench.rounds):
-        for name, case in cases.items():
-            if name in failed:
-                continue
-            try:
-                found[name].append(case())
-            except ReadingError as error:
-                failed[name] = bench.fault(error)
-    return {name: failed.get(name) or medians(found[name]) for name in cases}
 
 
 def measure_first(bench: Bench) -> Results:
@@ -61,7 +34,7 @@ def measure_first(bench: Bench) -> Results:
             cases[f"{workload}, {version}"] = functools.partial(
                 _first, bench, workload, scale, version, parts
             )
-    return {"cases": _in_turn(bench, cases), "written": counts}
+    return {"cases": in_turn(bench, cases), "written": counts}
 
 
 def _first(bench: Bench, workload: str, scale: float, version: str, parts: int) -> Results:
@@ -86,7 +59,7 @@ def measure_epoch(bench: Bench) -> Results:
         cases[f"{workload}, boto3"] = functools.partial(
             bench.read, "download", OURS, workload, scale
         )
-    return {"cases": _in_turn(bench, cases), "written": written}
+    return {"cases": in_turn(bench, cases), "written": written}
 
 
 def measure_shard(bench: Bench) -> Results:
@@ -95,7 +68,7 @@ def measure_shard(bench: Bench) -> Results:
     written = {"images": bench.written(OURS, "images", scale)}
     more = ("--rank", "1", "--shards", str(SHARDS))
     cases = {"images": functools.partial(bench.read, "shard", OURS, "images", scale, *more)}
-    return {"cases": _in_turn(bench, cases), "written": written}
+    return {"cases": in_turn(bench, cases), "written": written}
 
 
 def measure_share(bench: Bench) -> Results:
@@ -109,14 +82,17 @@ def measure_share(bench: Bench) -> Results:
         cases[f"{workload}, all"] = read
         cases[f"{workload}, killed"] = functools.partial(read, are_killed=True)
         cases[f"{workload}, downloaded"] = functools.partial(read, is_downloaded=True)
-    return {"cases": _in_turn(bench, cases), "written": written}
+    return {"cases": in_turn(bench, cases), "written": written}
 
 
 def measure_peers(bench: Bench) -> Results:
     """Every loader with every workload; one data set after the other."""
     found: Results = {}
     for workload, scale in SCALES.items():
-        loaders = {name: _Peer(bench, name, workload, scale) for name in (OURS, *bench.pythons)}
+        loaders = {
+            name: _Peer(bench, name, workload, scale)
+            for name in (OURS, *(name for name in PEERS if name in bench.pythons))
+        }
         for _ in range(bench.rounds):
             for peer in loaders.values():
                 peer.measure()
@@ -171,5 +147,7 @@ CASES: dict[str, Callable[[Bench], Results]] = {
     "epoch": measure_epoch,
     "shard": measure_shard,
     "share": measure_share,
+    "limit": measure_limit,
+    "memory": measure_memory,
     "peers": measure_peers,
 }

@@ -90,12 +90,8 @@ def epochs(loader: RemoteLoader, arguments: argparse.Namespace) -> Line:
     times.note("fetched")
     found = []
     for number in range(arguments.epochs):
-        if number:
-            times.note("started_again")
         batches = loader.read(arguments.way, SEED + number)
-        found.append(
-            _read(loader, arguments.way, batches, times, "ended_again" if number else "ended")
-        )
+        found.append(_read(loader, arguments.way, batches, times, _ended(number)))
     for numbers in found:
         _check_all(numbers, loader.workload)
     return {"times": times.noted, "records": len(found[0]), "moved": _moved(found[0])}
@@ -118,14 +114,14 @@ def share(loader: Any, arguments: argparse.Namespace) -> Line:
     times = _Times()
     loader.connect()
     loader.fetch(is_downloaded=arguments.is_downloaded)
-    stream = loader.stream(
-        SEED,
-        shard_rank=arguments.rank,
-        num_shards=arguments.shards,
-        shuffle_then_shard=True,
-    )
 
-    def watched() -> Iterator[Any]:
+    def watched(seed: int) -> Iterator[Any]:
+        stream = loader.stream(
+            seed,
+            shard_rank=arguments.rank,
+            num_shards=arguments.shards,
+            shuffle_then_shard=True,
+        )
         deadline = loader.workload.count // arguments.shards // 3
         seen = 0
         for batch in loader.batches(stream):
@@ -134,8 +130,11 @@ def share(loader: Any, arguments: argparse.Namespace) -> Line:
             if arguments.is_killed and seen >= deadline:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    numbers = _read(loader, "", watched(), times)
-    return {"times": times.noted, "records": len(numbers), "numbers": numbers.tolist()}
+    found = [
+        _read(loader, "", watched(SEED + number), times, _ended(number)).tolist()
+        for number in range(arguments.epochs)
+    ]
+    return {"times": times.noted, "records": len(found[0]), "numbers": found}
 
 
 def download(loader: RemoteLoader, arguments: argparse.Namespace) -> Line:  # noqa: ARG001
@@ -177,6 +176,11 @@ MODES: dict[str, Callable[[Any, argparse.Namespace], Line]] = {
     "share": share,
     "download": download,
 }
+
+
+def _ended(number: int) -> str:
+    """How the end of an epoch is called, counted from 0."""
+    return f"ended_{number + 1}" if number else "ended"
 
 
 class _Times:
@@ -234,6 +238,7 @@ def main() -> None:
     parser.add_argument("--endpoint", default="")
     parser.add_argument("--way", default="")
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--limit", type=int, help="bytes that may be kept on this machine")
     parser.add_argument("--parts", type=int, default=0)
     parser.add_argument("--version", default="1")
     parser.add_argument("--rank", type=int, default=0)
@@ -246,7 +251,9 @@ def main() -> None:
     os.dup2(2, 1)
     kind = loader_class(arguments.loader)
     path = f"{BUCKET}/{arguments.name}"
-    place = Place(arguments.served / path, arguments.endpoint, path, arguments.cache)
+    place = Place(
+        arguments.served / path, arguments.endpoint, path, arguments.cache, arguments.limit
+    )
     loader = kind(workload(arguments.workload, arguments.scale), place)
     with contextlib.redirect_stdout(sys.stderr):
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import far_limits
+import far_memory
 import report
 import workloads
 from far_bench import OURS, PROCESSES, Results
@@ -15,6 +17,7 @@ LABELS = {
     "litdata_far": "LitData",
     "webdataset_far": "WebDataset",
     "huggingface_far": "Hugging Face",
+    "torch_yogadl": "PyTorch",
 }
 
 _FIRST = (
@@ -62,6 +65,8 @@ def markdown(results: Results) -> str:
         ("epoch", "The first epoch", _EPOCH, _epoch_table),
         ("shard", "A shard", _SHARD, _shard_table),
         ("share", "Processes of one machine", _SHARE, _share_table),
+        ("limit", "With room for a share", far_limits.TOLD, far_limits.table),
+        ("memory", "Memory", far_memory.TOLD, far_memory.table),
     ):
         if name in parts:
             lines += [f"## {title}", told, table(parts[name])]
@@ -86,7 +91,7 @@ def targets(parts: Results) -> list[Target]:
             ratio = other["seconds"] / case["seconds"] if "seconds" in other else None
             text = "first epoch, to boto3's download"
             found.append(Target(text, _title(workload), ratio, 1.0, figures=told))
-            asked = float(case["again_requests"])
+            asked = float(case["epoch_2_requests"])
             found.append(Target("requests of a second epoch", _title(workload), asked, 0, False))
     for workload, share in _cases(parts, "shard"):
         ratio = share["bytes"] * SHARDS / parts["shard"]["written"][workload]["bytes"]
@@ -106,6 +111,8 @@ def targets(parts: Results) -> list[Target]:
             text = f"{PROCESSES} processes, to the same with a download"
             ratio = _rate(case) / _rate(other)
             found.append(Target(text, _title(workload), ratio, 1.0, figures=figures))
+    for name, kind in (("limit", far_limits), ("memory", far_memory)):
+        found += kind.targets(parts[name]) if name in parts else []
     for workload, loaders in parts.get("peers", {}).items():
         rates = {name: _rate(it) for name, it in loaders.items() if "seconds" in it}
         if OURS in rates and len(rates) > 1:
@@ -215,8 +222,8 @@ def _epoch_table(part: Results) -> str:
                 _spread(found, "first_seconds"),
                 f"{found['bytes'] / part['written'][workload]['bytes']:.3f}",
                 number(found["requests"]),
-                number(records / found["again_seconds"]) if "again_seconds" in found else "–",
-                number(found["again_requests"]) if "again_requests" in found else "–",
+                number(records / found["epoch_2_seconds"]) if "epoch_2_seconds" in found else "–",
+                number(found["epoch_2_requests"]) if "epoch_2_requests" in found else "–",
             ]
         )
     head = ["", "records/s", "as fast as boto3", "s to the first batch", "bytes / file", "requests"]

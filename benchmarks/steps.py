@@ -159,6 +159,8 @@ def _watch(pid: int, output: IO[bytes], timeout: float) -> Iterator[dict[str, An
         elif "event" not in line:
             if line.get("phase") == "warm" and "result" in line:
                 line["result"]["memory"] = memory
+            elif memory and "phase" not in line:
+                line["memory"] = memory
             yield line
 
 

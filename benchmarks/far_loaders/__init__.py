@@ -30,12 +30,14 @@ class Place:
         endpoint: of the server, ``http://…``.
         path: of ``folder`` there: the bucket, a slash, and a prefix.
         cache: for what a loader keeps on this machine.
+        local_bytes: that it may keep there; all if ``None``.
     """
 
     folder: pathlib.Path
     endpoint: str
     path: str
     cache: pathlib.Path
+    local_bytes: int | None = None
 
     @property
     def url(self) -> str:

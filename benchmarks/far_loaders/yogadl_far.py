@@ -48,6 +48,7 @@ class FarLoader(RemoteLoader):
                 endpoint_url=self.place.endpoint,
                 local_cache_dir=self.place.cache,
                 region=KEYS["AWS_DEFAULT_REGION"],
+                local_cache_bytes=self.place.local_bytes,
             )
         )
 

@@ -18,6 +18,7 @@ sys.path.append(str(BENCHMARKS))
 import bucket_server  # noqa: E402
 import far_bench  # noqa: E402
 import far_cases  # noqa: E402
+import far_limits  # noqa: E402
 import far_report  # noqa: E402
 
 
@@ -58,7 +59,8 @@ def test_yogadl_is_measured(server: bucket_server.BucketServer, tmp_path: pathli
     pytest.importorskip("boto3")
     results = tmp_path / "results"
     command = [sys.executable, str(BENCHMARKS / "far.py"), "--scale", "0.01", "--rounds", "1"]
-    command += ["--latency", "0.001", "--peers", "--results", str(results)]
+    command += ["--latency", "0.001", "--peers", "--frameworks", "NumPy"]
+    command += ["--results", str(results)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
     parts = json.loads((results / "far.json").read_text())["parts"]
@@ -71,13 +73,23 @@ def test_yogadl_is_measured(server: bucket_server.BucketServer, tmp_path: pathli
         size = parts["epoch"]["written"][workload]["bytes"]
         ours = parts["epoch"]["cases"][f"{workload}, yogadl"]
         assert ours["bytes"] >= size
-        assert ours["again_requests"] == 0
+        assert ours["epoch_2_requests"] == 0
         assert ours["records"] == parts["epoch"]["written"][workload]["records"]
         assert parts["epoch"]["cases"][f"{workload}, boto3"]["bytes"] == size
         shared = parts["share"]["cases"]
         assert shared[f"{workload}, all"]["records"] == ours["records"]
         assert 0 < shared[f"{workload}, killed"]["records"] < ours["records"]
         assert shared[f"{workload}, downloaded"]["bytes"] >= size
+        for share in far_limits.SHARES:
+            for processes in (1, far_bench.PROCESSES):
+                limited = parts["limit"]["cases"][f"{workload}, {share}, {processes}"]
+                assert limited["records"] == ours["records"]
+                # The same share of it stays.
+                assert size < limited["bytes"] < (1 + 2 * (1 - share)) * size * 1.5
+                assert limited["epoch_3_bytes"] < size
+    for case in parts["memory"]["cases"].values():
+        assert case["records"] > 0
+        assert case["megabytes"] > 0
     assert parts["shard"]["cases"]["images"]["records"] == 1
     assert set(parts["peers"]) == set(far_cases.SCALES)
     for found in parts["peers"].values():
@@ -114,11 +126,26 @@ def test_what_cannot_run_is_told(
     assert "| Mosaic Streaming | failed |" in table
 
 
+def test_what_has_to_come_with_room_for_a_half() -> None:
+    """The file once, and in each later epoch the half of it that does not fit."""
+    case = {"seconds": 2.0, "records": 100, "requests": 9, "bytes": 2030}
+    later = {"epoch_2_bytes": 510, "epoch_3_bytes": 520}
+    times = {"epoch_2_seconds": 2.2, "epoch_3_seconds": 2.6}
+    written = {"images": {"bytes": 1000, "records": 100}}
+    part = {"cases": {"images, 0.5, 1": {**case, **later, **times}}, "written": written}
+    nbytes, rate = far_limits.targets(part)
+    assert (nbytes.ratio, nbytes.verdict) == (1.015, "met")
+    assert (rate.ratio, rate.verdict) == (2.0 / 2.6, "missed")
+    part["cases"]["images, 0.5, 1"] = {"error": "hung"}
+    assert [target.verdict for target in far_limits.targets(part)] == ["not measured"] * 2
+    assert "failed" in far_limits.table(part)
+
+
 def results(seconds: float, nbytes: int) -> dict[str, Any]:
     """As if the first epoch had taken so long, where boto3 took a second."""
     times = {"seconds": seconds, "seconds_range": [seconds, seconds]}
     case = {**times, "records": 100, "bytes": nbytes, "requests": 9}
-    ours = {**case, "again_requests": 0}
+    ours = {**case, "epoch_2_requests": 0}
     written = {"images": {"bytes": 1000, "records": 100}}
     peer = {**case, "seconds": 1.0, "errors": {}}
     return {

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from faults import ERROR_500, TOO_MANY, TRUNCATE
+from faults import (
+    CUT_ANSWER,
+    ERROR_500,
+    FLIP_ANSWER,
+    SLOW,
+    SLOW_DOWN,
+    STALL,
+    TOO_MANY,
+    TRUNCATE,
+    Fault,
+)
 from rig import Rig
 
 from yogadl import backoff
@@ -21,6 +32,11 @@ SCALE = 1.0 if IS_FULL_LENGTH else 0.05
 """What all clocks are shortened by: those of outages, pauses and time-outs."""
 
 KINDS = ("refused", "reset", "black hole", "no name", "500", "429", "broken body")
+
+READING_KINDS = (*KINDS, "503", "cut body", "slow body", "stalls", "damage")
+"""Those, and what only answers with many bytes have."""
+
+_STALL_SECONDS = 20.0
 
 # Not shorter than a busy machine may take for what is done after the outage.
 LEASE_SECONDS = max(60.0 * SCALE, 20.0)
@@ -37,9 +53,21 @@ def scaled_limits(**changed: float) -> backoff.Limits:
 
 @contextlib.contextmanager
 def outage(rig: Rig, kind: str) -> Iterator[None]:
-    """Meanwhile, the store is out; see ``KINDS``. For clients in this process."""
-    faults = {"500": ERROR_500, "429": TOO_MANY, "broken body": TRUNCATE}
-    if kind in faults:
+    """Meanwhile, the store is out; see ``READING_KINDS``. For clients in this process."""
+    faults: dict[str, Fault] = {
+        "500": ERROR_500,
+        "429": TOO_MANY,
+        "503": SLOW_DOWN,
+        "broken body": TRUNCATE,
+        "cut body": CUT_ANSWER,
+        "slow body": dataclasses.replace(SLOW, seconds=_STALL_SECONDS * SCALE),
+        "stalls": dataclasses.replace(STALL, seconds=_STALL_SECONDS * SCALE),
+    }
+    if kind == "damage":
+        # What is damaged whenever it is fetched is damaged where it is.
+        with rig.failing(FLIP_ANSWER, "read", where=lambda asked: asked.number % 3 == 0):
+            yield
+    elif kind in faults:
         with rig.failing(faults[kind]):
             yield
     elif kind == "no name":

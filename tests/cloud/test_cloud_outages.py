@@ -99,6 +99,7 @@ class Scene:
         self._may_finish = threading.Event()
         self._here = self._storage("here")
         self._there = self._storage("there")
+        self._afar = self._storage("afar")
         self._disk = LFSStorage(LFSConfigurations(str(self._made("disk"))))
         self._here.submit(large(1), "large", "1")
         self._here.submit(large(7), "in parts", "1", part_bytes=TABLE_PART_BYTES)
@@ -126,6 +127,8 @@ class Scene:
             "submit a table": lambda: self._submit("table", large(8), TABLE_PART_BYTES),
             "fetch": lambda: same(self._there.fetch("large", "1"), large(1)),
             "fetch parts": lambda: same(self._there.fetch("in parts", "1"), large(7)),
+            "read afar": lambda: same(self._far("large"), large(1)),
+            "read parts afar": lambda: same(self._far("in parts"), large(7)),
             "fetch current": lambda: same(self._here.fetch("small", "1"), small(0)),
             "build": lambda: self._build("built", small(5), None),
             "build parts": lambda: self._build("built in parts", large(9), TABLE_PART_BYTES),
@@ -139,6 +142,9 @@ class Scene:
     def _open(self) -> bool:
         storage = self._rig.make_storage(self._folder / "there")
         return same(storage.fetch("small", "1"), small(0))
+
+    def _far(self, name: str) -> Any:
+        return self._afar.fetch(name, "1", download=False)
 
     def _submit(self, name: str, records: Any, part_bytes: int | None = None) -> bool:
         self._here.submit(records, name, "1", part_bytes=part_bytes)

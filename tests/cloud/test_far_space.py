@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pathlib
+import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -143,3 +145,68 @@ def read_until(rig: Any, local: pathlib.Path, seed: int, limit: int, until: floa
 def test_impossible_limits(s3: Any, local: pathlib.Path, given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="local_cache_bytes"):
         s3.make_storage(local, local_cache_bytes=given)
+
+
+@pytest.mark.parametrize("given", [-1, 1.5, "10 GB", True])
+def test_impossible_room(s3: Any, local: pathlib.Path, given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="nbytes"):
+        s3.make_storage(local).local.prune(given)
+
+
+@pytest.fixture
+def victim(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder of somebody's with files that are named like what may be removed."""
+    folder = tmp_path / "victim"
+    folder.mkdir()
+    for name in ("0123.mdb", "0123.mdb.json", "0123.mdb.cells"):
+        (folder / name).write_bytes(b"precious" * 10_000)
+    return folder
+
+
+def lay_trap(root: pathlib.Path, victim: pathlib.Path) -> None:
+    """What others can make in a directory that all may write to, such as /tmp."""
+    shutil.rmtree(root, ignore_errors=True)
+    pieces = root / "yogadl.pieces"
+    pieces.mkdir(parents=True)
+    for name in ("yogadl.objects", "yogadl.parts"):
+        (pieces / name).symlink_to(victim)
+    root.chmod(0o777)
+
+
+def test_room_is_not_made_in_folders_of_others(
+    stored: Any, elsewhere: pathlib.Path, victim: pathlib.Path
+) -> None:
+    lay_trap(elsewhere / f"yogadl_local_cache-{os.geteuid()}-0123456789abcdef", victim)
+    before = sorted(path.read_bytes() for path in victim.iterdir())
+    for version in ("1", "2"):
+        with opened(stored, elsewhere, version, int(1.2 * COUNT * SIZE)) as ref:
+            assert everything(ref.stream()) == everything(numbered(int(version)))
+    assert sorted(path.read_bytes() for path in victim.iterdir()) == before
+
+
+def test_nothing_is_pruned_or_pinned_in_folders_of_others(
+    stored: Any, elsewhere: pathlib.Path, victim: pathlib.Path
+) -> None:
+    far(stored, elsewhere).close()
+    (root,) = elsewhere.glob(f"yogadl_local_cache-{os.geteuid()}-*")
+    lay_trap(root, victim)
+    before = sorted(path.read_bytes() for path in victim.iterdir())
+    storage = stored.make_storage(elsewhere)
+    assert storage.local.list() == []
+    assert storage.local.prune() == 0
+    with pytest.raises(CacheNotFoundError):
+        storage.local.pin("a", "1")
+    assert sorted(path.read_bytes() for path in victim.iterdir()) == before
+
+
+def test_what_is_pinned_and_replaced_can_be_let_go(stored: Any, elsewhere: pathlib.Path) -> None:
+    storage = stored.make_storage(elsewhere)
+    far(stored, elsewhere).close()
+    storage.local.pin("a", "1")
+    storage.submit(numbered(7), "a", "1")
+    far(stored, elsewhere).close()
+    storage.local.pin("a", "1")
+    assert [kept.is_pinned for kept in storage.local.list()] == [True, True]
+    storage.local.unpin("a", "1")
+    assert storage.local.prune() > 0
+    assert storage.local.list() == []

@@ -22,7 +22,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from yogadl.cache import opening
+from yogadl.cache import held, opening
+from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError
@@ -314,6 +315,76 @@ def test_a_child_of_a_fork_does_not_take_the_lock_away(tmp_path: pathlib.Path) -
         os.waitpid(child, 0)
         storage.delete("a", "1")
         assert records(ref) == list(range(COUNT))
+
+
+@fork
+@forking
+@pytest.mark.parametrize("method", ["_keep_table", "_plan"], ids=["storing", "collecting"])
+def test_a_child_that_is_born_meanwhile_keeps_nobody_waiting(
+    tmp_path: pathlib.Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LFSStorage(tmp_path)
+    submit(storage, "1")
+    children: list[int] = []
+    original = getattr(LocalParts, method)
+
+    def start_worker(*given: Any) -> Any:
+        if not children:
+            children.append(os.fork())
+            if not children[0]:
+                time.sleep(120)
+                os._exit(0)
+        return original(*given)
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(LocalParts, method, start_worker)
+            submit(storage, "2", 500)
+            storage.collect_parts()
+        assert children
+        # The worker lives on.
+        submit(storage, "3", 1000)
+        storage.delete("a", "1")
+        assert not storage.collect_parts(older_than=AT_ONCE).skipped
+        assert parts(tmp_path) == needed(storage)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+@fork
+@forking
+def test_a_worker_that_lives_on_does_not_lock_what_it_helped_to_build(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(held, "_PATIENCE", 0.3)
+    storage = LFSStorage(tmp_path)
+    children: list[int] = []
+    commit = PartialFile.commit
+
+    def start_worker(*given: Any) -> None:
+        children.append(os.fork())
+        if not children[-1]:
+            time.sleep(120)
+            os._exit(0)
+        commit(*given)
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(PartialFile, "commit", start_worker)
+            submit(storage, "1")
+        assert children
+        with storage.fetch("a", "1") as ref:
+            assert records(ref) == list(range(COUNT))
+        # Who opens it did not wait in vain for the lock.
+        assert "is locked by somebody else" not in caplog.text
+        storage.delete("a", "1")
+        assert parts(tmp_path) == set()
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def _killed(work: Callable[[], object], seconds: float) -> None:

@@ -8,6 +8,7 @@ progress and removed.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -123,6 +124,7 @@ class PartialFile(Closing):
         self.size = 0
         self._next_check = 0
         self._flushed = 0
+        self._owner = os.getpid()
         self.path, self._descriptor = self._create()
 
     def _create(self) -> tuple[pathlib.Path, int]:
@@ -234,5 +236,9 @@ class PartialFile(Closing):
 
     def _let_go(self) -> None:
         if self._descriptor >= 0:
+            if self._owner == os.getpid():
+                # A child that was born meanwhile has the file, too, and would keep it locked.
+                with contextlib.suppress(OSError):
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -97,8 +98,10 @@ class RemoteDataRef(OpenedDataRef[RemoteReader]):
             ("connection_bytes", connection_bytes),
             ("machine_bytes", machine_bytes),
         ):
-            if not value > 0:
-                raise InvalidArgumentError(f"{name} must be above zero, not {value!r}")
+            if not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
+                raise InvalidArgumentError(
+                    f"{name} must be a finite number above zero, not {value!r}"
+                )
         network = Network(latency, connection_bytes, machine_bytes)
         size = as_index("batch_size", batch_size, 1)
         window = announced_together(self.reader)

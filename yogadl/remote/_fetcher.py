@@ -281,7 +281,7 @@ class Fetcher:
         transfer.run(connections, self._latencies.append)
         if not is_kept:
             with self._mutex:
-                self._passing.add((work.file, work.start, work.stop), bytes(transfer.memory))
+                self._passing.add((work.file, work.start, work.stop), transfer.memory)
 
     def _tell_arrived(self) -> None:
         with self._mutex:

@@ -26,16 +26,20 @@ from yogadl.errors import (
     StoreUnavailableError,
     ThrottledError,
 )
-from yogadl.remote._object import Address, ChangedError, RemoteObject
+from yogadl.remote._object import Address, ChangedError, RemoteObject, plain_url
 
 Result = TypeVar("Result")
 OnData: TypeAlias = Callable[[int, memoryview], object]
-"""Is given an offset in the object and bytes from there on, which are overwritten afterwards."""
+"""Is given an offset in the object and bytes from there on."""
 
 _PIECE_BYTES = 512 << 10
 _SAID_BYTES = 2000
 _REDIRECTED = (301, 302, 303, 307, 308)
 _REDIRECTIONS = 5
+# Hosts that a thread stays connected to, of the many threads there are.
+_MOST_HOSTS = 4
+# Some stores name others, such as aws-chunked, for what they send as it is.
+_COMPRESSIONS = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress")
 _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 _BROKEN = (OSError, http.client.HTTPException)
 
@@ -45,6 +49,7 @@ class Connections:
 
     def __init__(self) -> None:
         self._open: dict[_Host, http.client.HTTPConnection] = {}
+        self._last: http.client.HTTPResponse | None = None
         self._buffer = memoryview(bytearray(_PIECE_BYTES))
         self.first_byte = 0.0
         """Seconds that the last answer took to begin."""
@@ -55,7 +60,15 @@ class Connections:
             connection.close()
         self._open.clear()
 
-    def read(self, asked: RemoteObject, size: int, start: int, stop: int, take: OnData) -> None:
+    def read(
+        self,
+        asked: RemoteObject,
+        size: int,
+        start: int,
+        stop: int,
+        take: OnData,
+        into: memoryview | None = None,
+    ) -> None:
         """Asks once for the bytes ``start … stop-1`` of an object, and hands them over in order.
 
         Args:
@@ -64,12 +77,13 @@ class Connections:
             start: of the first byte.
             stop: behind the last.
             take: is given what arrives.
+            into: where to put it; ``None`` for memory that is overwritten afterwards.
 
         Raises:
             ChangedError: the object is gone, or another.
             StoreError: anything else; some bytes may have been handed over.
         """
-        self._accepted(asked, lambda at: self._read(at, asked, size, (start, stop), take))
+        self._accepted(asked, lambda at: self._read(at, asked, size, (start, stop), take, into))
 
     def head(self, asked: RemoteObject, most: int) -> tuple[int, bytes, http.client.HTTPMessage]:
         """The beginning of an object: its size, at most so many bytes of it, and the headers.
@@ -97,11 +111,13 @@ class Connections:
         size: int,
         wanted: tuple[int, int],
         take: OnData,
+        into: memoryview | None,
     ) -> None:
         with self._answer(address, asked, f"bytes={wanted[0]}-{wanted[1] - 1}") as answer:
             at = _check(answer, address, asked, size, wanted)
             while at < wanted[1]:
-                piece = self._buffer[: min(_PIECE_BYTES, wanted[1] - at)]
+                piece = self._buffer if into is None else into[at - wanted[0] :]
+                piece = piece[: min(_PIECE_BYTES, wanted[1] - at)]
                 count = answer.readinto(piece)
                 if not count:
                     raise NetworkError(f"{asked.name}: the answer broke off at byte {at:,}")
@@ -115,7 +131,7 @@ class Connections:
             if answer.status == 200:
                 raise StoreError(
                     f"{asked.name} is sent as a whole by a server that knows no ranges; download "
-                    "it, and open the file by yogadl.LMDBDataRef"
+                    "it, and open the file by yogadl.dataref.LMDBDataRef"
                 )
             found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
             if found is None or found[1] != "0" or found[3] == "*":
@@ -141,7 +157,10 @@ class Connections:
                 where = answer.headers.get("Location")
                 if answer.status not in _REDIRECTED or where is None:
                     break
-                answer.read()
+                answer.read(_SAID_BYTES)
+                if not answer.isclosed():
+                    # Nobody wants to know what else it says.
+                    self._drop(key)
                 address = _redirected(address, where)
                 if _Host.of(address) != key:
                     headers.pop("Authorization", None)
@@ -171,9 +190,11 @@ class Connections:
         is_new = connection is None
         try:
             if connection is None:
+                while len(self._open) >= _MOST_HOSTS:
+                    self._drop(next(iter(self._open)))
                 connection = self._open[key] = key.connect()
             connection.request("GET", target, headers=headers)
-            answer = connection.getresponse()
+            answer = self._last = connection.getresponse()
         except _BROKEN:
             if is_new:
                 raise
@@ -187,6 +208,10 @@ class Connections:
         connection = self._open.pop(key, None)
         if connection is not None:
             connection.close()
+        if self._last is not None:
+            # It may have been the last one over that connection, which it then keeps open.
+            self._last.close()
+            self._last = None
 
 
 class _DeniedError(Exception):
@@ -255,16 +280,24 @@ def _ssl_context(cafile: str | None) -> ssl.SSLContext:
 
 
 def _redirected(address: Address, where: str) -> Address:
-    url = urllib.parse.urljoin(address.url, where)
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise StoreError("the server sends its clients to an address that is none of HTTP")
-    return dataclasses.replace(address, url=url)
+    try:
+        return dataclasses.replace(address, url=plain_url(urllib.parse.urljoin(address.url, where)))
+    except ValueError:
+        raise StoreError(
+            "the server sends its clients to an address that is none of HTTP"
+        ) from None
 
 
 def _raise_refusal(answer: http.client.HTTPResponse, asked: RemoteObject) -> None:
     """Raises what an answer means that has none of the bytes."""
     status = answer.status
     if status in (200, 206):
+        encoding = answer.headers.get("Content-Encoding", "").strip().lower()
+        if encoding in _COMPRESSIONS:
+            raise StoreError(
+                f"{asked.name} is sent compressed ({encoding}), so that its bytes cannot be asked "
+                "for; have the server send it as it is"
+            )
         return
     said = answer.read(_SAID_BYTES).decode(errors="replace")
     # A token of S3's that has expired is answered with 400.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from yogadl.errors import StoreError
+
+# What may stand in an address for itself.
+_AS_IT_IS = "%/:=&?~#+!$,;'@()*[]"
 
 
 class ChangedError(Exception):
@@ -28,6 +32,24 @@ class Address:
     headers: Mapping[str, str] = field(default_factory=dict)
     tag: str | None = None
     cafile: str | None = None
+
+
+def plain_url(url: str) -> str:
+    """An address as it can be asked for: escaped, and without a user, a password or a fragment.
+
+    Raises:
+        ValueError: it is none of HTTP.
+    """
+    parts = urllib.parse.urlsplit(url)
+    # A port that is none raises, too, and so do names that are too long.
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError("it is no address of HTTP")
+    parts.hostname.encode("idna")
+    host = parts.netloc.rpartition("@")[2]
+    if not host.isprintable() or " " in host:
+        raise ValueError("no host has such a name")
+    path, query = (urllib.parse.quote(part, safe=_AS_IT_IS) for part in (parts.path, parts.query))
+    return urllib.parse.urlunsplit((parts.scheme, host, path, query, ""))
 
 
 class RemoteObject(Protocol):

@@ -25,7 +25,7 @@ class Passing:
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
-    def add(self, passing: Range, data: bytes) -> None:
+    def add(self, passing: Range, data: memoryview) -> None:
         """Adds a range, and lets go of what was in memory for longest if there is too much."""
         file, start, stop = passing
         file.pieces.pass_on(start, data)

@@ -113,26 +113,31 @@ def plan(
     share = shards_here / num_shards
     records = round(count * share)
     size = _fetched_bytes(reader)
-    head = min(HEAD_BYTES, int(files.sizes[0]))
-    opening = shards_here, shards_here * head
+    # Of a table, what is opened has no records.
+    table = reader.version.info.file_size - files.nbytes
+    head = min(HEAD_BYTES, table or files.nbytes)
+    rest = max(0, table - head)
+    opening = shards_here + (rest > 0), shards_here * head + rest
     is_bulk = is_whole_cheaper(files.nbytes // max(count, 1), num_shards)
     if is_bulk:
-        # Each byte once, whichever process asks for it.
+        # Each byte once, whichever process asks for it, and each file by itself.
         of_index = _in_bulk(files.sizes - files.entries)
-        requests, nbytes = _in_bulk(files.entries)
+        requests, nbytes = _in_bulk(files.entries - (0 if table else head))
         # Each process asks for the first records by themselves, unless they come in bulk already.
         early = min(1.0, shards_here * HELD_CONNECTIONS * BULK_BYTES / files.nbytes)
         alone = round(shards_here * min(FIRST_RECORDS, records / shards_here) * (1 - early))
-        of_records = requests + alone, max(0, nbytes - head)
+        of_records = requests + alone, nbytes
     else:
         of_index = _of_index(files.counts, records, window)
         of_records = records, round(records * size)
     connections = CONNECTIONS * shards_here
     kept = 1.0
     if local_bytes is not None:
-        kept = min(1.0, max(0, local_bytes - of_index[1]) / max(1, of_records[1]))
+        room = max(0, local_bytes - head - rest - of_index[1])
+        kept = min(1.0, room / max(1, of_records[1]))
     # What does not fit is asked for record by record.
     later = round((1 - kept) * records), round((1 - kept) * records * size)
+    of_records = round(kept * of_records[0]) + later[0], round(kept * of_records[1]) + later[1]
     requests = of_index[0] + of_records[0]
     first = min(batch_size, max(1, records // max(1, shards_here))) * size
     return Plan(
@@ -155,7 +160,8 @@ def plan(
 
 def _in_bulk(sizes: Array) -> tuple[int, int]:
     """Requests and bytes for ranges of these sizes, in large pieces."""
-    return int((-(-sizes // BULK_BYTES)).sum()), int(sizes.sum())
+    wanted = np.maximum(sizes, 0)
+    return int((-(-wanted // BULK_BYTES)).sum()), int(wanted.sum())
 
 
 def _of_index(counts: Array, records: int, window: int) -> tuple[int, int]:

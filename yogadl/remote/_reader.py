@@ -171,10 +171,11 @@ class RemoteReader(RecordReader):
         return self._ranges(numbers, entries)
 
     def _ranges(self, numbers: Array, entries: Array) -> list[Range]:
-        file = self.files.file
+        wanted = numbers.tolist()
+        files = {number: self.files.file(number) for number in set(wanted)}
         return [
-            (file(number), offset, offset + length)
-            for number, (offset, length, _) in zip(numbers.tolist(), entries.tolist(), strict=True)
+            (files[number], offset, offset + length)
+            for number, (offset, length, _) in zip(wanted, entries.tolist(), strict=True)
         ]
 
     # Reading
@@ -344,13 +345,17 @@ def _read_into(
         Those that are not what was written.
     """
     view, digest, wrong = memoryview(buffer), xxhash.xxh3_64_intdigest, []
-    places = staged.tolist()
+    lengths = staged["length"].astype("i8")
+    leads = np.where(lengths > INLINE_LIMIT, LEAD, 0)
+    begins = staged["offset"].astype("i8")
+    ends = (begins + lengths).tolist()
+    places = list(zip((begins + leads).tolist(), ends, leads.tolist(), strict=True))
+    checksums = staged["checksum"].tolist()
     for at in chosen:
         file, start, _ = ranges[at]
-        offset, length, checksum = places[at]
-        place = view[offset : offset + length]
-        file.pieces.read_into(start, place)
-        content = place[LEAD:] if length > INLINE_LIMIT else place
-        if digest(content) & 0xFFFFFFFF != checksum:
+        begin, end, lead = places[at]
+        content = view[begin:end]
+        file.pieces.read_into(start + lead, content)
+        if digest(content) & 0xFFFFFFFF != checksums[at]:
             wrong.append(at)
     return wrong

@@ -5,7 +5,8 @@ its bytes: 1 if they are there. They are written first and marked afterwards. Wh
 machine leaves marked and not written is no harm, nor what others do to the file: who reads compares
 every record with its checksum, has a wrong one fetched again, and never sees it. Neither file is
 mapped, since a process dies that touches a map where the file was cut off, or its disk is full:
-this process keeps what it knows of the cells, and looks into the file for those that it lacks.
+this process keeps what it knows of the cells, and looks into the file for those that it lacks. Of
+very large files it forgets that now and then, so as not to have a byte for each cell of them.
 
 What there is no room for passes through memory: this process has it for a while.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import logging
 import mmap
 import os
@@ -40,7 +42,6 @@ CELL = 1024
 """Bytes that are there or not as a whole; the sizes of files are multiples of it."""
 
 _HERE = 1
-_FETCHING, _IN_MEMORY = 1, 2
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _MODE = 0o664
 # What another process is fetching some of is tried in halves, down to so many cells.
@@ -49,12 +50,15 @@ _SMALLEST_CLAIM = 64
 _BULK = 1 << 60
 # Cells that are looked for in the file at once.
 _LOOK_CELLS = 4096
+# What is known of all files together has about so many pages of memory at most.
+_KNOWN_PAGES = 8192
 _LACKS_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 _log = logging.getLogger(__name__)
 
 _open: weakref.WeakValueDictionary[str, SparseFile] = weakref.WeakValueDictionary()
+_noted = itertools.count(1)
 _opening = PerProcess(threading.Lock)
 
 
@@ -77,15 +81,15 @@ class SparseFile:
         self._data = _shared(path, size)
         self._marks = sized_file(path.with_name(f"{path.name}.cells"), count)
         # Those that this process knows to be there.
-        self._known = _zeros(count)
+        self._known = private_memory(count)
         self._cells: Array = np.frombuffer(self._known, "u1")
-        # Those that this process is fetching, or has in memory.
-        self._busy: Array = np.frombuffer(_zeros(count), "u1")
+        # Ranges of cells that this process is fetching; and those of them that come in bulk.
+        self._claimed: list[tuple[int, int]] = []
+        self._bulk: list[tuple[int, int]] = []
         # Ranges of cells that somebody is reading.
         self._held: list[tuple[int, int]] = []
-        # Those that this process is fetching in bulk.
-        self._bulk: list[tuple[int, int]] = []
-        self._passing: dict[int, bytes] = {}
+        # What this process has in memory, by cell: the first cell of a range, and all its bytes.
+        self._passing: dict[int, tuple[int, memoryview]] = {}
 
     # What is there
 
@@ -93,10 +97,12 @@ class SparseFile:
         """Whether all bytes of a range are there; it may begin and end anywhere."""
         if self.is_kept(start, stop):
             return True
-        if not self._passing:
+        passing = self._passing
+        if not passing:
             return False
-        cells = slice(start // CELL, -(-stop // CELL))
-        return bool((self._cells[cells] | (self._busy[cells] == _IN_MEMORY)).all())
+        first = start // CELL
+        unknown = np.flatnonzero(self._cells[first : -(-stop // CELL)] == 0) + first
+        return all(map(passing.__contains__, unknown.tolist()))
 
     def is_kept(self, start: int, stop: int) -> bool:
         """The same, of what is not only in this process's memory."""
@@ -104,16 +110,20 @@ class SparseFile:
         # Five times as fast as NumPy for a few.
         while (first := self._known.find(b"\0", first, last)) >= 0:
             end = min(first + _LOOK_CELLS, last)
-            self._look(first, end)
-            if self._known.find(b"\0", first, end) >= 0:
+            if not self._look(first, end).all():
                 return False
             first = end
         return True
 
-    def _look(self, first: int, last: int) -> None:
-        """Looks for what others have brought."""
-        found = np.frombuffer(os.pread(self._marks.number, last - first, first), "u1")
-        self._cells[first : first + len(found)] |= found == _HERE
+    def _look(self, first: int, last: int) -> Array:
+        """Which cells are there, bool; looks for what others have brought."""
+        there: Array = self._cells[first:last] != 0
+        found = np.frombuffer(os.pread(self._marks.number, last - first, first), "u1") == _HERE
+        if found.any():
+            _forget_if_much()
+            self._cells[first : first + len(found)] |= found
+            there[: len(found)] |= found
+        return there
 
     def missing(self, start: int, stop: int, bridge: int = 0) -> list[tuple[int, int]]:
         """The parts of a range that are not there, nor being fetched by this process.
@@ -123,9 +133,7 @@ class SparseFile:
             bridge: gaps of at most so many bytes between them are counted in.
         """
         first = start // CELL
-        cells = slice(first, stop // CELL)
-        self._look(first, stop // CELL)
-        wanted = (self._cells[cells] | self._busy[cells]) == 0
+        wanted = ~self._with_own(first, self._look(first, stop // CELL))
         edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False))
         starts, stops = edges[::2], edges[1::2]
         if bridge and len(starts) > 1:
@@ -137,23 +145,35 @@ class SparseFile:
 
     def count(self, start: int, stop: int) -> int:
         """How many bytes of a range are there, or being fetched by this process."""
-        cells = slice(start // CELL, stop // CELL)
-        return int(np.count_nonzero(self._cells[cells] | self._busy[cells])) * CELL
+        there = self._cells[start // CELL : stop // CELL] != 0
+        return int(np.count_nonzero(self._with_own(start // CELL, there))) * CELL
+
+    def _with_own(self, first: int, there: Array) -> Array:
+        """Which cells from one on are there, bool, and those that this process is fetching."""
+        last = first + len(there)
+        for begin, end in self._claimed:
+            if begin < last and first < end:
+                there[max(begin - first, 0) : end - first] = True
+        if self._passing:
+            for at in np.flatnonzero(~there).tolist():
+                there[at] = first + at in self._passing
+        return there
 
     def read_into(self, start: int, out: memoryview) -> None:
         """Reads bytes from an offset on; those that are not there are zero, or anything."""
-        at = 0
-        while at < len(out):
-            try:
-                read = os.preadv(self._data.number, [out[at:]], start + at)
-            except OSError as error:
-                # What a disk does not give back is fetched again.
-                _log.warning("%s cannot be read: %s", self.path, error.strerror)
-                read = 0
-            if not read:
-                out[at:] = bytes(len(out) - at)
-                break
-            at += read
+        try:
+            # Called for every record, of which it nearly always reads all.
+            read = os.preadv(self._data.number, (out,), start)
+        except OSError as error:
+            # What a disk does not give back is fetched again.
+            _log.warning("%s cannot be read: %s", self.path, error.strerror)
+            read = len(out)
+            out[:] = bytes(read)
+        if read < len(out):
+            if read:
+                self.read_into(start + read, out[read:])
+            else:
+                out[:] = bytes(len(out))
         if self._passing:
             self._overlay(start, out)
 
@@ -161,10 +181,11 @@ class SparseFile:
         """Puts in what this process has in memory."""
         stop = start + len(out)
         for cell in range(start // CELL, -(-stop // CELL)):
-            data = None if self._cells[cell] else self._passing.get(cell)
-            if data is not None:
+            found = None if self._cells[cell] else self._passing.get(cell)
+            if found is not None:
+                begin, data = found[0] * CELL, found[1]
                 first, last = max(start, cell * CELL), min(stop, (cell + 1) * CELL)
-                out[first - start : last - start] = data[first - cell * CELL : last - cell * CELL]
+                out[first - start : last - start] = data[first - begin : last - begin]
 
     # Fetching
 
@@ -179,7 +200,7 @@ class SparseFile:
             if count <= _SMALLEST_CLAIM:
                 return start
             count = max(count // 2, _SMALLEST_CLAIM)
-        self._busy[first : first + count] = _FETCHING
+        self._claimed.append((first, first + count))
         return (first + count) * CELL
 
     def claim_bulk(self, start: int, stop: int) -> bool:
@@ -188,7 +209,7 @@ class SparseFile:
         first, last = start // CELL, stop // CELL
         if not self._lock(_BULK + first, last - first):
             return False
-        self._busy[first:last] = _FETCHING
+        self._claimed.append((first, last))
         self._bulk.append((first, last))
         return True
 
@@ -205,9 +226,8 @@ class SparseFile:
     def release(self, start: int, stop: int, is_bulk: bool = False) -> None:
         """Lets others fetch what was claimed and is not there."""
         first, last = start // CELL, stop // CELL
-        busy = self._busy[first:last]
-        busy[busy == _FETCHING] = 0
-        if is_bulk and (first, last) in self._bulk:
+        self._claimed.remove((first, last))
+        if is_bulk:
             self._bulk.remove((first, last))
         self._unlock(_BULK + first if is_bulk else first, last - first)
 
@@ -242,13 +262,16 @@ class SparseFile:
         """
         first, last = start // CELL, stop // CELL
         _write(self._marks, first, memoryview(bytes([_HERE]) * (last - first)))
+        _forget_if_much()
         self._cells[first:last] = _HERE
 
-    def pass_on(self, start: int, data: bytes) -> None:
-        """Has some bytes, from a multiple of ``CELL`` on, in memory until :meth:`drop`."""
-        for at in range(0, len(data), CELL):
-            self._passing[(start + at) // CELL] = data[at : at + CELL]
-        self._busy[start // CELL : (start + len(data)) // CELL] = _IN_MEMORY
+    def pass_on(self, start: int, data: memoryview) -> None:
+        """Has some bytes, from a multiple of ``CELL`` on, in memory until :meth:`drop`.
+
+        Nobody may change them any more.
+        """
+        first, count = start // CELL, len(data) // CELL
+        self._passing.update(dict.fromkeys(range(first, first + count), (first, data)))
 
     def hold(self, start: int, stop: int) -> None:
         """Keeps what is in memory of a range, or will be, until :meth:`let_go`.
@@ -269,11 +292,7 @@ class SparseFile:
         held = [other for other in self._held if other[0] < last and first < other[1]]
         for cell in range(first, last):
             if not any(begin <= cell < end for begin, end in held):
-                self._drop(cell)
-
-    def _drop(self, cell: int) -> None:
-        if self._passing.pop(cell, None) is not None:
-            self._busy[cell] = 0
+                self._passing.pop(cell, None)
 
     def discard(self, start: int, stop: int) -> None:
         """Says that the bytes of a range are not there.
@@ -283,16 +302,20 @@ class SparseFile:
         """
         first, last = start // CELL, -(-stop // CELL)
         for cell in range(first, last):
-            self._drop(cell)
+            self._passing.pop(cell, None)
         with telling("write", self.path):
             # Of what was never marked, a full disk has no room for zeros.
             if any(os.pread(self._marks.number, last - first, first)):
                 _write(self._marks, first, memoryview(bytes(last - first)))
         self._cells[first:last] = 0
 
+    def forget(self) -> None:
+        """Gives back the memory of what this process knows to be there; the file still says it."""
+        self._known.madvise(mmap.MADV_DONTNEED)
+
     def after_fork(self) -> None:
         """To be called in a child, where nobody is fetching or reading any more."""
-        self._busy = np.frombuffer(_zeros(len(self._busy)), "u1")
+        self._claimed.clear()
         self._passing.clear()
         self._held.clear()
         self._bulk.clear()
@@ -309,6 +332,15 @@ def open_sparse(path: pathlib.Path, size: int) -> SparseFile:
         if found is None or found._size != size:
             found = _open[str(path)] = SparseFile(path, size)
         return found
+
+
+def _forget_if_much() -> None:
+    """To be called when something was noted that is there, which may have taken another page."""
+    if next(_noted) % _KNOWN_PAGES == 0:
+        files = list(_open.values())
+        if sum(len(file._known) for file in files) > _KNOWN_PAGES * mmap.PAGESIZE:
+            for file in files:
+                file.forget()
 
 
 def _after_fork() -> None:
@@ -364,6 +396,7 @@ def _write(file: Descriptor, start: int, data: memoryview) -> None:
         start, data = start + written, data[written:]
 
 
-def _zeros(count: int) -> mmap.mmap:
-    """So many bytes, which take memory when they are first written to."""
+def private_memory(count: int) -> mmap.mmap:
+    """So many bytes, zero, which take memory when they are first written to, and give it back to
+    the system when they are let go of."""
     return mmap.mmap(-1, count, _PRIVATE)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from yogadl.backoff import Backoff
 from yogadl.errors import StoreError
-from yogadl.remote._sparse_file import CELL
+from yogadl.remote._sparse_file import CELL, private_memory
 from yogadl.remote._work import Work
 
 if TYPE_CHECKING:
     from yogadl.remote._http import Connections
+
+
+# What is large stays with the heaps of the C library otherwise, of which many threads have many.
+_LARGE_BYTES = 64 << 10
 
 
 class EndedError(Exception):
@@ -32,7 +37,7 @@ class Transfer:
         arrived: called when some of it can be read, or all of it if it is bulk.
 
     Attributes:
-        memory: all of it, if it is not kept.
+        memory: all of it, if it is not kept; otherwise nothing.
     """
 
     def __init__(self, work: Work, is_kept: bool, arrived: Callable[[], object]) -> None:
@@ -40,7 +45,7 @@ class Transfer:
         self._is_kept = is_kept
         self._arrived = arrived
         self._at = work.start
-        self.memory = bytearray(0 if is_kept else work.stop - work.start)
+        self.memory = memoryview(b"" if is_kept else _memory(work.stop - work.start))
 
     def run(self, connections: Connections, answered: Callable[[float], object]) -> None:
         """Does it.
@@ -62,7 +67,8 @@ class Transfer:
             self._at = self._at // CELL * CELL
             work.requests += 1
             try:
-                connections.read(file.asked, file.size, self._at, work.stop, self._take)
+                into = None if self._is_kept else self.memory[self._at - work.start :]
+                connections.read(file.asked, file.size, self._at, work.stop, self._take, into)
                 answered(connections.first_byte)
             except StoreError as error:
                 if self._at > before:
@@ -82,9 +88,11 @@ class Transfer:
                 pieces.mark(before, self._at)
             except OSError as error:
                 raise DiskError(error.strerror) from error
-        else:
-            self.memory[offset - work.start : self._at - work.start] = data
         work.progressed = time.monotonic()
         work.nbytes += len(data)
         if self._is_kept and (not work.is_bulk or self._at == work.stop):
             self._arrived()
+
+
+def _memory(nbytes: int) -> bytearray | mmap.mmap:
+    return private_memory(nbytes) if nbytes >= _LARGE_BYTES else bytearray(nbytes)

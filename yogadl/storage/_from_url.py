@@ -18,7 +18,8 @@ from yogadl.errors import (
     InvalidArgumentError,
     StoreError,
 )
-from yogadl.remote._object import Address, ChangedError
+from yogadl.redaction import without_password, without_secrets
+from yogadl.remote._object import Address, ChangedError, plain_url
 from yogadl.remote._open import look_at, open_remote
 from yogadl.remote._reader import RemoteReader
 from yogadl.storage._local_folders import LocalFolders
@@ -49,11 +50,13 @@ def from_url(
         CacheFormatError: it is no cache, or one of yogadl 0.1.4.
         StoreError: it cannot be read.
     """
-    parts = urllib.parse.urlsplit(str(url))
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    try:
+        plain_url(str(url))
+    except ValueError:
         raise InvalidArgumentError(
-            f"url must be that of a cache.mdb, https://… or http://…, not {_shown(str(url))!r}"
-        )
+            "url must be that of a cache.mdb, https://… or http://…, with what is special in a "
+            f"password escaped (urllib.parse.quote), not {_shown_if_wrong(str(url))!r}"
+        ) from None
     directory = pathlib.Path(local_cache_dir).expanduser()
     if not directory.is_dir():
         raise InvalidArgumentError(f"local_cache_dir {str(directory)!r} does not exist; create it")
@@ -102,7 +105,6 @@ class _Page:
     def __init__(self, url: str, answer: Message | None = None) -> None:
         self.name = _shown(url)
         parts = urllib.parse.urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
         headers = {}
         if parts.username is not None:
             given = (parts.username, parts.password or "")
@@ -114,8 +116,7 @@ class _Page:
             headers["If-Match"] = tag
         else:
             tag = None
-        plain = urllib.parse.urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
-        self._address = Address(plain, headers, None if tag is None else tag.strip('"'))
+        self._address = Address(plain_url(url), headers, None if tag is None else tag.strip('"'))
 
     def address(self, renew: bool = False) -> Address:  # noqa: ARG002 # it lasts
         """See ``RemoteObject.address``."""
@@ -123,7 +124,8 @@ class _Page:
 
     def refusal(self, status: int, said: str) -> StoreError:
         """See ``RemoteObject.refusal``."""
-        message = f"reading {self.name}: the server answered {status}: {said[:200].strip()}"
+        shown = "".join(letter if letter.isprintable() else " " for letter in said[:200]).strip()
+        message = f"reading {self.name}: the server answered {status}: {without_secrets(shown)}"
         if status in (401, 403):
             return AccessDeniedError(f"{message}. Give a user and a password in the address")
         return StoreError(message)
@@ -134,3 +136,9 @@ def _shown(url: str) -> str:
     parts = urllib.parse.urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _shown_if_wrong(text: str) -> str:
+    """The same of what is no address, wherever in it a password may stand."""
+    start = without_password(text).partition("?")[0]
+    return f"…{start.rpartition('@')[2]}" if "@" in start else start

@@ -10,8 +10,9 @@
 
 Which parts are removed is said in ``yogadl.storage._local_collector``.
 
-A child of a fork inherits its parent's locks, and keeps them until it ends or closes what it
-inherited; nothing is ever unlocked but by closing, so neither takes the other's away.
+A child of a fork inherits its parent's locks. Those of readers it keeps until it ends or closes
+what it inherited; nobody unlocks them but by closing, so neither takes the other's away. Those of
+who stores or collects are let go of by who took them, whatever children were born meanwhile.
 """
 
 from __future__ import annotations

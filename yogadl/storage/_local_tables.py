@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import logging
@@ -74,6 +75,7 @@ class FileLock(Closing):
     """A file that can be locked, and is unlocked when it is closed."""
 
     def __init__(self, path: pathlib.Path, flags: int) -> None:
+        self._owner = os.getpid()
         with telling("open", path):
             self._descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
 
@@ -91,6 +93,10 @@ class FileLock(Closing):
 
     def close(self) -> None:
         if self._descriptor >= 0:
+            if self._owner == os.getpid():
+                with contextlib.suppress(OSError):
+                    # Where there are no locks, there is none to drop.
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1
 

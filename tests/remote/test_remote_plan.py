@@ -1,0 +1,183 @@
+"""What a plan says is what is asked for, whatever the records, the parts and the limit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from remote_rig import Asked, Site, make_site, wait_until
+
+import yogadl
+from yogadl.dataref import RemoteDataRef
+from yogadl.errors import InvalidArgumentError
+from yogadl.remote._fetcher import fetcher
+from yogadl.remote._space import LimitedSpace
+
+SHAPES = [(300, 8_000), (3_000, 200), (20_000, 10), (60, 100_000)]
+"""Records, and bytes of each."""
+
+
+def store(site: Site, shape: tuple[int, int], part_bytes: int | None, ragged: bool = False) -> int:
+    """Stores a version; how many records it has."""
+    count, size = shape
+    rng = np.random.default_rng(size)
+    lengths = rng.integers(0, 2 * size, count) if ragged else np.full(count, size)
+    spec = {
+        "x": yogadl.spec.TensorSpec("uint8", (None if ragged else size,)),
+        "number": yogadl.spec.TensorSpec("int64", ()),
+    }
+    records = ({"x": np.zeros(n, "u1"), "number": np.int64(at)} for at, n in enumerate(lengths))
+    site.store(records, spec=spec, part_bytes=part_bytes)
+    return count
+
+
+def bytes_of(asked: list[Asked]) -> int:
+    return sum(each.stop - each.start for each in asked)
+
+
+def read(site: Site, ref: RemoteDataRef, shards: int, seed: int = 1) -> list[Asked]:
+    """Reads an epoch; what was asked for, then and until nothing more was."""
+    before = len(site.web.asked)
+    order: dict[str, Any] = {"shuffle": True, "shuffle_seed": seed, "num_shards": shards}
+    for _batch in ref.stream(**order).batches(16, pad=0):
+        pass
+    wait_until(_nothing_is_fetched)
+    return site.web.asked[before:]
+
+
+def _nothing_is_fetched() -> bool:
+    queue = fetcher()._queue
+    with fetcher()._mutex:
+        return not queue.flying and not queue.soon and not queue._has_bulk()
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("part_bytes", [None, 400_000], ids=["file", "parts"])
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_asked_for(
+    site: Site, shape: tuple[int, int], shards: int, part_bytes: int | None, ragged: bool
+) -> None:
+    count = store(site, shape, part_bytes, ragged)
+    with site.ref() as ref:
+        opening = len(site.web.asked), bytes_of(site.web.asked)
+        plan = ref.plan(num_shards=shards, shards_here=1)
+        asked = read(site, ref, shards)
+        assert not read(site, ref, shards)
+    assert plan.records == count // shards
+    assert (plan.opening_requests, plan.opening_bytes) == opening
+    # Lengths that vary are known by their mean, of which a few records differ.
+    near = 0.3 if ragged else 0.1
+    wanted = plan.index_bytes + plan.record_bytes
+    assert bytes_of(asked) == pytest.approx(wanted, rel=near, abs=20_000)
+    # Besides, what the first batch waits for.
+    requests = plan.index_requests + plan.record_requests
+    assert 0.7 * requests - 2 <= len(asked) <= 1.3 * requests + 20
+    assert (plan.later_requests, plan.later_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("part_bytes", [None, 400_000], ids=["file", "parts"])
+@pytest.mark.parametrize("shards", [1, 4])
+def test_what_is_asked_for_when_nothing_is_kept(
+    site: Site, shards: int, part_bytes: int | None
+) -> None:
+    store(site, SHAPES[0], part_bytes)
+    (site.folder / "ledger").mkdir()
+    space = LimitedSpace(site.folder / "ledger" / "space", 0, lambda: [site.folder])
+    with site.ref(space) as ref:
+        plan = ref.plan(num_shards=shards, shards_here=1, local_cache_bytes=0)
+        first, later = read(site, ref, shards), read(site, ref, shards, 2)
+    requests = plan.index_requests + plan.record_requests
+    assert len(first) == pytest.approx(requests, rel=0.15, abs=8)
+    assert len(later) == pytest.approx(plan.later_requests, rel=0.15, abs=8)
+    assert bytes_of(later) == pytest.approx(plan.later_bytes, rel=0.15, abs=60_000)
+
+
+def test_what_is_asked_for_when_some_is_kept(site: Site) -> None:
+    store(site, SHAPES[3], None)
+    limit = 3_500_000
+    (site.folder / "ledger").mkdir()
+    space = LimitedSpace(site.folder / "ledger" / "space", limit, lambda: [site.folder])
+    with site.ref(space) as ref:
+        plan = ref.plan(shards_here=1, local_cache_bytes=limit)
+        for seed in range(3):
+            asked = read(site, ref, 1, seed)
+    assert 0 < plan.later_requests < 60
+    assert len(asked) == pytest.approx(plan.later_requests, rel=0.35)
+    assert bytes_of(asked) == pytest.approx(plan.later_bytes, rel=0.35)
+
+
+@pytest.fixture(scope="module")
+def refs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RemoteDataRef]]:
+    """Of one file, of parts, of records of any length, of few and of none."""
+    folder: pathlib.Path = tmp_path_factory.mktemp("plans")
+    site, found = make_site(folder), []
+    stored: list[tuple[tuple[int, int], int | None, bool]] = [
+        ((300, 8_000), None, False),
+        ((300, 8_000), 100_000, False),
+        ((3_000, 200), None, True),
+        ((1, 1), None, False),
+        ((0, 8), None, False),
+    ]
+    try:
+        for shape, part_bytes, ragged in stored:
+            store(site, shape, part_bytes, ragged)
+            found.append(site.ref())
+        yield found
+    finally:
+        for ref in found:
+            ref.close()
+        site.web.close()
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_any_arguments(refs: list[RemoteDataRef], data: st.DataObject) -> None:
+    ref = data.draw(st.sampled_from(refs))
+    shards = data.draw(st.one_of(st.integers(1, 10), st.integers(1, 2**40)))
+    positive = st.floats(1e-9, 1e15)
+    options: dict[str, Any] = {
+        "num_shards": shards,
+        "shards_here": data.draw(st.none() | st.integers(1, min(shards, 10**6))),
+        "batch_size": data.draw(st.integers(1, 2**40)),
+        "latency": data.draw(positive),
+        "connection_bytes": data.draw(positive),
+        "machine_bytes": data.draw(positive),
+    }
+    limits = sorted(data.draw(st.lists(st.integers(0, 2**50), min_size=2, max_size=4)))
+    unlimited = ref.plan(**options)
+    plans = [ref.plan(**options, local_cache_bytes=limit) for limit in limits] + [unlimited]
+    for plan in plans:
+        for name, value in vars(plan).items():
+            assert 0 <= value < math.inf, name
+            assert isinstance(value, float) == name.endswith("_seconds"), name
+        assert 0 <= plan.records <= len(ref)
+        assert plan.requests >= 1
+        assert plan.nbytes >= plan.opening_bytes > 0
+        assert plan.later_requests <= plan.records
+        assert plan.first_batch_seconds > 0
+        assert "records" in str(plan)
+    # The more is kept, the less is asked for later.
+    for less, more in itertools.pairwise(plans):
+        assert more.later_requests <= less.later_requests
+        assert more.later_bytes <= less.later_bytes
+    assert unlimited.later_requests == 0
+
+
+@pytest.mark.parametrize("name", ["latency", "connection_bytes", "machine_bytes"])
+@pytest.mark.parametrize("value", [0, -1.0, math.inf, math.nan, "fast", None, [1.0]])
+def test_impossible_rates(refs: list[RemoteDataRef], name: str, value: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{name} must be a finite number above zero"):
+        refs[0].plan(**{name: value})
+
+
+def test_numbers_of_numpy(refs: list[RemoteDataRef]) -> None:
+    given_ = {"latency": np.float32(0.5), "machine_bytes": np.int64(10**9)}
+    assert refs[0].plan(**given_).first_batch_seconds > 1.5  # type: ignore[arg-type]

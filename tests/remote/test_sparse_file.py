@@ -1,0 +1,73 @@
+"""The files that keep what was fetched: what is there of them, and what knowing that takes."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+
+import pytest
+
+from yogadl.remote._sparse_file import CELL, open_sparse
+
+STATUS = pathlib.Path("/proc/self/status")
+
+
+def own_bytes() -> int:
+    """Memory of this process that is not a file's."""
+    found = re.search(r"RssAnon:\s+(\d+) kB", STATUS.read_text())
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="needs Linux's /proc")
+def test_of_a_large_file_little_is_in_memory(tmp_path: pathlib.Path) -> None:
+    """Whatever is fetched of it, from wherever in it."""
+    file = open_sparse(tmp_path / "a", 64 << 30)
+    starts = range(0, 64 << 30, 4 << 20)
+    before = own_bytes()
+    for start in starts:
+        assert file.claim(start, start + CELL) == start + CELL
+        file.mark(start, start + CELL)
+        file.release(start, start + CELL)
+    assert own_bytes() - before < 48 << 20
+    for start in starts:
+        assert file.is_kept(start, start + CELL)
+        assert not file.has(start, start + 2 * CELL)
+    assert own_bytes() - before < 48 << 20
+
+
+def test_what_is_missing(tmp_path: pathlib.Path) -> None:
+    """Is neither kept, nor in memory, nor being fetched; of others' files, not what they mark."""
+    file = open_sparse(tmp_path / "a", 20 * CELL)
+    data = os.urandom(3 * CELL)
+    file.write(0, memoryview(data[:CELL]))
+    file.mark(0, CELL)
+    assert file.claim(2 * CELL, 4 * CELL) == 4 * CELL
+    file.pass_on(5 * CELL, memoryview(data))
+    assert file.missing(0, 20 * CELL) == [
+        (CELL, 2 * CELL),
+        (4 * CELL, 5 * CELL),
+        (8 * CELL, 20 * CELL),
+    ]
+    assert file.missing(0, 20 * CELL, bridge=2 * CELL) == [(CELL, 5 * CELL), (8 * CELL, 20 * CELL)]
+    assert file.count(0, 20 * CELL) == 6 * CELL
+    assert file.has(5 * CELL + 1, 8 * CELL - 1)
+    assert not file.is_kept(5 * CELL, 8 * CELL)
+    assert not file.has(4 * CELL, 6 * CELL)
+    read = bytearray(2 * CELL)
+    file.read_into(5 * CELL + 7, memoryview(read))
+    assert read == data[7 : 2 * CELL + 7]
+    # As another process does.
+    with open(tmp_path / "a.cells", "r+b") as cells:
+        cells.seek(9)
+        cells.write(b"\1\1")
+    file.release(2 * CELL, 4 * CELL)
+    file.drop(6 * CELL, 8 * CELL)
+    assert file.missing(0, 20 * CELL) == [
+        (CELL, 5 * CELL),
+        (6 * CELL, 9 * CELL),
+        (11 * CELL, 20 * CELL),
+    ]
+    file.discard(0, 6 * CELL)
+    assert file.missing(0, 20 * CELL) == [(0, 9 * CELL), (11 * CELL, 20 * CELL)]
