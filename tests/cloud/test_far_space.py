@@ -36,7 +36,7 @@ def numbered(version: int) -> Iterator[dict[str, Any]]:
 
 def opened(rig: Any, local: pathlib.Path, version: str, limit: int | None) -> RemoteDataRef:
     storage = rig.make_storage(local, local_cache_bytes=limit)
-    found = storage.fetch("a", version)
+    found = storage.fetch("a", version, download=False)
     assert isinstance(found, RemoteDataRef)
     return found
 
@@ -90,7 +90,7 @@ def test_list_pin_and_prune(stored: Any, elsewhere: pathlib.Path) -> None:
     storage = stored.make_storage(elsewhere)
     assert storage.local.list() == []
     assert storage.local.prune() == 0
-    with pytest.raises(CacheNotFoundError, match="fetch it with download=False first"):
+    with pytest.raises(CacheNotFoundError, match="fetch it first"):
         storage.local.pin("a", "1")
     with far(stored, elsewhere) as ref:
         everything(ref.stream())

@@ -1,6 +1,6 @@
-"""The lock that says that a table of parts is being read.
+"""The lock that says that a table of parts, or what may be removed to make room, is being read.
 
-Whoever has a table open holds a shared lock on the table's own file, which costs one call more. The
+Whoever has one open holds a shared lock on its own file, which costs one call more. The
 system drops it when the last process that has this descriptor, the children of a fork among them,
 closes it or dies. Who removes parts takes the lock of a table that no version is any more
 exclusively first; see ``yogadl.storage._local_collector``.

@@ -12,6 +12,7 @@ from yogadl.cache.files import shown, telling
 from yogadl.cache.held import hold, is_replaced
 from yogadl.cache.mapping import Access, MappedFile, open_file
 from yogadl.cache.memory import keep_freed_memory
+from yogadl.cache.parts import followed, is_kept
 from yogadl.cache.reader import CacheFile
 from yogadl.errors import (
     CacheFormatError,
@@ -40,13 +41,13 @@ def open_cache(
         FileSystemError: it cannot be opened; see its subclasses.
     """
     while True:
-        found = _open(path, check_records, access)
+        found = _open(followed(path), check_records, access)
         if found is not None:
             return found
 
 
 def _open(path: pathlib.Path, check_records: bool, access: Access) -> FileReader | None:
-    """``None`` for a table that was replaced, and lost its parts, before it was locked."""
+    """``None`` for one that was replaced or removed, and lost its parts, before it was locked."""
     try:
         with telling("open", path):
             descriptor = open_file(path)
@@ -64,10 +65,16 @@ def _open(path: pathlib.Path, check_records: bool, access: Access) -> FileReader
     if headers.is_header(page):
         file.expect(access)
         keep_freed_memory()
+        lock = None
+        if is_kept(path):
+            # What is named by its contents may be removed to make room, unless it is open.
+            if not hold(descriptor, path) or is_replaced(descriptor, path):
+                return None
+            lock = descriptor
         if headers.is_table(page):
             from yogadl.cache.parts_reader import PartsReader
 
-            if not hold(descriptor, path):
+            if lock is None and not hold(descriptor, path):
                 return None
             try:
                 return PartsReader(path, file, descriptor, check_records, access)
@@ -75,7 +82,7 @@ def _open(path: pathlib.Path, check_records: bool, access: Access) -> FileReader
                 if is_replaced(descriptor, path):
                     return None
                 raise
-        return CacheFile(path, file, check_records)
+        return CacheFile(path, file, check_records, lock)
     from yogadl.legacy.reader import LegacyCacheFile
 
     file.expect(Access.NORMAL)

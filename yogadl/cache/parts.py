@@ -22,7 +22,24 @@ Array = np.ndarray[Any, Any]
 PARTS_FOLDER = "yogadl.parts"
 """Of an id: beside the folders of its versions."""
 
+OBJECTS_FOLDER = "yogadl.objects"
+"""Files of versions that are named by their contents; their parts are in a folder beside it."""
+
 _DIGEST_BYTES = 16
+
+
+def is_kept(path: pathlib.Path) -> bool:
+    """Whether a file is one of those that are named by their contents."""
+    return path.parent.name == OBJECTS_FOLDER
+
+
+def followed(path: pathlib.Path) -> pathlib.Path:
+    """The file named by its contents that a link leads to; of anything else, the path itself."""
+    try:
+        is_link = is_kept(pathlib.Path(os.readlink(path)))
+    except OSError:
+        return path
+    return pathlib.Path(os.path.realpath(path)) if is_link else path
 
 
 def part_path(table: pathlib.Path, digest: bytes) -> pathlib.Path:

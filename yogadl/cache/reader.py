@@ -13,7 +13,7 @@ from yogadl.cache.content_id import TokenSums
 from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.mapped_reader import MappedReader
-from yogadl.cache.mapping import MappedFile
+from yogadl.cache.mapping import Descriptor, MappedFile
 from yogadl.cache.sections import load_codec, load_metadata, section
 from yogadl.cache.whole_file import check_digest, pieces
 from yogadl.errors import ChecksumError
@@ -27,11 +27,19 @@ Array = np.ndarray[Any, Any]
 class CacheFile(MappedReader, FileReader):
     """A cache file of format version 1, mapped into memory.
 
-    With ``check_records``, every record is compared with its checksum whenever it is looked up.
+    With ``check_records``, every record is compared with its checksum whenever it is looked up. A
+    ``lock`` is kept until it is closed.
     """
 
-    def __init__(self, path: pathlib.Path, file: MappedFile, check_records: bool = False) -> None:
+    def __init__(
+        self,
+        path: pathlib.Path,
+        file: MappedFile,
+        check_records: bool = False,
+        lock: Descriptor | None = None,
+    ) -> None:
         self.path = path
+        self._lock = lock
         name, buffer = shown(path), file.array
         page = buffer[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
         self.header = header = headers.unpack(page, len(buffer), name)
@@ -63,6 +71,10 @@ class CacheFile(MappedReader, FileReader):
         )
         sums = TokenSums(count, header.token_sums)
         super().__init__(file, codec, index, header.alignment, name, sums, check_records)
+
+    def close(self) -> None:
+        super().close()
+        self._lock = None
 
     def verify(self) -> None:
         step = 1 << 16

@@ -39,12 +39,12 @@ def check_digest(file: MappedFile, header: headers.Header, name: str) -> None:
         raise ChecksumError(f"{name} is not what was written; {REPAIR}")
 
 
-def digest_of(head: Array, body: Iterable[Array]) -> bytes:
+def digest_of(head: Array, body: Iterable[Array | bytes]) -> bytes:
     """The digest of a file of format 1.
 
     Args:
         head: its bytes up to ``BODY_OFFSET``, uint8.
-        body: the others, in their order.
+        body: the others, in their order, in pieces.
     """
     digest = xxhash.xxh3_128()
     for piece in body:

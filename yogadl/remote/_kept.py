@@ -1,9 +1,14 @@
-"""What is kept on this machine of versions that are read from afar: found, measured, and removed.
+"""What is kept on this machine of versions in buckets: found, measured, and removed.
 
 The folder of a store has ``yogadl.objects``, in which each version's own file is named by its
 digest, and ``yogadl.parts`` for the parts of tables. Beside a version's file stands
-``<name>.json``, which says of which objects it is and when it was last opened. Who has a version
-open holds a shared lock (``flock``) on its file, and so keeps its parts, too.
+``<name>.json``, which says of which objects it is, when it was last opened, and which symbolic
+links lead to it. Who has a version open holds a shared lock (``flock``) on its file, and so keeps
+its parts, too.
+
+``yogadl.lock`` is held exclusively by who removes anything, from before he lists what there is; and
+shared by who gives a whole file its name. So a part that was there when the table that needs it got
+its name is not removed any more, and no file while it gets its name.
 """
 
 from __future__ import annotations
@@ -20,14 +25,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from yogadl.cache.files import telling
-from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of
+from yogadl.cache.partial import remove_leftovers
+from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
 from yogadl.errors import YogadlError
 from yogadl.remote._ledger import exclusive
+from yogadl.remote._whole import replace_text
 
-OBJECTS_FOLDER = "yogadl.objects"
-"""What the versions of a store are themselves, beside the folder of their parts."""
+STAGED_FILE = "download.mdb"
+"""Of what a download is staged for: one for all, so that what killed processes left is found."""
 
 _SUFFIX = ".mdb"
+_LOCK_FILE = "yogadl.lock"
+# Beside a link, for yogadl 0.1.4, which looks for no more than that.
+_COPY_NOTE = "local_metadata.json"
 _LARGEST_NOTE = 64 << 10
 _MOST_NAMES = 16
 _LATEST = 2.0**37
@@ -58,18 +68,24 @@ class KeptVersion:
     nbytes: int
 
 
-def note_opened(path: pathlib.Path, name: str) -> None:
-    """Notes that a version was opened, of which ``path`` is the file, as the object of a name.
+def note_opened(path: pathlib.Path, name: str, link: pathlib.Path | None = None) -> None:
+    """Notes that a version was opened, of which ``path`` is the file, as the object of a name; and
+    a link to it.
 
     That it cannot be noted is no error: it counts as not opened for long.
     """
     try:
         with _changing_notes(path):
             note = _load(path)
-            names = (name, *[known for known in note.names if known != name])[:_MOST_NAMES]
-            _save(path, _Note(names, time.time(), note.pinned))
+            names = _first(name, note.names)
+            links = note.links if link is None else _first(os.path.abspath(link), note.links)
+            _save(path, _Note(names, time.time(), note.pinned, links))
     except OSError as error:
         _log.info("It cannot be noted that %s was opened: %s", path, error)
+
+
+def _first(one: str, others: tuple[str, ...]) -> tuple[str, ...]:
+    return (one, *[other for other in others if other != one])[:_MOST_NAMES]
 
 
 def set_pinned(version: KeptVersion, pinned: bool) -> bool:
@@ -122,16 +138,18 @@ def remove(version: KeptVersion) -> int:
         How many bytes that freed.
     """
     freed = 0
-    with _alone(version.path) as is_alone:
-        if not is_alone or not os.path.lexists(version.path) or _load(version.path).pinned:
+    with alone(version.path) as is_alone:
+        if not is_alone or _load(version.path).pinned:
             return 0
         # Now, since others may have come that have some of its parts.
         others = version.path.parent.glob(f"*{_SUFFIX}")
         shared = {part for other in others if other != version.path for part in _parts(other)}
+        for link in _load(version.path).links:
+            _remove_link(pathlib.Path(link), version.path)
         # The version itself goes last: what is left of its parts would not be found otherwise.
         for part in dict.fromkeys(version.parts):
             if part not in shared:
-                with _alone(part) as is_free:
+                with alone(part) as is_free:
                     freed += _unlink(part) if is_free else 0
         freed += _unlink(version.path)
     return freed
@@ -144,7 +162,18 @@ def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
     Returns:
         How many bytes it freed.
     """
-    kept = {folder: kept_versions(folder) for folder in folders}
+    with contextlib.ExitStack() as stack:
+        # In one order, so that none of two waits for the other.
+        stores = sorted(folders)
+        for folder in stores:
+            stack.enter_context(settled(folder, fcntl.LOCK_EX))
+        return _remove_unused({folder: kept_versions(folder) for folder in stores}, nbytes)
+
+
+def _remove_unused(kept: dict[pathlib.Path, list[KeptVersion]], nbytes: int) -> int:
+    for folder in kept:
+        for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
+            remove_leftovers(folder / inner / STAGED_FILE)
     freed = sum(_remove_parts(folder, versions) for folder, versions in kept.items())
     found = [version for versions in kept.values() for version in versions]
     for version in sorted(found, key=lambda version: version.opened):
@@ -157,13 +186,58 @@ def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
     return freed
 
 
+def forget(folder: pathlib.Path, name: str | None = None, but: pathlib.Path | None = None) -> None:
+    """Removes what is of no object any more, unless somebody has it open.
+
+    Args:
+        folder: of the store.
+        name: of an object that has been deleted or replaced.
+        but: what it was replaced by, which stays pinned if the other was.
+    """
+    with settled(folder, fcntl.LOCK_EX):
+        for version in kept_versions(folder):
+            is_it = name in version.names and version.path != but
+            if is_it and not _lost_name(version, str(name), but):
+                continue
+            if not [other for other in version.names if not is_it or other != name]:
+                remove(version)
+        _remove_parts(folder, kept_versions(folder))
+
+
+def _lost_name(version: KeptVersion, name: str, but: pathlib.Path | None) -> bool:
+    """Whether it could be noted that a version is not the object of a name any more."""
+    try:
+        with _changing_notes(version.path):
+            note = _load(version.path)
+            names = tuple(other for other in note.names if other != name)
+            if note.pinned and but is not None:
+                _save(but, dataclasses.replace(_load(but), pinned=True))
+            pinned = note.pinned and bool(names)
+            _save(version.path, dataclasses.replace(note, names=names, pinned=pinned))
+    except OSError as error:
+        _log.info("%s stays: %s", version.path, error)
+        return False
+    return True
+
+
+def _remove_link(link: pathlib.Path, path: pathlib.Path) -> None:
+    """Removes a link to a file, and with it what says that it is current."""
+    try:
+        if link.is_symlink() and os.path.realpath(link) == os.path.realpath(path):
+            link.unlink()
+            link.with_name(_COPY_NOTE).unlink(missing_ok=True)
+    except OSError as error:
+        # It leads nowhere then, and is replaced when the version is fetched again.
+        _log.info("%s stays: %s", link, error)
+
+
 def _remove_parts(folder: pathlib.Path, versions: list[KeptVersion]) -> int:
     """Removes the parts that no version has, and nobody has open."""
     known = {part for version in versions for part in version.parts}
     freed = 0
     for part in (folder / PARTS_FOLDER).glob(f"*{_SUFFIX}"):
         if part not in known:
-            with _alone(part) as is_free:
+            with alone(part) as is_free:
                 freed += _unlink(part) if is_free else 0
     return freed
 
@@ -219,13 +293,37 @@ def _unlink(path: pathlib.Path) -> int:
 
 
 @contextlib.contextmanager
-def _alone(path: pathlib.Path) -> Iterator[bool]:
-    """Whether nobody has a file open; nobody opens it meanwhile."""
+def settled(folder: pathlib.Path, kind: int) -> Iterator[None]:
+    """Holds the lock of a store; where there is none, nobody removes anything.
+
+    Args:
+        folder: of the store.
+        kind: ``LOCK_EX`` for who removes, ``LOCK_SH`` for who gives a file its name.
+    """
+    lock = -1
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        lock = os.open(folder / _LOCK_FILE, flags, 0o664)
+        fcntl.flock(lock, kind)
+    except OSError as error:
+        _log.debug("%s is not locked: %s", folder, error)
+    try:
+        yield
+    finally:
+        if lock >= 0:
+            # Closing it is not enough: a child of a fork may have it, too.
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            os.close(lock)
+
+
+@contextlib.contextmanager
+def alone(path: pathlib.Path) -> Iterator[bool]:
+    """Whether a file is there and nobody has it open; nobody opens it meanwhile."""
     try:
         descriptor = os.open(path, _FLAGS)
     except FileNotFoundError:
-        # It has not been needed yet.
-        yield True
+        # It has not been needed yet, or somebody else has removed it.
+        yield False
         return
     except OSError as error:
         _log.info("%s stays: %s", path, error)
@@ -251,6 +349,7 @@ class _Note:
     names: tuple[str, ...] = ()
     opened: float = 0.0
     pinned: bool = False
+    links: tuple[str, ...] = ()
 
 
 def _load(path: pathlib.Path) -> _Note:
@@ -259,23 +358,29 @@ def _load(path: pathlib.Path) -> _Note:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         with open(os.open(_note_of(path), flags), "rb") as file:
             found = json.loads(file.read(_LARGEST_NOTE))
-        names = tuple(str(name) for name in found["names"][:_MOST_NAMES])
+        names, links = (
+            tuple(str(one) for one in found.get(key, ())[:_MOST_NAMES])
+            for key in ("names", "links")
+        )
         opened = float(found["opened"])
         if not 0 <= opened < _LATEST:
             raise ValueError(f"it was opened at {opened}")
-        return _Note(names, opened, found["pinned"] is True)
-    except (OSError, ArithmeticError, ValueError, LookupError, TypeError, RecursionError) as error:
+        return _Note(names, opened, found["pinned"] is True, links)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        OSError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         _log.debug("%s has no note: %s", path, error)
         return _Note()
 
 
 def _save(path: pathlib.Path, note: _Note) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-    try:
-        partial.write_text(json.dumps(dataclasses.asdict(note)))
-        os.replace(partial, _note_of(path))
-    finally:
-        partial.unlink(missing_ok=True)
+    replace_text(_note_of(path), json.dumps(dataclasses.asdict(note)))
 
 
 def _note_of(path: pathlib.Path) -> pathlib.Path:

@@ -1,13 +1,10 @@
 """When all of a version has been fetched: its files are read like any other on this machine.
 
-They are compared with their digests first, in a thread, and noted to be whole: ``<name>.whole`` has
-what the file system said of the file then, as JSON: bytes, inode, and the times of its contents and
-of its status in ns. So the next process need not read them all.
+They are compared with their digests first, in a thread, and noted to be whole; see ``_whole``.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import pathlib
@@ -16,16 +13,12 @@ import time
 from collections.abc import Sequence
 
 from yogadl.cache.file_reader import FileReader
-from yogadl.cache.mapping import Descriptor
 from yogadl.cache.opening import open_cache
-from yogadl.cache.parts import read_header
-from yogadl.cache.whole_file import check_digest
 from yogadl.errors import YogadlError
 from yogadl.remote._files import RemoteFiles
+from yogadl.remote._whole import check_whole, is_noted
 
 _LOOK_SECONDS = 0.1
-_LARGEST_NOTE = 1000
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +39,7 @@ class Near:
         self._next_look = 0.0
         self._checking = 0
         try:
-            if self._are_complete() and all(map(_is_noted, self._paths())):
+            if self._are_complete() and all(map(is_noted, self._paths())):
                 self._open()
         except (YogadlError, OSError) as error:
             self.give_up(error)
@@ -78,11 +71,8 @@ class Near:
     def _check(self) -> None:
         try:
             for path in self._paths():
-                if not _is_noted(path):
-                    header, file = read_header(path)
-                    before = _fingerprint(path)
-                    check_digest(file, header, str(path))
-                    _note(path, before)
+                if not is_noted(path):
+                    check_whole(path)
             self._open()
         except (YogadlError, OSError) as error:
             self.give_up(error)
@@ -96,31 +86,3 @@ class Near:
 
     def _open(self) -> None:
         self._reader = open_cache(self._path)
-
-
-def _fingerprint(path: pathlib.Path) -> list[int]:
-    status = os.stat(path, follow_symlinks=False)
-    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
-
-
-def _is_noted(path: pathlib.Path) -> bool:
-    try:
-        note = Descriptor(os.open(_note_of(path), _FLAGS))
-        return bool(json.loads(os.read(note.number, _LARGEST_NOTE)) == _fingerprint(path))
-    except (OSError, ValueError, RecursionError):
-        # Then it is compared with its digest, which says for sure.
-        return False
-
-
-def _note(path: pathlib.Path, fingerprint: list[int]) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(fingerprint))
-        os.replace(partial, _note_of(path))
-    except OSError as error:
-        # The next process compares them again.
-        _log.info("Cannot note that %s is whole: %s", path, error)
-
-
-def _note_of(path: pathlib.Path) -> pathlib.Path:
-    return path.with_name(f"{path.name}.whole")

@@ -15,7 +15,7 @@ import xxhash
 from yogadl import backoff
 from yogadl.cache.content_id import TokenSums
 from yogadl.cache.file_reader import CacheInfo
-from yogadl.cache.parts import PARTS_FOLDER
+from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER
 from yogadl.cache.sections import load_codec, load_metadata
 from yogadl.cache.whole_file import digest_of
 from yogadl.errors import CacheFormatError, ChecksumError
@@ -23,7 +23,7 @@ from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.format.entries import ENTRY, salt_of
 from yogadl.remote._files import RemoteFiles
-from yogadl.remote._kept import OBJECTS_FOLDER, note_opened
+from yogadl.remote._kept import note_opened
 from yogadl.remote._near import Near
 from yogadl.remote._object import RemoteObject
 from yogadl.remote._reader import RemoteReader, Version

@@ -6,9 +6,13 @@ without conditions, and copies of it serve all versions that refer to it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pathlib
 import re
+from collections.abc import Callable
+
+import xxhash
 
 from yogadl.cache.files import telling
 from yogadl.cache.partial import PartialFile, remove_leftovers
@@ -16,6 +20,8 @@ from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of, read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, LocalDirectoryError, StoreError
 from yogadl.format.header import Header
+from yogadl.remote._whole import is_whole
+from yogadl.storage._contents import Contents
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_note import FOLDER_MODE, make_trusted, trusted_status
 from yogadl.storage._object_store import ObjectStore
@@ -25,6 +31,9 @@ from yogadl.storage._transfer import download, file_digest
 
 DIGEST_KEY = "yogadl-digest"
 """In an object's metadata: XXH3-128 of its bytes."""
+
+CONTENT_KEY = "yogadl-content"
+"""In the metadata of a version's object: the digest that the file has in its header."""
 
 FORMAT_KEY = "yogadl-format"
 """In the metadata of a version's object: of the file."""
@@ -102,13 +111,14 @@ class BucketParts:
         self._store.upload(file.path, key, metadata)
         self._damaged.discard(digest)
 
-    def fetch(self, table: pathlib.Path, check: bool) -> None:
+    def fetch(self, table: pathlib.Path, check: bool, contents: Contents | None = None) -> None:
         """Sees to it that the parts that a table names are on this machine; of a file that is no
         table, nothing.
 
         Args:
             table: a file on this machine, checked.
             check: also compare those that are there with their digests.
+            contents: with the table, if it is one of them; the caller holds it.
 
         Raises:
             ChecksumError: a part is not in the bucket, or not what was uploaded.
@@ -116,6 +126,9 @@ class BucketParts:
             LocalDirectoryError, StorageFullError: nothing can be kept on this machine.
         """
         sizes = parts_of(table)
+        if contents is not None:
+            self._fetch_contents(table, sizes, check, contents)
+            return
         if not self._missing(table, sizes, check):
             return
         folder = part_path(table, b"").parent
@@ -129,7 +142,29 @@ class BucketParts:
         with local_lock(folder / LOCK_FILE, f"process that downloads parts to {folder}"):
             remove_leftovers(folder / _STAGED)
             for digest in self._missing(table, sizes, check):
-                self._download(table, digest)
+                path = part_path(table, digest)
+                with self._downloaded(_staged, table, digest) as file:
+                    make_trusted(file).commit(path)
+
+    def _fetch_contents(
+        self, table: pathlib.Path, sizes: dict[bytes, int], check: bool, contents: Contents
+    ) -> None:
+        def missing() -> list[bytes]:
+            wanted = ((it, part_path(table, it), size) for it, size in sizes.items())
+            return [it for it, path, size in wanted if not is_whole(path, size, check)]
+
+        if not missing():
+            return
+        contents.claim()
+        # Those of another id may be downloaded at the same time.
+        lock = table.with_name(f"{xxhash.xxh3_64_hexdigest(self.where.encode())}.lock")
+        with local_lock(lock, f"process that downloads parts of {self.where}"):
+            found = missing()
+            with contents.room(sum(sizes[digest] for digest in found)):
+                for digest in found:
+                    path = part_path(table, digest)
+                    with self._downloaded(contents.staged, table, digest) as file:
+                        contents.place(file, path)
 
     def _missing(self, table: pathlib.Path, sizes: dict[bytes, int], check: bool) -> list[bytes]:
         return [
@@ -138,8 +173,14 @@ class BucketParts:
             if not _is_there(part_path(table, digest), digest, size, check)
         ]
 
-    def _download(self, table: pathlib.Path, digest: bytes) -> None:
-        path, key = part_path(table, digest), self.key(digest)
+    def _downloaded(
+        self,
+        staged: Callable[[pathlib.Path], PartialFile],
+        table: pathlib.Path,
+        digest: bytes,
+    ) -> PartialFile:
+        """A part in a file that is staged for its path, compared with its digest."""
+        key = self.key(digest)
         seen = set()
         for attempt in range(1, _DOWNLOADS + 1):
             info = self._store.head(key)
@@ -148,7 +189,8 @@ class BucketParts:
                     f"{self._store.url}/{key}, a part of {table}, is not there; submit the data "
                     "set again"
                 )
-            with PartialFile(path.with_name(_STAGED)) as file:
+            with contextlib.ExitStack() as stack:
+                file = stack.enter_context(staged(part_path(table, digest)))
                 download(self._store, info, file)
                 try:
                     _check(file.path, digest)
@@ -156,8 +198,8 @@ class BucketParts:
                     _log.warning("Download %d of %s: %s", attempt, key, error)
                     seen.add(file_digest(file.path))
                     continue
-                make_trusted(file).commit(path)
-                return
+                stack.pop_all()
+                return file
         if len(seen) > 1:
             raise StoreError(
                 f"{_DOWNLOADS} downloads of {self._store.url}/{key} differ from what was uploaded "
@@ -170,6 +212,10 @@ class BucketParts:
             "same other digest. Delete that object and submit the data set again, or use "
             "cacheable, which uploads it anew"
         )
+
+
+def _staged(path: pathlib.Path) -> PartialFile:
+    return PartialFile(path.with_name(_STAGED))
 
 
 def _is_there(path: pathlib.Path, digest: bytes, size: int, check: bool) -> bool:

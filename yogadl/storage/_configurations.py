@@ -96,9 +96,9 @@ class BaseCloudConfigurations:
             ``0.5 … 3600``.
         conditional_writes: whether the bucket's conditional writes are atomic, without which there
             are no leases: ``None`` has it tried out where the store is not known for it.
-        local_cache_bytes: of what is read without being downloaded, keep no more in
-            ``local_cache_dir``, with all processes and storages that use it together. Versions that
-            nobody has open go first; what has no room is fetched again in each epoch. ``None`` for
+        local_cache_bytes: keep no more copies in ``local_cache_dir``, with all processes and
+            storages that use it together. Versions that nobody has open go first; of what is read
+            without being downloaded, what has no room is fetched again in each epoch. ``None`` for
             as much as there is room for.
 
     Raises:

@@ -90,7 +90,7 @@ def open_far(
 
 def is_better_far(size: int, directory: pathlib.Path, local_bytes: int | None) -> bool:
     """Whether so many bytes are too many to wait for, or to have on a disk; or there is a limit,
-    which does not hold for what is downloaded."""
+    of which no more should be taken than is read."""
     if local_bytes is not None:
         return True
     usage = shutil.disk_usage(directory)

@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from yogadl.cache.files import shown, telling
 from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import remove_leftovers
-from yogadl.cache.parts import parts_of, read_header
+from yogadl.cache.parts import followed, parts_of, read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import CacheFormatError, FileSystemError, ForeignFileError, UnsupportedTypeError
 from yogadl.storage._collected import (
@@ -163,6 +163,9 @@ class LocalCollector:
             folders = list(self._folder.iterdir())
         for folder in folders:
             path = folder / CACHE_FILE
+            if followed(path) != path:
+                # Its parts are beside what it leads to.
+                continue
             try:
                 identity = identity_of(path)
                 digests = _known_digests(path)

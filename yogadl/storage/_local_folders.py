@@ -18,10 +18,9 @@ from collections.abc import Iterator
 
 import xxhash
 
-from yogadl.cache.parts import PARTS_FOLDER
+from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER
 from yogadl.errors import LocalDirectoryError, StorageFullError
 from yogadl.per_process import PerProcess
-from yogadl.remote._kept import OBJECTS_FOLDER
 from yogadl.remote._space import FreeSpace, LimitedSpace
 from yogadl.remote._work import Space
 from yogadl.storage._local_lock import local_lock
@@ -35,21 +34,25 @@ class LocalFolders:
     """The folders that the copy of one object may be in. Safe for threads and processes.
 
     Args:
-        directory: the local cache directory.
+        directory: the local cache directory; also an attribute.
         origin: of the bucket and what all its keys begin with; no other store has the same.
         version: the version's folder below a root.
         source: of the object; no other object has the same.
+
+    Attributes:
+        pieces: the folder of files that are named by their contents, if there is any.
     """
 
     def __init__(
         self, directory: pathlib.Path, origin: str, version: pathlib.PurePosixPath, source: str
     ) -> None:
-        self._directory = directory
+        self.directory = directory
         self._source = source
         digest = xxhash.xxh3_64_hexdigest(origin.encode())
         self._own_root = directory / f"{_ROOT}-{os.geteuid()}-{digest}"
-        self._pieces = self._own_root / PIECES_FOLDER
+        self.pieces = self._own_root / PIECES_FOLDER
         self._ledger_folder = directory / f"{_ROOT}-{os.geteuid()}"
+        self._ledger = self._ledger_folder / "space"
         self._folders = [root / version for root in (directory / _ROOT, self._own_root)]
 
     def ours(self) -> Iterator[pathlib.Path]:
@@ -84,13 +87,13 @@ class LocalFolders:
                 return folder
             refused.append(reason)
         raise LocalDirectoryError(
-            f"no copy can be kept in {self._directory}: {'; '.join(refused)}. Choose a "
+            f"no copy can be kept in {self.directory}: {'; '.join(refused)}. Choose a "
             "local_cache_dir that this user may write to"
         )
 
     def safe_pieces(self) -> pathlib.Path | None:
         """Where what is fetched piece by piece is, if there is any that can be trusted."""
-        return self._pieces if _are_pieces_safe(self._directory, self._pieces) else None
+        return self.pieces if _are_pieces_safe(self.directory, self.pieces) else None
 
     def space(self, limit: int | None) -> Space:
         """Room for that, after :meth:`claim_pieces`.
@@ -99,8 +102,12 @@ class LocalFolders:
             limit: bytes of what all storages together keep so in the local cache directory.
         """
         if limit is None:
-            return FreeSpace(self._directory)
-        return _limited(self._ledger_folder / "space", limit, self._directory)
+            return FreeSpace(self.directory)
+        return _limited(self._ledger, limit, self.directory)
+
+    def limited_space(self, limit: int) -> LimitedSpace:
+        """The same, for one download."""
+        return _new_limited(self._ledger, limit, self.directory)
 
     def claim_pieces(self) -> pathlib.Path:
         """The folder for what is fetched of the objects of the same origin, piece by piece.
@@ -109,7 +116,7 @@ class LocalFolders:
             LocalDirectoryError: nothing can be kept there.
             StorageFullError: there is no room to make it.
         """
-        folder = self._pieces
+        folder = self.pieces
         try:
             refused = None
             for made in (folder / OBJECTS_FOLDER, folder / PARTS_FOLDER, self._ledger_folder):
@@ -119,13 +126,13 @@ class LocalFolders:
         if refused is None and _is_writable(folder):
             return folder
         raise LocalDirectoryError(
-            f"nothing can be kept in {self._directory}: {refused or f'{folder} is read-only'}. "
+            f"nothing can be kept in {self.directory}: {refused or f'{folder} is read-only'}. "
             "Choose a local_cache_dir that this user may write to"
         )
 
     def _make_safe(self, folder: pathlib.Path) -> str | None:
         """Makes a folder that nobody else can write to; says why that cannot be."""
-        for part in _down_to(self._directory, folder):
+        for part in _down_to(self.directory, folder):
             if not os.path.lexists(part):
                 part.mkdir(FOLDER_MODE, exist_ok=True)
             if trusted_status(part) is None:
@@ -154,13 +161,13 @@ class LocalFolders:
         """
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFullError(
-                f"{self._directory} has no room for another folder; free some, or choose another "
+                f"{self.directory} has no room for another folder; free some, or choose another "
                 "local_cache_dir"
             ) from error
         return str(error)
 
     def _is_safe(self, folder: pathlib.Path) -> bool:
-        return _is_safe(self._directory, folder)
+        return _is_safe(self.directory, folder)
 
 
 def _is_safe(directory: pathlib.Path, folder: pathlib.Path) -> bool:
@@ -193,11 +200,15 @@ _limits: PerProcess[dict[tuple[pathlib.Path, int], LimitedSpace]] = PerProcess(d
 def _limited(ledger: pathlib.Path, limit: int, directory: pathlib.Path) -> LimitedSpace:
     known, key = _limits(), (ledger.absolute(), limit)
     if key not in known:
-        pattern = f"{_ROOT}-{os.geteuid()}-*/{PIECES_FOLDER}"
-
-        def folders() -> list[pathlib.Path]:
-            # Anybody may make folders of such names in a directory that many share.
-            return [it for it in directory.glob(pattern) if _are_pieces_safe(directory, it)]
-
-        known[key] = LimitedSpace(ledger, limit, folders)
+        known[key] = _new_limited(ledger, limit, directory)
     return known[key]
+
+
+def _new_limited(ledger: pathlib.Path, limit: int, directory: pathlib.Path) -> LimitedSpace:
+    pattern = f"{_ROOT}-{os.geteuid()}-*/{PIECES_FOLDER}"
+
+    def folders() -> list[pathlib.Path]:
+        # Anybody may make folders of such names in a directory that many share.
+        return [it for it in directory.glob(pattern) if _are_pieces_safe(directory, it)]
+
+    return LimitedSpace(ledger, limit, folders)

@@ -1,4 +1,4 @@
-"""What a storage keeps on this machine of versions that are read without downloading them."""
+"""What a storage keeps on this machine of its versions."""
 
 from __future__ import annotations
 
@@ -112,6 +112,4 @@ class LocalVersions:
 
 
 def _nothing_of(name: str) -> CacheNotFoundError:
-    return CacheNotFoundError(
-        f"nothing of {name} is kept on this machine; fetch it with download=False first"
-    )
+    return CacheNotFoundError(f"nothing of {name} is kept on this machine; fetch it first")

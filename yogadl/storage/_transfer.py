@@ -7,17 +7,25 @@ import io
 import os
 import pathlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import xxhash
 
 from yogadl.backoff import Backoff
 from yogadl.cache.partial import FLUSH_EVERY, PartialFile, check_room
+from yogadl.cache.parts import read_header
 from yogadl.cache.progress import ByteProgress
-from yogadl.errors import NetworkError, StoreError
+from yogadl.cache.whole_file import digest_of
+from yogadl.errors import CacheFormatError, NetworkError, StoreError
+from yogadl.format import header as headers
 from yogadl.storage._object_store import AlteredAnswerError, ObjectInfo, ObjectStore
 
 _HASH_BYTES = 4 << 20
+_ADVICE = (
+    "choose a local_cache_dir on another disk, or read it without a download, "
+    "fetch(…, download=False)"
+)
 
 
 def file_digest(path: pathlib.Path) -> str:
@@ -27,6 +35,29 @@ def file_digest(path: pathlib.Path) -> str:
         while data := file.read(_HASH_BYTES):
             digest.update(data)
     return digest.hexdigest()
+
+
+def file_digests(path: pathlib.Path) -> tuple[str, str | None]:
+    """The same, and the digest by which a file of the current format is named.
+
+    The latter is ``None`` if the file has another format, or not the digest that it says it has.
+    """
+    try:
+        header, _ = read_header(path)
+    except CacheFormatError:
+        return file_digest(path), None
+    whole = xxhash.xxh3_128()
+    with open(path, "rb", buffering=0) as file:
+        head = file.read(headers.BODY_OFFSET)
+        whole.update(head)
+
+        def body() -> Iterator[bytes]:
+            while data := file.read(_HASH_BYTES):
+                whole.update(data)
+                yield data
+
+        found = digest_of(np.frombuffer(head, "u1"), body())
+    return whole.hexdigest(), found.hex() if found == header.digest else None
 
 
 class FileSlice(io.RawIOBase):
@@ -104,7 +135,7 @@ def download(store: ObjectStore, info: ObjectInfo, file: PartialFile) -> None:
         StoreError: it cannot be read.
         StorageFullError: the disk is full, or nearly so.
     """
-    check_room(file.path, info.size, "or choose a local_cache_dir on another disk")
+    check_room(file.path, info.size, _ADVICE)
     with ByteProgress(f"Downloading {store.url}/{info.key}", info.size) as progress:
         parts = [
             _Part(store, info, start, min(start + store.range_bytes, info.size), file, progress)

@@ -1,0 +1,149 @@
+"""Which of the files that are named by their contents are all there, and are what they are named.
+
+``<name>.whole`` has what the file system said of the file when it was compared with its digest, as
+JSON: bytes, inode, and the times of its contents and of its status in ns. So nobody has to read it
+all to know that, unless it was touched.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pathlib
+import stat
+import time
+
+from yogadl.cache.mapping import Descriptor
+from yogadl.cache.parts import read_header
+from yogadl.cache.whole_file import check_digest
+from yogadl.errors import ChecksumError, YogadlError
+from yogadl.remote._sparse_file import CELL
+
+_LARGEST_NOTE = 1000
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_PIECE = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+def is_noted(path: pathlib.Path) -> bool:
+    """Whether a file was compared with its digest, and not touched since."""
+    try:
+        note = Descriptor(os.open(_note_of(path), _FLAGS))
+        return bool(json.loads(os.read(note.number, _LARGEST_NOTE)) == _fingerprint(path))
+    except (OSError, ValueError, RecursionError):
+        # Then it is compared with its digest, which says for sure.
+        return False
+
+
+def check_whole(path: pathlib.Path) -> None:
+    """Compares a file with its digest and its name, and notes that.
+
+    Raises:
+        CacheFormatError: it is another.
+        FileSystemError: it cannot be read.
+    """
+    header, file = read_header(path)
+    before = _fingerprint(path)
+    check_digest(file, header, str(path))
+    if header.digest.hex() != path.stem:
+        raise ChecksumError(f"{path} is {header.digest.hex()}, and has the name of another")
+    _note(path, before)
+
+
+def is_whole(path: pathlib.Path, size: int, check: bool = False) -> bool:
+    """Whether all bytes of a file are there, and right.
+
+    Args:
+        path: of the file.
+        size: bytes that it should have.
+        check: read all of it to see that; otherwise only where that was not done since it was
+            touched, and where nothing says that some bytes are missing.
+    """
+    try:
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != size:
+            return False
+        if not check:
+            if is_noted(path):
+                return True
+            if not _may_be_complete(path, size):
+                return False
+        check_whole(path)
+    except FileNotFoundError:
+        return False
+    except (OSError, YogadlError) as error:
+        _log.info("%s is not taken for whole: %s", path, error)
+        return False
+    return True
+
+
+def note_whole(path: pathlib.Path, size: int) -> None:
+    """Notes that all bytes of a file are there, which was just compared with its digest.
+
+    That it cannot be noted is no error: it is compared once more.
+    """
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        cells = Descriptor(os.open(_cells_of(path), flags, 0o664))
+        for at in range(0, size // CELL, _PIECE):
+            os.pwrite(cells.number, b"\1" * min(_PIECE, size // CELL - at), at)
+        _note(path, _fingerprint(path))
+    except OSError as error:
+        _log.info("Cannot note that %s is whole: %s", path, error)
+
+
+def forget_whole(path: pathlib.Path) -> None:
+    """Takes back what was noted, before the file is written to."""
+    for note in (_note_of(path), _cells_of(path)):
+        note.unlink(missing_ok=True)
+
+
+def _may_be_complete(path: pathlib.Path, size: int) -> bool:
+    """Whether nothing says that some bytes of a file are missing."""
+    try:
+        cells = Descriptor(os.open(_cells_of(path), _FLAGS))
+    except FileNotFoundError:
+        return True
+    for at in range(0, size // CELL, _PIECE):
+        count = min(_PIECE, size // CELL - at)
+        if os.pread(cells.number, count, at) != b"\1" * count:
+            return False
+    return True
+
+
+def _fingerprint(path: pathlib.Path) -> list[int]:
+    status = os.stat(path, follow_symlinks=False)
+    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _note(path: pathlib.Path, fingerprint: list[int]) -> None:
+    try:
+        replace_text(_note_of(path), json.dumps(fingerprint))
+    except OSError as error:
+        _log.info("Cannot note that %s is whole: %s", path, error)
+
+
+def replace_text(path: pathlib.Path, text: str) -> None:
+    """Replaces a small file by another; others may not write to it, whatever the umask.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    partial = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        with open(os.open(partial, flags, 0o664), "w", encoding="ascii") as file:
+            file.write(text)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _note_of(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(f"{path.name}.whole")
+
+
+def _cells_of(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(f"{path.name}.cells")
