@@ -61,7 +61,7 @@ def test_yogadl_is_measured(server: bucket_server.BucketServer, tmp_path: pathli
     command = [sys.executable, str(BENCHMARKS / "far.py"), "--scale", "0.01", "--rounds", "1"]
     command += ["--latency", "0.001", "--peers", "--frameworks", "NumPy"]
     command += ["--results", str(results)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=480)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=290)
     assert done.returncode == 0, done.stderr[-3000:]
     parts = json.loads((results / "far.json").read_text())["parts"]
     assert set(parts) == set(far_cases.CASES)
