@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import os
 import time
@@ -23,6 +22,7 @@ from yogadl.errors import (
     ClosedError,
     InvalidArgumentError,
     SpecMismatchError,
+    UnsupportedTypeError,
     YogadlError,
 )
 from yogadl.format import spec_json
@@ -189,10 +189,8 @@ class Build:
             return found
         try:
             parts = self._write(pieces, make_records)
-        except YogadlError as error:
-            with contextlib.suppress(TypeError):
-                raise type(error)(f"piece {number}: {error}") from error
-            raise
+        except (InvalidArgumentError, SpecMismatchError, UnsupportedTypeError) as error:
+            raise type(error)(f"piece {number}: {error}") from error
         receipt = Receipt.of(self._name, number, parts)
         pieces.write(number, receipt.to_json())
         _log.info("Stored piece %d of %s.", number, self._version.label)
@@ -326,11 +324,9 @@ class Build:
 
 def _made(make_records: Any) -> Any:
     """What is to be stored."""
-    if inspect.isroutine(make_records) or (
-        callable(make_records) and not hasattr(make_records, "__iter__")
-    ):
-        if not hasattr(make_records, "__getitem__"):
-            return make_records()
+    is_data = any(hasattr(make_records, name) for name in ("__iter__", "__getitem__"))
+    if isinstance(make_records, type) or (callable(make_records) and not is_data):
+        return make_records()
     if hasattr(make_records, "__next__"):
         raise InvalidArgumentError(
             f"{make_records!r:.100} can be read only once, so a piece that breaks off could not be "
