@@ -289,12 +289,9 @@ class CacheStorage(Storage, Generic[V]):
     ) -> Build:
         """Builds a version out of pieces that are written apart, by any processes and machines.
 
-        >>> with storage.build("images", "1.0", spec=spec) as build:
-        ...     receipts = pool.map(write_piece, itertools.repeat(build), range(100))
-        ...     dataref = build.commit(receipts)
-
-        with ``build.write(number, make_records)`` in ``write_piece``. Nothing can be fetched before
-        the commit. As with ``cacheable``, of several that build a version one does, and the others
+        Inside its context, ``build.write(number, make_records)`` stores a piece and returns a
+        receipt, and ``build.commit(receipts)`` publishes the version. Nothing can be fetched before
+        that. As with ``cacheable``, of several that build a version one does, and the others
         wait for it and get what it has stored.
 
         A build that ended without a commit, whatever the reason, goes on where it was when it is
