@@ -26,7 +26,9 @@ def tell(message: str) -> None:
     if _log.hasHandlers():
         _log.info("%s", message)
     elif sys.stderr is not None:
-        print(f"yogadl: {message}", file=sys.stderr, flush=True)
+        # In one go, so that lines of several threads are not mixed.
+        sys.stderr.write(f"yogadl: {message}\n")
+        sys.stderr.flush()
 
 
 @contextmanager
@@ -112,19 +114,24 @@ class Progress:
     Args:
         title: what is being done.
         total: number of records, or ``None`` where it is not known.
+        is_shown: otherwise it counts, and tells nobody: somebody else does.
     """
 
-    def __init__(self, title: str, total: int | None = None) -> None:
+    def __init__(self, title: str, total: int | None = None, is_shown: bool = True) -> None:
         self._total = total
+        self._is_shown = is_shown
         self.records = 0
         self.size = 0
         self._closed = False
-        self._display = _Display(title, total, self._summary, unit=" records", unit_scale=True)
+        bar = {"unit": " records", "unit_scale": True, "disable": not is_shown}
+        self._display = _Display(title, total, self._summary, **bar)
 
     def update(self, records: int, size: int) -> None:
         """Adds ``records``; ``size`` is all bytes written so far."""
         self.records += records
         self.size = size
+        if not self._is_shown:
+            return
         if self._display.bar is not None:
             self._display.bar.set_postfix_str(f"{size / 1e6:,.1f} MB", refresh=False)
         self._display.advance(records)
@@ -138,7 +145,7 @@ class Progress:
 
     def close(self, done: bool) -> None:
         """Ends the bar; says so in the log if the work is ``done``. May be called twice."""
-        self._display.close(done and not self._closed)
+        self._display.close(done and self._is_shown and not self._closed)
         self._closed = True
 
 

@@ -103,6 +103,7 @@ class CacheWriter(Closing):
         part_bytes: bytes from which on a part is full.
         take_part: takes a finished part and its header: commits it, or reads it; or returns that
             it cannot have a part of this name. Without it, all records are in one file.
+        is_shown: tell how it is getting on.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class CacheWriter(Closing):
         provenance: Provenance = UNKNOWN,
         part_bytes: int | None = None,
         take_part: Callable[[PartialFile, Header], object] | None = None,
+        is_shown: bool = True,
     ) -> None:
         self._path = path
         self._metadata = metadata_json(metadata, provenance)
@@ -137,7 +139,7 @@ class CacheWriter(Closing):
         self._writer = FileWriter(path, self._codec)
         self._written = 0
         self._table: PartialFile | None = None
-        self._progress = Progress(f"Writing {shown(path)}", total)
+        self._progress = Progress(f"Writing {shown(path)}", total, is_shown)
         # Records of fixed size wait here to be written as columns.
         self._waiting: list[Array] = []
         self._waiting_count = 0

@@ -311,7 +311,10 @@ class CacheStorage(Storage, Generic[V]):
             InvalidArgumentError: an argument is not what it should be.
         """
         version = self._version(dataset_id, dataset_version)
-        return Build(self, version, spec, metadata, recipe, self._part_bytes(part_bytes))
+        here = _provenance.of_here()
+        turn = functools.partial(self._turn, version)
+        build = Build(self, version, here, self._part_bytes(part_bytes), turn)
+        return build.fix(spec, metadata, recipe)
 
     def copy(
         self,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import xxhash
 
+from yogadl import spec as specs
 from yogadl.adapters import as_spec, open_source
 from yogadl.arguments import as_index
 from yogadl.cache.partial import PartialFile, remove_leftovers
@@ -26,6 +28,7 @@ from yogadl.errors import (
     YogadlError,
 )
 from yogadl.format import spec_json
+from yogadl.format.provenance import Provenance
 from yogadl.format.spec_text import spec_text
 from yogadl.storage import _provenance
 from yogadl.storage._building import building_alone
@@ -52,10 +55,6 @@ class Turn(Protocol):
 
 class BuildStorage(Protocol):
     """What a build needs of its storage."""
-
-    def _turn(
-        self, version: Any
-    ) -> contextlib.AbstractContextManager[Turn | StoredDataRef | None]: ...
 
     def _version(self, dataset_id: str, dataset_version: str) -> Version: ...
 
@@ -86,27 +85,39 @@ class Build:
         self,
         storage: BuildStorage,
         version: Version,
-        spec: Any,
-        metadata: Mapping[str, Any] | None,
-        recipe: str,
+        provenance: Provenance,
         part_bytes: int | None,
+        turn: Callable[[], contextlib.AbstractContextManager[Turn | StoredDataRef | None]],
     ) -> None:
-        self.spec = as_spec(spec)
+        self.spec: specs.Structure = None
         self._storage = storage
         self._version = version
-        self._metadata = metadata
-        self._provenance = _provenance.of_here()
+        self._provenance = provenance
         self._part_bytes = part_bytes
-        self._metadata_json = metadata_json(metadata, self._provenance)
-        text = [_FORMAT, version.dataset_version, spec_json.canonical(self.spec), recipe]
-        self._name = xxhash.xxh3_128_hexdigest(repr(text).encode())
+        self._take_turn: Callable[..., Any] | None = turn
+        self._metadata: Mapping[str, Any] | None = None
+        self._metadata_json = b""
+        self._name = ""
         self._stack: contextlib.ExitStack | None = None
         self._turn: Turn | None = None
         self._parts: Any = None
         self._pieces: Pieces | None = None
         self._removed: frozenset[bytes] = frozenset()
         self._found: StoredDataRef | None = None
-        self._is_stored = False
+        self._is_stored = self._is_open = False
+
+    def fix(self, spec: Any, metadata: Mapping[str, Any] | None, recipe: str) -> Build:
+        """Says what is built, before anything is written; returns this.
+
+        Raises:
+            InvalidArgumentError: it cannot be stored.
+        """
+        self.spec = as_spec(spec)
+        self._metadata = metadata
+        self._metadata_json = metadata_json(metadata, self._provenance)
+        text = [_FORMAT, self._version.dataset_version, spec_json.canonical(self.spec), recipe]
+        self._name = xxhash.xxh3_128_hexdigest(json.dumps(text).encode())
+        return self
 
     # The context
 
@@ -122,28 +133,26 @@ class Build:
     def _begin(self, stack: contextlib.ExitStack) -> None:
         for _ in range(_ATTEMPTS):
             with contextlib.ExitStack() as held:
-                turn = held.enter_context(self._storage._turn(self._version))
+                assert self._take_turn is not None
+                turn = held.enter_context(self._take_turn())
                 if turn is None:
                     # It was published a moment ago.
                     turn = self._storage._fetch_usable(self._version)
                 if isinstance(turn, StoredDataRef):
                     self._found, self._is_stored = turn, True
-                    _provenance.check_stored(
-                        turn, str(self._version), self.spec, self._metadata, self._provenance
-                    )
+                    if self._name:
+                        name, given = str(self._version), (self.spec, self._metadata)
+                        _provenance.check_stored(turn, name, *given, self._provenance)
                     return
                 if turn is not None:
                     self._turn = turn
                     self._parts = held.enter_context(self._storage._adding(self._version, True))
                     self._parts.begin()
                     self._removed = self._parts.removed
-                    self._open()
+                    self._is_open = True
                     stack.push(held.pop_all())
                     return
         raise YogadlError(f"{self._version} is deleted again and again while it is built")
-
-    def _open(self) -> None:
-        self._pieces = self._storage._pieces(self._version, self._name, self._removed)
 
     def __exit__(self, *raised: Any) -> None:
         stack, self._stack = self._stack, contextlib.ExitStack()
@@ -197,8 +206,10 @@ class Build:
         return receipt
 
     def _open_pieces(self) -> Pieces:
-        if self._pieces is None:
+        if not self._is_open:
             raise ClosedError("a build is entered before it is written to: with storage.build(…)")
+        if self._pieces is None:
+            self._pieces = self._storage._pieces(self._version, self._name, self._removed)
         return self._pieces
 
     def _found_piece(self, pieces: Pieces, number: int) -> Receipt | None:
@@ -226,6 +237,7 @@ class Build:
             total=source.count,
             part_bytes=self._part_bytes,
             take_part=lambda part, header: not pieces.store(part, header.digest),
+            is_shown=False,
         ) as writer:
             source.feed(writer)
             return writer.finish_parts()
@@ -306,17 +318,13 @@ class Build:
     # Copies
 
     def __getstate__(self) -> dict[str, Any]:
-        left_here = dict.fromkeys(("_stack", "_turn", "_parts", "_found"))
+        left_here = ("_stack", "_take_turn", "_turn", "_parts", "_pieces", "_found")
         names = self._version.dataset_id, self._version.dataset_version
-        is_open = self._pieces is not None
-        return {**self.__dict__, **left_here, "_version": names, "_pieces": is_open}
+        return {**self.__dict__, **dict.fromkeys(left_here), "_version": names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._version = self._storage._version(*state["_version"])
-        self._pieces = None
-        if state["_pieces"]:
-            self._open()
 
     def __repr__(self) -> str:
         return f"<build of {self._version.label}, process {os.getpid()}>"
