@@ -9,6 +9,7 @@ import functools
 import logging
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from yogadl.adapters import as_spec
@@ -34,6 +35,7 @@ from yogadl.storage._collected import CollectedParts
 from yogadl.storage._pieces import Pieces
 from yogadl.storage._submission import Parts, Submission, staged
 from yogadl.storage._version import StoredVersion, Version
+from yogadl.storage._workers import build_with
 
 __all__ = ["CacheStorage", "StoredVersion", "Submission", "Version", "check_configurations"]
 
@@ -161,6 +163,7 @@ class CacheStorage(Storage, Generic[V]):
         spec: Any = None,
         metadata: Mapping[str, Any] | None = None,
         part_bytes: int | None = None,
+        workers: int = 1,
     ) -> None:
         """See ``Storage.submit``. Takes no lock: of several, the last to finish wins.
 
@@ -174,14 +177,21 @@ class CacheStorage(Storage, Generic[V]):
             metadata: likewise.
             part_bytes: cut the data set into parts of about so many bytes, each a file. What is
                 smaller is one file, and by default all is, up to the 10**8 records of a file.
+            workers: so many write at the same time, each some records: threads for arrays, else
+                processes of Python's ``multiprocessing``. The data has to be one that can be read
+                by position.
 
         Raises:
             StoreError: the bucket cannot be written to; what was stored is as it was.
+            UnsupportedTypeError: several workers cannot read the data.
         """
         version = self._version(dataset_id, dataset_version)
         submission = Submission(
             lambda: data, spec, metadata, _provenance.of_here(), self._part_bytes(part_bytes)
         )
+        if as_index("workers", workers, 1) > 1:
+            self._build_with(submission, version, workers, self._any_turn).close()
+            return
         with self._staged(submission, version) as (file, parts):
             self._publish(file, version, parts)
 
@@ -239,8 +249,9 @@ class CacheStorage(Storage, Generic[V]):
         spec: Any = None,
         metadata: Mapping[str, Any] | None = None,
         part_bytes: int | None = None,
+        workers: int = 1,
     ) -> Callable[[Callable[Params, Any]], Callable[Params, StoredDataRef]]:
-        """See ``Storage.cacheable``, and :meth:`submit` for ``part_bytes``.
+        """See ``Storage.cacheable``, and :meth:`submit` for ``part_bytes`` and ``workers``.
 
         What is stored but cannot be read, as a killed yogadl 0.1.4 leaves it, is built again; what
         a newer yogadl wrote is an error. The wait for another builder can be interrupted.
@@ -253,6 +264,7 @@ class CacheStorage(Storage, Generic[V]):
         version = self._version(dataset_id, dataset_version)
         wanted = None if spec is None else as_spec(spec)
         part_bytes = self._part_bytes(part_bytes)
+        workers = as_index("workers", workers, 1)
 
         def decorate(function: Callable[Params, Any]) -> Callable[Params, StoredDataRef]:
             if not callable(function):
@@ -267,9 +279,12 @@ class CacheStorage(Storage, Generic[V]):
                 found = self._fetch_usable(version, level=logging.DEBUG)
                 if found is None:
                     make = functools.partial(function, *args, **kwargs)
-                    with building_alone(version):
-                        submission = Submission(make, wanted, metadata, provenance, part_bytes)
-                        found = self._build(submission, version)
+                    submission = Submission(make, wanted, metadata, provenance, part_bytes)
+                    if workers > 1:
+                        found = self._build_with(submission, version, workers, self._turn)
+                    else:
+                        with building_alone(version):
+                            found = self._build(submission, version)
                 _provenance.check_stored(found, str(version), wanted, metadata, provenance)
                 return found
 
@@ -415,6 +430,22 @@ class CacheStorage(Storage, Generic[V]):
         adding = self._adding(version, True)
         return staged(submission, version, adding, self._tensorflow_config)
 
+    def _build_with(
+        self,
+        submission: Submission,
+        version: V,
+        workers: int,
+        turn: Callable[[V], contextlib.AbstractContextManager[Turn | StoredDataRef | None]],
+    ) -> StoredDataRef:
+        taking = functools.partial(turn, version)
+        build = Build(self, version, submission.provenance, submission.part_bytes, taking)
+        return build_with(build, submission, workers, self._tensorflow_config)
+
+    @contextlib.contextmanager
+    def _any_turn(self, version: V) -> Iterator[Turn]:
+        """That of who replaces what is there, and takes no lock."""
+        yield _AnyTurn(functools.partial(self._publish, version=version))
+
     def _part_bytes(self, given: Any) -> int | None:
         return self._default_part_bytes if given is None else as_index("part_bytes", given, 1)
 
@@ -437,6 +468,16 @@ class CacheStorage(Storage, Generic[V]):
 
     def _nothing_to_delete(self, version: V) -> CacheNotFoundError:
         return CacheNotFoundError(f"there is no {version} to delete in {self._where}")
+
+
+@dataclass(frozen=True)
+class _AnyTurn:
+    """See ``Turn``."""
+
+    store: Callable[..., object]
+
+    def publish(self, file: PartialFile, parts: Any) -> None:
+        self.store(file, parts=parts)
 
 
 def _append_pieces(file: PartialFile, reader: FileReader) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import xxhash
 
 from yogadl import spec as specs
-from yogadl.adapters import as_spec, open_source
+from yogadl.adapters import Source, as_spec, open_source
 from yogadl.arguments import as_index
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.table_writer import PartList
@@ -189,7 +189,12 @@ class Build:
             StoreError: the bucket cannot be written to.
             FileSystemError: the disk cannot.
         """
-        number = as_index("number", number, 0)
+        return self.write_source(
+            as_index("number", number, 0), lambda: open_source(_made(make_records), self.spec)
+        )
+
+    def write_source(self, number: int, open_it: Callable[[], Source]) -> Receipt:
+        """The same, of what a function opens if it is needed."""
         if self._is_stored:
             return Receipt.of(self._name, number, PartList())
         pieces = self._open_pieces()
@@ -197,7 +202,7 @@ class Build:
         if found is not None:
             return found
         try:
-            parts = self._write(pieces, make_records)
+            parts = self._write(pieces, open_it())
         except (InvalidArgumentError, SpecMismatchError, UnsupportedTypeError) as error:
             raise type(error)(f"piece {number}: {error}") from error
         receipt = Receipt.of(self._name, number, parts)
@@ -224,8 +229,7 @@ class Build:
         is_it = receipt.is_of(self._name) and receipt.number == number
         return receipt if is_it and pieces.has(receipt.sizes()) else None
 
-    def _write(self, pieces: Pieces, make_records: Any) -> PartList:
-        source = open_source(_made(make_records), self.spec)
+    def _write(self, pieces: Pieces, source: Source) -> PartList:
         if source.spec != self.spec:
             raise SpecMismatchError(
                 f"the records have the spec {spec_text(source.spec)}, and the build has "
@@ -325,6 +329,11 @@ class Build:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._version = self._storage._version(*state["_version"])
+
+    @property
+    def label(self) -> str:
+        """What is built, in short, for logs."""
+        return self._version.label
 
     def __repr__(self) -> str:
         return f"<build of {self._version.label}, process {os.getpid()}>"

@@ -87,7 +87,7 @@ def staged(
         CacheWriter(
             path,
             source.spec,
-            _merged(source.metadata, submission.metadata),
+            merged(source.metadata, submission.metadata),
             source.count,
             provenance=submission.provenance,
             part_bytes=submission.part_bytes,
@@ -98,6 +98,6 @@ def staged(
         yield writer.finish(), parts
 
 
-def _merged(known: Mapping[str, Any], given: Any) -> Any:
+def merged(known: Mapping[str, Any], given: Any) -> Any:
     """What a source knows, and what the user gave, which counts; if that is anything at all."""
     return {**known, **given} if isinstance(given, Mapping) else given or known
