@@ -26,7 +26,9 @@ def tell(message: str) -> None:
     if _log.hasHandlers():
         _log.info("%s", message)
     elif sys.stderr is not None:
-        print(f"yogadl: {message}", file=sys.stderr, flush=True)
+        # In one go, so that lines of several threads are not mixed.
+        sys.stderr.write(f"yogadl: {message}\n")
+        sys.stderr.flush()
 
 
 @contextmanager
