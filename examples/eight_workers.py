@@ -1,14 +1,13 @@
-"""Build a data set in parts, from several processes, and join the parts.
+"""Build a data set from several processes, and go on with what is missing after a break.
 
 Usage: python examples/eight_workers.py STORAGE_DIR [WORKERS]
-
-Run it again after it was interrupted: parts that are stored are not built again.
 """
 
 from __future__ import annotations
 
-# INCLUDE-START parts
+# INCLUDE-START build
 import concurrent.futures
+import functools
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -16,38 +15,38 @@ from typing import Any
 import yogadl
 import yogadl.storage
 
-PARTS = 16
+PIECES = 16
+NUMBER = yogadl.spec.TensorSpec("int64", ())
+SPEC = {"number": NUMBER, "square": NUMBER}
 
 
-def records_of(part: int) -> Iterator[Any]:
-    for number in range(part * 250, part * 250 + 250):
+def records_of(piece: int) -> Iterator[Any]:
+    for number in range(piece * 250, piece * 250 + 250):
         yield {"number": number, "square": number**2}
 
 
-def build(directory: str, part: int) -> yogadl.DataRef:
+def write(build: yogadl.storage.Build, piece: int) -> yogadl.storage.Receipt:
+    return build.write(piece, functools.partial(records_of, piece))
+
+
+def build_all(directory: str, workers: int) -> yogadl.DataRef:
     storage = yogadl.storage.LFSStorage(directory)
-    return storage.cacheable(f"squares/part-{part:04}", "1.0")(records_of)(part)
+    with (
+        concurrent.futures.ProcessPoolExecutor(workers) as pool,
+        storage.build("squares", "1.0", spec=SPEC, recipe="n and n * n") as build,
+    ):
+        return build.commit(pool.map(functools.partial(write, build), range(PIECES)))
 
 
-def build_all(directory: str, workers: int) -> Any:
-    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
-        parts = list(pool.map(build, [directory] * PARTS, range(PARTS)))
-    return yogadl.concat(parts)
-
-
-# INCLUDE-END parts
+# INCLUDE-END build
 
 
 # INCLUDE-START whole
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit("Usage: python examples/eight_workers.py STORAGE_DIR [WORKERS]")
-    directory = sys.argv[1]
     workers = int(sys.argv[2]) if len(sys.argv) > 2 else 8
-    squares = build_all(directory, workers)
-    storage = yogadl.storage.LFSStorage(directory)
-    storage.submit(squares, "squares", "1.0")
-    print(f"{len(storage.fetch('squares', '1.0')):,} records.")
+    print(f"{len(build_all(sys.argv[1], workers)):,} records.")
 
 
 if __name__ == "__main__":

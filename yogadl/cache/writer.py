@@ -33,7 +33,7 @@ _BLOCK_BYTES = 4 << 20
 _FLUSH_SECONDS = 0.5
 
 
-def _metadata_json(metadata: Mapping[str, Any] | None, provenance: Provenance) -> bytes:
+def metadata_json(metadata: Mapping[str, Any] | None, provenance: Provenance) -> bytes:
     """A user's metadata, and what yogadl keeps beside it, as JSON.
 
     Raises:
@@ -58,7 +58,12 @@ def _metadata_json(metadata: Mapping[str, Any] | None, provenance: Provenance) -
     return found
 
 
-def _spec_json(spec: specs.Structure) -> bytes:
+def encoded_spec(spec: specs.Structure) -> bytes:
+    """An element spec as JSON.
+
+    Raises:
+        InvalidArgumentError: it is too long.
+    """
     found = json.dumps(spec_json.to_json(spec)).encode()
     if len(found) > headers.LARGEST_SPEC:
         raise InvalidArgumentError(
@@ -112,8 +117,8 @@ class CacheWriter(Closing):
         take_part: Callable[[PartialFile, Header], object] | None = None,
     ) -> None:
         self._path = path
-        self._metadata = _metadata_json(metadata, provenance)
-        self._spec_json = _spec_json(spec)
+        self._metadata = metadata_json(metadata, provenance)
+        self._spec_json = encoded_spec(spec)
         self._codec = RecordCodec(spec)
         self._codec.layout.check_size()
         self._take_part = take_part
@@ -275,6 +280,21 @@ class CacheWriter(Closing):
             self._writer.finish(self._spec_json, self._metadata, now)
         self._progress.close(done=True)
         return self._table or self._writer.file
+
+    def finish_parts(self) -> PartList:
+        """Hands over the last part, too, for a table that somebody else writes.
+
+        Nothing can be appended any more.
+
+        Raises:
+            StorageFullError: the disk is full, or nearly so.
+        """
+        assert self._take_part is not None
+        self._flush_waiting()
+        if self._writer.count:
+            self._finish_part(self._take_part)
+        self._progress.close(done=True)
+        return self._parts
 
     def close(self) -> None:
         """Leaves what is not committed. May be called twice."""

@@ -1,6 +1,7 @@
 """Where data sets are kept."""
 
 from yogadl.storage._base import CacheStorage
+from yogadl.storage._build import Build
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._collected import CollectedParts, StoredPart
 from yogadl.storage._configurations import (
@@ -13,12 +14,14 @@ from yogadl.storage._from_url import from_url
 from yogadl.storage._gcs import GCSStorage
 from yogadl.storage._lfs import LFSStorage
 from yogadl.storage._local_versions import LocalVersion, LocalVersions
+from yogadl.storage._receipt import Receipt
 from yogadl.storage._s3 import S3Storage
 from yogadl.storage._version import StoredVersion
 
 __all__ = [
     "BaseCloudConfigurations",
     "BaseCloudStorage",
+    "Build",
     "CacheStorage",
     "CollectedParts",
     "GCSConfigurations",
@@ -27,6 +30,7 @@ __all__ = [
     "LFSStorage",
     "LocalVersion",
     "LocalVersions",
+    "Receipt",
     "S3Configurations",
     "S3Storage",
     "StoredPart",

@@ -28,8 +28,10 @@ from yogadl.errors import (
     YogadlError,
 )
 from yogadl.storage import _provenance
+from yogadl.storage._build import Build, Turn
 from yogadl.storage._building import building_alone
 from yogadl.storage._collected import CollectedParts
+from yogadl.storage._pieces import Pieces
 from yogadl.storage._submission import Parts, Submission, staged
 from yogadl.storage._version import StoredVersion, Version
 
@@ -127,6 +129,21 @@ class CacheStorage(Storage, Generic[V]):
     @abc.abstractmethod
     def _build(self, submission: Submission, version: V) -> StoredDataRef:
         """Stores what is submitted as the only one who does, or waits for who is that."""
+
+    @abc.abstractmethod
+    def _turn(self, version: V) -> contextlib.AbstractContextManager[Turn | StoredDataRef | None]:
+        """Waits until nobody else builds a version: one's turn to do so, until the end, or what is
+        stored already; ``None`` if that has still to be fetched."""
+
+    @abc.abstractmethod
+    def _pieces(self, version: V, build: str, removed: frozenset[bytes], /) -> Pieces:
+        """Where the pieces of a build are.
+
+        Args:
+            version: that is built.
+            build: the build's name.
+            removed: digests of parts that may not be stored, see ``Parts.removed``.
+        """
 
     @property
     @abc.abstractmethod
@@ -259,6 +276,42 @@ class CacheStorage(Storage, Generic[V]):
             return create_dataref
 
         return decorate
+
+    def build(
+        self,
+        dataset_id: str,
+        dataset_version: str,
+        *,
+        spec: Any,
+        metadata: Mapping[str, Any] | None = None,
+        recipe: str = "",
+        part_bytes: int | None = None,
+    ) -> Build:
+        """Builds a version out of pieces that are written apart, by any processes and machines.
+
+        Inside its context, ``build.write(number, make_records)`` stores a piece and returns a
+        receipt, and ``build.commit(receipts)`` publishes the version. Nothing can be fetched before
+        that. As with ``cacheable``, of several that build a version one does, and the others
+        wait for it and get what it has stored.
+
+        A build that ended without a commit, whatever the reason, goes on where it was when it is
+        begun again: with the same id, version, spec and recipe. For how long what was written is
+        kept, see ``docs/building.md``.
+
+        Args:
+            dataset_id: see ``submit``.
+            dataset_version: likewise.
+            spec: the element spec of all records.
+            metadata: see ``submit``.
+            recipe: what the records depend on: pieces that were written with another recipe are
+                not used.
+            part_bytes: see ``submit``; a piece is a part of its own at least.
+
+        Raises:
+            InvalidArgumentError: an argument is not what it should be.
+        """
+        version = self._version(dataset_id, dataset_version)
+        return Build(self, version, spec, metadata, recipe, self._part_bytes(part_bytes))
 
     def copy(
         self,

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import xxhash
 
@@ -27,6 +27,7 @@ from yogadl.storage._local_note import FOLDER_MODE, make_trusted, trusted_status
 from yogadl.storage._object_store import ObjectStore
 from yogadl.storage._part_control import CONTROL_OBJECT, ControlObject
 from yogadl.storage._paths import LOCK_FILE
+from yogadl.storage._receipt import LARGEST, RECEIPT_NAME
 from yogadl.storage._transfer import download, file_digest
 
 DIGEST_KEY = "yogadl-digest"
@@ -44,6 +45,8 @@ UNCOLLECTABLE_OBJECT = "yogadl.uncollectable"
 _DOWNLOADS = 3
 # One for all parts, so that what a killed process left is removed whichever part is next.
 _STAGED = "download.mdb"
+# More parts than that are looked for in a list.
+_HEADS = 4
 _PART = re.compile(r"([0-9a-f]{32})\.mdb")
 
 _log = logging.getLogger(__name__)
@@ -82,9 +85,44 @@ class BucketParts:
         found = _PART.fullmatch(key.removeprefix(self._prefix))
         return bytes.fromhex(found[1]) if found and key.startswith(self._prefix) else None
 
+    def is_receipt(self, key: str) -> bool:
+        """Whether a key is that of the receipt of a piece."""
+        name = key.removeprefix(self._prefix)
+        return key.startswith(self._prefix) and RECEIPT_NAME.fullmatch(name) is not None
+
     def has_any(self) -> bool:
-        """Whether there is any part."""
-        return any(self.digest_of(info.key) for info in self._store.list(self._prefix))
+        """Whether there is any part, or receipt of one."""
+        return any(
+            self.digest_of(info.key) or self.is_receipt(info.key)
+            for info in self._store.list(self._prefix)
+        )
+
+    def have(self, sizes: Mapping[bytes, int]) -> bool:
+        """Whether parts of these digests are there, of these sizes."""
+        if len(sizes) <= _HEADS:
+            found = {digest: self._store.head(self.key(digest)) for digest in sizes}
+            return all(
+                info is not None and info.size == sizes[digest] for digest, info in found.items()
+            )
+        listed = {self.digest_of(it.key): it.size for it in self._store.list(self._prefix)}
+        return all(listed.get(digest) == size for digest, size in sizes.items())
+
+    # Receipts of pieces, see ``_pieces``
+
+    def read_receipt(self, name: str) -> bytes | None:
+        """The bytes of a receipt; ``None`` if it is not there."""
+        found = self._store.read(f"{self._prefix}{name}", largest=LARGEST)
+        return None if found is None else found[0]
+
+    def write_receipt(self, name: str, data: bytes) -> None:
+        """Stores a receipt, in place of any other of its name."""
+        self._store.write(f"{self._prefix}{name}", data)
+
+    def remove_receipts(self, build: str) -> None:
+        """Removes all receipts of a build."""
+        for info in list(self._store.list(f"{self._prefix}{build}.")):
+            if self.is_receipt(info.key):
+                self._store.delete(info.key)
 
     def forbid_collecting(self) -> None:
         """Keeps all parts from being collected, until somebody removes an object by hand."""

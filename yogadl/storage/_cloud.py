@@ -30,7 +30,7 @@ from yogadl.storage._local_parts import LocalParts
 from yogadl.storage._local_versions import LocalVersions
 from yogadl.storage._object_store import ObjectGoneError, ObjectInfo, ObjectStore
 from yogadl.storage._object_version import ObjectVersion
-from yogadl.storage._one_builder import ATTEMPTS, OneBuilder
+from yogadl.storage._one_builder import ATTEMPTS, ObjectTurn, OneBuilder
 from yogadl.storage._part_builder import PartBuilder
 from yogadl.storage._part_collector import PartCollector
 from yogadl.storage._paths import (
@@ -42,6 +42,7 @@ from yogadl.storage._paths import (
     WAITING_FILE,
     relative_path,
 )
+from yogadl.storage._pieces import BucketPieces
 from yogadl.storage._publisher import PARTS_KEY, publish
 
 _RESERVED = (
@@ -251,13 +252,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
     # Building
 
     def _build(self, submission: Submission, version: ObjectVersion) -> StoredDataRef:
-        builder = OneBuilder(
-            self._store,
-            self._configurations,
-            self._conditions,
-            self._storage_type,
-            self._fetch_usable,
-        )
+        builder = self._builder()
         for _ in range(ATTEMPTS):
             found = builder.build_once(version, lambda: self._staged(submission, version))
             if found is None:
@@ -267,6 +262,25 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             _log.info("%s was deleted, or cannot be read, since it was built.", version.name)
         # Of a store that loses parts, for one, this tells what is wrong.
         return self._fetch_best(version, check_records=False)
+
+    def _turn(
+        self, version: ObjectVersion
+    ) -> contextlib.AbstractContextManager[ObjectTurn | StoredDataRef | None]:
+        return self._builder().turn(version)
+
+    def _pieces(
+        self, version: ObjectVersion, build: str, removed: frozenset[bytes], /
+    ) -> BucketPieces:
+        return BucketPieces(version.parts, build, removed)
+
+    def _builder(self) -> OneBuilder:
+        return OneBuilder(
+            self._store,
+            self._configurations,
+            self._conditions,
+            self._storage_type,
+            self._fetch_usable,
+        )
 
     # Publishing
 

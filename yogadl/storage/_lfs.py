@@ -9,7 +9,7 @@ import logging
 import os
 import pathlib
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from yogadl.storage._collected import CollectedParts
 from yogadl.storage._configurations import LFSConfigurations
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_parts import LocalParts
+from yogadl.storage._local_pieces import LocalPieces
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE, relative_path
 from yogadl.storage._submission import Submission
 from yogadl.storage._version import StoredVersion, Version
@@ -55,6 +56,7 @@ class _PartFiles:
 
     Attributes:
         has_replaced_table: whether what was published did.
+        removed: see ``Parts``.
     """
 
     def __init__(self, version: FileVersion, stack: contextlib.ExitStack) -> None:
@@ -62,13 +64,33 @@ class _PartFiles:
         self._stack = stack
         self._is_kept = False
         self.has_replaced_table = False
+        self.removed: frozenset[bytes] = frozenset()
 
-    def store(self, file: PartialFile, digest: bytes) -> bool:
+    def begin(self) -> None:
+        """Has nothing collected from now on."""
         if not self._is_kept:
             self._stack.enter_context(self._version.parts.kept())
             self._is_kept = True
+
+    def store(self, file: PartialFile, digest: bytes) -> bool:
+        self.begin()
         file.commit(part_path(self._version.path, digest))
         return True
+
+    def adopt(self, digests: Iterable[bytes]) -> None:
+        """See ``Parts.adopt``: while nothing is collected, there is nothing to tell anybody."""
+
+
+@dataclass(frozen=True)
+class _FileTurn:
+    """See ``Turn``."""
+
+    storage: LFSStorage
+    version: FileVersion
+
+    def publish(self, file: PartialFile, parts: _PartFiles) -> StoredDataRef:
+        self.storage._publish(file, self.version, parts)
+        return self.storage._fetch(self.version, check_records=False)
 
 
 class LFSStorage(CacheStorage[FileVersion]):
@@ -160,14 +182,22 @@ class LFSStorage(CacheStorage[FileVersion]):
                     yield name
 
     def _build(self, submission: Submission, version: FileVersion) -> StoredDataRef:
+        with self._turn(version) as turn:
+            if not isinstance(turn, _FileTurn):
+                return turn
+            with self._staged(submission, version) as (file, parts):
+                return turn.publish(file, parts)
+
+    @contextlib.contextmanager
+    def _turn(self, version: FileVersion) -> Iterator[_FileTurn | StoredDataRef]:
         lock = version.claim().with_name(LOCK_FILE)
         with local_lock(lock, f"builder of {version.label}"):
-            found = self._fetch_usable(version)
-            if found is None:
-                with self._staged(submission, version) as (file, parts):
-                    self._publish(file, version, parts)
-                found = self._fetch(version, check_records=False)
-            return found
+            yield self._fetch_usable(version) or _FileTurn(self, version)
+
+    def _pieces(
+        self, version: FileVersion, build: str, _removed: frozenset[bytes], /
+    ) -> LocalPieces:
+        return LocalPieces(version.path, build)
 
     def _version(self, dataset_id: str, dataset_version: str) -> FileVersion:
         folder = relative_path(dataset_id, dataset_version)

@@ -54,6 +54,7 @@ from yogadl.storage._local_tables import (
     identity_of,
 )
 from yogadl.storage._paths import CACHE_FILE
+from yogadl.storage._receipt import RECEIPT_NAME
 
 _PART = re.compile(r"([0-9a-f]{32})\.mdb")
 _LEFTOVER = re.compile(r"([0-9a-f]{32}\.mdb)\.[0-9a-f]{32}\.partial")
@@ -149,6 +150,9 @@ class LocalCollector:
                 plan.removed[path] = part
             else:
                 plan.waiting.append(part)
+        for path in self._parts.iterdir():
+            if RECEIPT_NAME.fullmatch(path.name) and os.lstat(path).st_ctime <= latest:
+                plan.receipts.append(path)
         return plan
 
     def _current(self) -> tuple[set[bytes], set[FileIdentity]]:
@@ -190,6 +194,10 @@ class LocalCollector:
                     yield pathlib.Path(entry.path), bytes.fromhex(matched[1]), status
 
     def _carry_out(self, plan: _Plan) -> None:
+        # First, since they say that their parts are there.
+        for path in plan.receipts:
+            with telling("delete", path):
+                path.unlink()
         for path, part in plan.removed.items():
             with telling("delete", path):
                 path.unlink()
@@ -206,10 +214,11 @@ class LocalCollector:
 
 @dataclass
 class _Plan:
-    """What is to be removed: parts, and other names of tables, which are locked."""
+    """What is to be removed: parts, receipts, and other names of tables, which are locked."""
 
     removed: dict[pathlib.Path, StoredPart] = field(default_factory=dict)
     waiting: list[StoredPart] = field(default_factory=list)
+    receipts: list[pathlib.Path] = field(default_factory=list)
     tables: list[pathlib.Path] = field(default_factory=list)
 
 

@@ -66,12 +66,27 @@ class OneBuilder:
             version: to build.
             staged: makes its file, and the parts of it; gone at the end.
         """
+        with self.turn(version) as turn:
+            if not isinstance(turn, ObjectTurn):
+                return turn
+            with staged() as (file, parts):
+                return turn.publish(file, parts)
+
+    @contextlib.contextmanager
+    def turn(self, version: ObjectVersion) -> Iterator[ObjectTurn | StoredDataRef | None]:
+        """Waits until it is this one's turn to build a version, or somebody has published it.
+
+        Yields:
+            The turn, which lasts as long as the context; or what is stored, ``None`` if that has
+            still to be fetched.
+        """
         replaces = ABSENT
         broken = self._store.head(version.key)
         if broken is not None:
             found = self._fetch_usable(version)
             if found is not None:
-                return found
+                yield found
+                return
             # It cannot be read, so only something else is what we wait for.
             replaces = broken.tag
 
@@ -85,14 +100,12 @@ class OneBuilder:
             with self._telling_readers(version):
                 with waiting_for(f"for another builder of {version.name}"):
                     is_mine = lock.acquire(is_published)
-                if not is_mine:
-                    return None
                 # What cannot be tried out is told before anything is built.
-                is_conditional = self._conditions.are_heeded(version.key)
-            with staged() as (file, parts):
-                return self._publish_locked(
-                    file, version, parts, replaces, lock, is_published, is_conditional
-                )
+                is_conditional = is_mine and self._conditions.are_heeded(version.key)
+            if is_mine:
+                yield ObjectTurn(self._store, version, lock, replaces, is_published, is_conditional)
+            else:
+                yield None
         finally:
             lock.release()
 
@@ -107,22 +120,72 @@ class OneBuilder:
                 f"one: {error}"
             ) from error
 
-    def _publish_locked(
+    def _lock(self, version: ObjectVersion) -> PublishLock:
+        configurations = self._configurations
+        if configurations.url is not None:
+            from yogadl.storage._coordinated import CoordinatedLock
+
+            return CoordinatedLock(configurations, self._storage_type, version.key)
+        if configurations.conditional_writes is False:
+            raise UnsafeStoreError(
+                f"leases in {self._store.url} are ruled out by conditional_writes=False; give the "
+                "address of a lock server as url="
+            )
+        return Lease(
+            self._store,
+            version.beside(LEASE_OBJECT),
+            configurations.lease_seconds,
+            board=LeaseBoard(version.claim().with_name(WAITING_FILE)),
+            prove=functools.partial(self._conditions.prove, version.key),
+        )
+
+    @property
+    def _patience(self) -> float | None:
+        """Seconds for requests that others wait for, who share the answer."""
+        given = self._configurations
+        return patience_of(given.lease_seconds) if given.url is None else None
+
+
+class ObjectTurn:
+    """One's turn to build a version in a bucket. For one thread.
+
+    Args:
+        store: the bucket.
+        version: to build.
+        lock: which is held.
+        replaces: the tag of what is to be replaced.
+        is_published: whether somebody else has published it.
+        is_conditional: whether the store knows conditions.
+    """
+
+    def __init__(
         self,
-        file: PartialFile,
+        store: ObjectStore,
         version: ObjectVersion,
-        parts: PartBuilder,
-        replaces: str,
         lock: PublishLock,
+        replaces: str,
         is_published: Callable[[], bool],
         is_conditional: bool,
-    ) -> LMDBDataRef | None:
-        """Publishes what was built under a lock, unless that was lost and somebody else did.
+    ) -> None:
+        self._store = store
+        self._version = version
+        self._lock = lock
+        self._replaces = replaces
+        self._is_published = is_published
+        self._is_conditional = is_conditional
+
+    def publish(self, file: PartialFile, parts: PartBuilder) -> LMDBDataRef | None:
+        """Publishes what was built, unless the lock was lost and somebody else did.
 
         On condition that the object is as it was found, since a lock may be lost between the last
         look at it and the arrival of the request. Where the store knows no conditions, that gap
         remains, with a lock server; there are no leases then.
+
+        Returns:
+            It, if there is a copy; ``None`` if what is stored has still to be fetched.
         """
+        version, lock, replaces = self._version, self._lock, self._replaces
+        is_published, is_conditional = self._is_published, self._is_conditional
 
         def check() -> None:
             if not is_conditional and is_published():
@@ -155,28 +218,3 @@ class OneBuilder:
                         self._store,
                         f"it refused to write {version.key}, which is as it was asked to be",
                     ) from None
-
-    def _lock(self, version: ObjectVersion) -> PublishLock:
-        configurations = self._configurations
-        if configurations.url is not None:
-            from yogadl.storage._coordinated import CoordinatedLock
-
-            return CoordinatedLock(configurations, self._storage_type, version.key)
-        if configurations.conditional_writes is False:
-            raise UnsafeStoreError(
-                f"leases in {self._store.url} are ruled out by conditional_writes=False; give the "
-                "address of a lock server as url="
-            )
-        return Lease(
-            self._store,
-            version.beside(LEASE_OBJECT),
-            configurations.lease_seconds,
-            board=LeaseBoard(version.claim().with_name(WAITING_FILE)),
-            prove=functools.partial(self._conditions.prove, version.key),
-        )
-
-    @property
-    def _patience(self) -> float | None:
-        """Seconds for requests that others wait for, who share the answer."""
-        given = self._configurations
-        return patience_of(given.lease_seconds) if given.url is None else None

@@ -13,7 +13,7 @@ import os
 import pathlib
 import platform
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from yogadl.cache.files import make_folders, telling
 from yogadl.cache.partial import PartialFile
@@ -76,9 +76,8 @@ class PartBuilder(Closing):
         Raises:
             StoreError: the bucket cannot be written to, or this builder was away for too long.
         """
-        if not self._has_begun:
-            self._begin()
-        elif self._is_known and boot_seconds() - self._renewed > _RENEW_SECONDS:
+        self.begin()
+        if self._is_known and boot_seconds() - self._renewed > _RENEW_SECONDS:
             self._renew()
         if digest in self._removed:
             if self._may_stamp:
@@ -90,6 +89,15 @@ class PartBuilder(Closing):
         self._parts.store(file, digest)
         self._stored.add(digest)
         return True
+
+    def adopt(self, digests: Iterable[bytes]) -> None:
+        """Takes for its own what others have stored since this one began, on its behalf."""
+        self._stored.update(digests)
+
+    @property
+    def removed(self) -> frozenset[bytes]:
+        """What may not be stored."""
+        return frozenset(self._removed)
 
     def check(self) -> None:
         """To be called before each request that publishes the table.
@@ -106,7 +114,14 @@ class PartBuilder(Closing):
         if self._is_known:
             self._renew()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Is a builder from now on, if it is not one yet.
+
+        Raises:
+            StoreError: the bucket cannot be written to.
+        """
+        if self._has_begun:
+            return
         if self._is_safe():
             self._sign = BuilderSign(self._folder(), self._name)
             self._is_known = True

@@ -138,7 +138,7 @@ class PartCollector:
         gone = self._gone_builders(control, now)
         if control.builders.keys() - gone:
             raise NotNowError(f"{len(control.builders.keys() - gone)} builders are at work there")
-        sizes, tables = self._listed()
+        sizes, tables, receipts = self._listed()
         needed = self._needed(tables)
         if needed is None:
             return None
@@ -153,6 +153,10 @@ class PartCollector:
         for folder in self._folders:
             for name in gone:
                 forget(folder, name)
+        for info in receipts:
+            # Nobody builds, and who begins again does what this says once more.
+            if now - info.created.timestamp() >= grace:
+                self._store.delete(info.key)
         if doomed:
             self._see_again_whether_allowed(set(doomed) - control.removed.keys())
             self._delete(doomed, started)
@@ -161,9 +165,9 @@ class PartCollector:
     def _told(self, digests: list[bytes], sizes: dict[bytes, int]) -> tuple[StoredPart, ...]:
         return tuple(StoredPart(self._id, digest.hex(), sizes[digest]) for digest in digests)
 
-    def _listed(self) -> tuple[dict[bytes, int], list[ObjectInfo]]:
-        """The parts that are there and their bytes, and the files of versions."""
-        sizes, tables = {}, []
+    def _listed(self) -> tuple[dict[bytes, int], list[ObjectInfo], list[ObjectInfo]]:
+        """The parts that are there and their bytes, the files of versions, and receipts."""
+        sizes, tables, receipts = {}, [], []
         prefix = f"{self._parts.folder}/"
         for info in self._store.list(prefix):
             digest = self._parts.digest_of(info.key)
@@ -171,7 +175,9 @@ class PartCollector:
                 sizes[digest] = info.size
             elif info.key.removeprefix(prefix).split("/")[1:] == [CACHE_FILE]:
                 tables.append(info)
-        return sizes, tables
+            elif self._parts.is_receipt(info.key):
+                receipts.append(info)
+        return sizes, tables, receipts
 
     def _see_whether_allowed(self) -> None:
         if self._parts.is_collecting_forbidden():

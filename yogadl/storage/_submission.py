@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,7 +37,20 @@ class Submission:
 
 
 class Parts(Protocol):
-    """Where a builder stores the parts of a version."""
+    """Where a builder stores the parts of a version.
+
+    Attributes:
+        removed: digests of parts that may not be stored, once it has begun.
+    """
+
+    @property
+    def removed(self) -> frozenset[bytes]: ...
+
+    def begin(self) -> None:
+        """Has no part collected that is stored from now on; so does the first :meth:`store`."""
+
+    def adopt(self, digests: Iterable[bytes]) -> None:
+        """Takes for its own what others stored on its behalf, after it began."""
 
     def store(self, file: PartialFile, digest: bytes) -> bool:
         """Stores a part of this digest, for all versions of the id.

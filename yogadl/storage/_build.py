@@ -1,0 +1,335 @@
+"""Building a version out of pieces that are written apart, in any order and by anybody."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import xxhash
+
+from yogadl.adapters import as_spec, open_source
+from yogadl.arguments import as_index
+from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.table_writer import PartList
+from yogadl.cache.writer import CacheWriter, encoded_spec, metadata_json
+from yogadl.dataref import StoredDataRef
+from yogadl.errors import (
+    CacheFormatError,
+    ClosedError,
+    InvalidArgumentError,
+    SpecMismatchError,
+    UnsupportedTypeError,
+    YogadlError,
+)
+from yogadl.format import spec_json
+from yogadl.format.spec_text import spec_text
+from yogadl.storage import _provenance
+from yogadl.storage._building import building_alone
+from yogadl.storage._pieces import Pieces
+from yogadl.storage._receipt import Receipt
+from yogadl.storage._submission import Parts
+from yogadl.storage._version import Version
+
+_FORMAT = 1
+_ATTEMPTS = 5
+
+_log = logging.getLogger(__name__)
+
+
+class Turn(Protocol):
+    """One's turn to build a version."""
+
+    def publish(self, file: PartialFile, parts: Any) -> StoredDataRef | None:
+        """Stores the whole file of the version; what is stored then, unless it has to be fetched.
+
+        That may be another's, if this one lost its turn.
+        """
+
+
+class BuildStorage(Protocol):
+    """What a build needs of its storage."""
+
+    def _turn(
+        self, version: Any
+    ) -> contextlib.AbstractContextManager[Turn | StoredDataRef | None]: ...
+
+    def _version(self, dataset_id: str, dataset_version: str) -> Version: ...
+
+    def _pieces(self, version: Any, build: str, removed: frozenset[bytes], /) -> Pieces: ...
+
+    def _adding(
+        self, version: Any, may_stamp: bool, /
+    ) -> contextlib.AbstractContextManager[Parts]: ...
+
+    def _fetch_usable(self, version: Any) -> StoredDataRef | None: ...
+
+
+class Build:
+    """A version that is built out of pieces. Of ``storage.build(…)``; a context manager.
+
+    Entering it waits until nobody else builds the version; it then is stored, or it is this one's
+    turn. Until the context ends, nobody else builds it, and no part of it is collected. What was
+    written stays when it ends without a commit, so that the same build, begun again, goes on.
+
+    A copy, pickled and sent to another process or machine, can write pieces: it needs the same
+    credentials there, and carries none. Safe for threads; use the context in one of them.
+
+    Attributes:
+        spec: the element spec of all records.
+    """
+
+    def __init__(
+        self,
+        storage: BuildStorage,
+        version: Version,
+        spec: Any,
+        metadata: Mapping[str, Any] | None,
+        recipe: str,
+        part_bytes: int | None,
+    ) -> None:
+        self.spec = as_spec(spec)
+        self._storage = storage
+        self._version = version
+        self._metadata = metadata
+        self._provenance = _provenance.of_here()
+        self._part_bytes = part_bytes
+        self._metadata_json = metadata_json(metadata, self._provenance)
+        text = [_FORMAT, version.dataset_version, spec_json.canonical(self.spec), recipe]
+        self._name = xxhash.xxh3_128_hexdigest(repr(text).encode())
+        self._stack: contextlib.ExitStack | None = None
+        self._turn: Turn | None = None
+        self._parts: Any = None
+        self._pieces: Pieces | None = None
+        self._removed: frozenset[bytes] = frozenset()
+        self._found: StoredDataRef | None = None
+        self._is_stored = False
+
+    # The context
+
+    def __enter__(self) -> Build:
+        if self._stack is not None:
+            raise InvalidArgumentError("a build is entered once; begin another one")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(building_alone(self._version))
+            self._begin(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def _begin(self, stack: contextlib.ExitStack) -> None:
+        for _ in range(_ATTEMPTS):
+            with contextlib.ExitStack() as held:
+                turn = held.enter_context(self._storage._turn(self._version))
+                if turn is None:
+                    # It was published a moment ago.
+                    turn = self._storage._fetch_usable(self._version)
+                if isinstance(turn, StoredDataRef):
+                    self._found, self._is_stored = turn, True
+                    _provenance.check_stored(
+                        turn, str(self._version), self.spec, self._metadata, self._provenance
+                    )
+                    return
+                if turn is not None:
+                    self._turn = turn
+                    self._parts = held.enter_context(self._storage._adding(self._version, True))
+                    self._parts.begin()
+                    self._removed = self._parts.removed
+                    self._open()
+                    stack.push(held.pop_all())
+                    return
+        raise YogadlError(f"{self._version} is deleted again and again while it is built")
+
+    def _open(self) -> None:
+        self._pieces = self._storage._pieces(self._version, self._name, self._removed)
+
+    def __exit__(self, *raised: Any) -> None:
+        stack, self._stack = self._stack, contextlib.ExitStack()
+        self._turn = None
+        if self._found is not None:
+            self._found.close()
+            self._found = None
+        if stack is not None:
+            stack.__exit__(*raised)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the version was stored already, so that there is nothing to write."""
+        return self._is_stored
+
+    # Workers
+
+    def write(self, number: int, make_records: Any) -> Receipt:
+        """Stores a piece, unless it was stored by this build before. Safe for threads.
+
+        Args:
+            number: of the piece; the records of the version are in the order of these. Any that is
+                not negative, and some may be left out.
+            make_records: a function without arguments that returns what can be submitted, or that
+                itself: anything but what can be read only once. It is not called, nor read, if the
+                piece is stored already.
+
+        Returns:
+            For :meth:`commit`. A piece may be written more than once, also at the same time.
+
+        Raises:
+            InvalidArgumentError: the number is negative, or an iterator was given.
+            SpecMismatchError: a record does not fit the spec.
+            StoreError: the bucket cannot be written to.
+            FileSystemError: the disk cannot.
+        """
+        number = as_index("number", number, 0)
+        if self._is_stored:
+            return Receipt.of(self._name, number, PartList())
+        pieces = self._open_pieces()
+        found = self._found_piece(pieces, number)
+        if found is not None:
+            return found
+        try:
+            parts = self._write(pieces, make_records)
+        except (InvalidArgumentError, SpecMismatchError, UnsupportedTypeError) as error:
+            raise type(error)(f"piece {number}: {error}") from error
+        receipt = Receipt.of(self._name, number, parts)
+        pieces.write(number, receipt.to_json())
+        _log.info("Stored piece %d of %s.", number, self._version.label)
+        return receipt
+
+    def _open_pieces(self) -> Pieces:
+        if self._pieces is None:
+            raise ClosedError("a build is entered before it is written to: with storage.build(…)")
+        return self._pieces
+
+    def _found_piece(self, pieces: Pieces, number: int) -> Receipt | None:
+        data = pieces.read(number)
+        if data is None:
+            return None
+        try:
+            receipt = Receipt.parse(data)
+        except CacheFormatError as error:
+            _log.warning("Piece %d of %s is made again: %s", number, self._version.label, error)
+            return None
+        is_it = receipt.is_of(self._name) and receipt.number == number
+        return receipt if is_it and pieces.has(receipt.sizes()) else None
+
+    def _write(self, pieces: Pieces, make_records: Any) -> PartList:
+        source = open_source(_made(make_records), self.spec)
+        if source.spec != self.spec:
+            raise SpecMismatchError(
+                f"the records have the spec {spec_text(source.spec)}, and the build has "
+                f"{spec_text(self.spec)}"
+            )
+        with CacheWriter(
+            self._version.claim(),
+            self.spec,
+            total=source.count,
+            part_bytes=self._part_bytes,
+            take_part=lambda part, header: not pieces.store(part, header.digest),
+        ) as writer:
+            source.feed(writer)
+            return writer.finish_parts()
+
+    # The end
+
+    def commit(self, receipts: Iterable[Receipt]) -> StoredDataRef:
+        """Publishes the version: all of it, at once.
+
+        Args:
+            receipts: of all pieces that it is to have, in any order.
+
+        Returns:
+            What is stored then. That may be another's, if this one lost its turn meanwhile.
+
+        Raises:
+            InvalidArgumentError: there are two different receipts of a number, or one of another
+                build; or this is a copy that was sent elsewhere.
+            CacheFormatError: parts of a piece are not there any more.
+            StoreError: the bucket cannot be written to.
+        """
+        if self._is_stored and self._found is not None:
+            found, self._found = self._found, None
+            return found
+        if self._turn is None:
+            raise InvalidArgumentError(
+                "a build is committed once, inside its context, by the process that began it"
+            )
+        ordered = self._in_order(receipts)
+        sizes = {name: size for receipt in ordered for name, size in receipt.sizes().items()}
+        pieces = self._open_pieces()
+        if not pieces.has(sizes):
+            raise CacheFormatError(
+                f"parts of {self._version} that its receipts name are not stored any more; write "
+                "these pieces again"
+            )
+        self._parts.adopt(sizes)
+        turn, self._turn = self._turn, None
+        with self._file(ordered) as file:
+            stored = turn.publish(file, self._parts) or self._storage._fetch_usable(self._version)
+        if stored is None:
+            raise YogadlError(f"{self._version} was deleted right after it was built")
+        pieces.forget()
+        return stored
+
+    def _in_order(self, receipts: Iterable[Receipt]) -> list[Receipt]:
+        known: dict[int, Receipt] = {}
+        for receipt in receipts:
+            if not isinstance(receipt, Receipt) or not receipt.is_of(self._name):
+                raise InvalidArgumentError(
+                    f"commit takes what write of this build has returned, not {receipt!r:.100}"
+                )
+            if known.setdefault(receipt.number, receipt) != receipt:
+                raise InvalidArgumentError(
+                    f"piece {receipt.number} was written twice, with other records, and it is not "
+                    "said which are to count; give one receipt for each piece"
+                )
+        return [known[number] for number in sorted(known)]
+
+    @contextlib.contextmanager
+    def _file(self, receipts: Iterable[Receipt]) -> Iterator[PartialFile]:
+        """The table of some pieces; a file without records if they have none."""
+        parts = PartList()
+        for receipt in receipts:
+            parts.extend(receipt.parts())
+        path = self._version.claim()
+        remove_leftovers(path)
+        if not parts:
+            with CacheWriter(
+                path, self.spec, self._metadata, 0, provenance=self._provenance
+            ) as writer:
+                yield writer.finish()
+            return
+        now = time.time_ns()
+        with parts.write(path, encoded_spec(self.spec), self._metadata_json, now) as file:
+            yield file
+
+    # Copies
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_here = dict.fromkeys(("_stack", "_turn", "_parts", "_found"))
+        names = self._version.dataset_id, self._version.dataset_version
+        is_open = self._pieces is not None
+        return {**self.__dict__, **left_here, "_version": names, "_pieces": is_open}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._version = self._storage._version(*state["_version"])
+        self._pieces = None
+        if state["_pieces"]:
+            self._open()
+
+    def __repr__(self) -> str:
+        return f"<build of {self._version.label}, process {os.getpid()}>"
+
+
+def _made(make_records: Any) -> Any:
+    """What is to be stored."""
+    is_data = any(hasattr(make_records, name) for name in ("__iter__", "__getitem__"))
+    if isinstance(make_records, type) or (callable(make_records) and not is_data):
+        return make_records()
+    if hasattr(make_records, "__next__"):
+        raise InvalidArgumentError(
+            f"{make_records!r:.100} can be read only once, so a piece that breaks off could not be "
+            "written again; give the function that makes it"
+        )
+    return make_records
