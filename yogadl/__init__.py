@@ -22,19 +22,7 @@ from typing import TYPE_CHECKING, Any
 from yogadl._version import __version__
 from yogadl.completion import is_asked_by_jedi
 from yogadl.core import DataRef, Storage, Stream, Submittable
-from yogadl.dataref import (
-    concat,
-    from_arrays,
-    from_arrow,
-    from_grain,
-    from_huggingface,
-    from_keras,
-    from_pandas,
-    from_source,
-    from_torch,
-    mix,
-    zip,  # noqa: A004 # named as in tf.data
-)
+from yogadl.dataref import concat, mix, zip  # noqa: A004 # named as in tf.data
 from yogadl.legacy.keys import (
     GeneratorFromKeys,
     non_sequential_shard,
@@ -47,7 +35,35 @@ from yogadl.seeding import seeded
 from yogadl.shuffles import BlockShuffle, KeyedShuffle
 
 if TYPE_CHECKING:
+    from yogadl.dataref._sources import (
+        from_arrays,
+        from_arrow,
+        from_grain,
+        from_huggingface,
+        from_keras,
+        from_pandas,
+        from_source,
+        from_torch,
+    )
     from yogadl.storage import from_url
+
+_LATER = {
+    "from_url": "yogadl.storage",
+    **dict.fromkeys(
+        (
+            "from_arrays",
+            "from_arrow",
+            "from_grain",
+            "from_huggingface",
+            "from_keras",
+            "from_pandas",
+            "from_source",
+            "from_torch",
+        ),
+        "yogadl.dataref",
+    ),
+}
+"""What is imported when it is first used, and from where."""
 
 # 0.1.4 had all of its own once one was imported, and scripts rely on it.
 _SUBMODULES = frozenset(
@@ -73,8 +89,8 @@ _SUBMODULES = frozenset(
 
 def __getattr__(name: str) -> Any:
     """Imports a submodule, or what takes long to import, when it is first used."""
-    if name == "from_url":
-        return importlib.import_module("yogadl.storage").from_url
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     if name not in _SUBMODULES or is_asked_by_jedi():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")

@@ -138,7 +138,7 @@ class EvictedVersions(Job):
                 for _ in range(chance.choice((1, 1, 3))):
                     chance.choice(WAYS)(ref, version, chance)
                     counted["records compared, at least"] += version.count
-                counted["KB fetched"] += ref.reader.files.traffic.nbytes >> 10
+                counted["KB fetched"] += sum(it.nbytes for it in ref.reader.traffic()) >> 10
             counted["data sets read"] += 1
             return counted
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import sys
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from yogadl.adapters._base import Source
 from yogadl.adapters._convert import class_name
 from yogadl.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Opener: TypeAlias = Callable[[Any, Any], Source]
 """Makes a source of data and of the spec that the user gave, or ``None``."""
@@ -100,7 +102,10 @@ def _entry_point(cls: type) -> Opener | None:
 
 
 @functools.cache
-def _entry_points() -> tuple[importlib.metadata.EntryPoint, ...]:
+def _entry_points() -> tuple[EntryPoint, ...]:
+    # It takes as long to import as a tenth of yogadl.
+    import importlib.metadata
+
     return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
 
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import tqdm
-
 from yogadl.closing import Closing
 
 _LINE_SECONDS = 30.0
@@ -69,6 +67,9 @@ def _new_bar(title: str, total: int | None, **options: Any) -> Any:
             return widget(desc=title, total=total, **options)
     elif sys.stderr is None or not sys.stderr.isatty():
         return None
+    # It takes as long to import as a tenth of yogadl.
+    import tqdm
+
     return tqdm.tqdm(desc=title, total=total, **options)
 
 

@@ -1,5 +1,6 @@
 """References to data sets whose records can be read by position."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from yogadl.dataref._compose import concat, mix, zip  # noqa: A004 # named as in tf.data
@@ -7,32 +8,44 @@ from yogadl.dataref._indexed import DerivedDataRef, IndexedDataRef
 from yogadl.dataref._lmdb import LMDBDataRef
 from yogadl.dataref._padding import Padding
 from yogadl.dataref._read_ahead import ReadAhead
-from yogadl.dataref._sources import (
-    SourceDataRef,
-    from_arrays,
-    from_arrow,
-    from_grain,
-    from_huggingface,
-    from_keras,
-    from_pandas,
-    from_source,
-    from_torch,
-)
 from yogadl.dataref._state import state_of
 from yogadl.dataref._stored import StoredDataRef
 from yogadl.dataref._stream import IndexedStream
 
 if TYPE_CHECKING:
     from yogadl.dataref._remote import RemoteDataRef
+    from yogadl.dataref._sources import (
+        SourceDataRef,
+        from_arrays,
+        from_arrow,
+        from_grain,
+        from_huggingface,
+        from_keras,
+        from_pandas,
+        from_source,
+        from_torch,
+    )
+
+_OF_SOURCES = (
+    "SourceDataRef",
+    "from_arrays",
+    "from_arrow",
+    "from_grain",
+    "from_huggingface",
+    "from_keras",
+    "from_pandas",
+    "from_source",
+    "from_torch",
+)
 
 
 def __getattr__(name: str) -> Any:
-    """``RemoteDataRef``, which few need, imports what speaks HTTP."""
+    """What not all programs need: what speaks HTTP, and what writes and reads all kinds of data."""
+    if name in _OF_SOURCES:
+        return getattr(importlib.import_module("yogadl.dataref._sources"), name)
     if name != "RemoteDataRef":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from yogadl.dataref._remote import RemoteDataRef
-
-    return RemoteDataRef
+    return importlib.import_module("yogadl.dataref._remote").RemoteDataRef
 
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,6 +47,9 @@ def plain_url(url: str) -> str:
         raise ValueError("it is no address of HTTP")
     parts.hostname.encode("idna")
     host = parts.netloc.rpartition("@")[2]
+    if host.startswith("["):
+        # Before Python 3.11, anything may stand there.
+        ipaddress.IPv6Address(parts.hostname)
     if not host.isprintable() or " " in host:
         raise ValueError("no host has such a name")
     path, query = (urllib.parse.quote(part, safe=_AS_IT_IS) for part in (parts.path, parts.query))
