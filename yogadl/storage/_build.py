@@ -113,7 +113,8 @@ class Build:
             InvalidArgumentError: it cannot be stored.
         """
         self.spec = as_spec(spec)
-        self._metadata = metadata
+        # A copy, which can be pickled.
+        self._metadata = dict(metadata) if isinstance(metadata, Mapping) else metadata
         self._metadata_json = metadata_json(metadata, self._provenance)
         text = [_FORMAT, self._version.dataset_version, spec_json.canonical(self.spec), recipe]
         self._name = xxhash.xxh3_128_hexdigest(json.dumps(text).encode())
