@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import outages
 import pytest
+from waiting import wait_until
 
 from yogadl import backoff
 from yogadl.errors import StoreError
@@ -68,13 +69,6 @@ def large(version: int) -> Any:
 def same(ref: Any, expected: Any) -> bool:
     with ref:
         return np.array_equal(np.stack(list(ref.stream())), expected)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 class Scene:
@@ -170,9 +164,9 @@ class Scene:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             builder = pool.submit(cacheable, self._here)
             try:
-                wait_until(lambda: is_building.is_set() or builder.done())
+                wait_until(lambda: is_building.is_set() or builder.done(), PATIENCE)
                 waiter = pool.submit(cacheable, self._there)
-                wait_until(lambda: self._may_finish.is_set() or waiter.done())
+                wait_until(lambda: self._may_finish.is_set() or waiter.done(), PATIENCE)
                 return builder.result() and waiter.result()
             finally:
                 self._may_finish.set()
@@ -246,7 +240,7 @@ def test_an_outage_is_outlived(
         begun = len(rig.proxy.log)
         with running(scene.operations()) as outcomes:
             if moment == "in the middle":
-                wait_until(lambda: len(rig.proxy.log) > begun + 15)
+                wait_until(lambda: len(rig.proxy.log) > begun + 15, PATIENCE)
                 out.enter_context(outages.outage(rig, kind))
             time.sleep(seconds * outages.SCALE)  # how long it lasts
             out.close()
@@ -301,7 +295,7 @@ def test_an_upload_that_gives_up_removes_its_parts(
             return True
 
         with running({"submit": submit}) as outcomes:
-            wait_until(lambda: any(asked.operation == "part" for asked in s3.proxy.log))
+            wait_until(lambda: any(asked.operation == "part" for asked in s3.proxy.log), PATIENCE)
             out.enter_context(outages.outage(s3, kind))
             assert gave_up.wait(PATIENCE)
             out.close()
@@ -316,7 +310,7 @@ def test_waiting_can_be_interrupted(s3: Any, tmp_path: pathlib.Path) -> None:
     here = threading.get_ident()
 
     def interrupt() -> None:
-        wait_until(lambda: any(asked.operation == "part" for asked in s3.proxy.log))
+        wait_until(lambda: any(asked.operation == "part" for asked in s3.proxy.log), PATIENCE)
         with outages.outage(s3, "refused"):
             # Then, some wait for their second or third try.
             time.sleep(5 * outages.SCALE)
@@ -359,7 +353,9 @@ def test_a_second_without_connections_loses_no_uploads(
     works = {str(n): functools.partial(submit, n) for n in range(UPLOADS)}
     parts = UPLOADS * UPLOAD_MEGABYTES // 5
     with running(works) as outcomes:
-        wait_until(lambda: sum(asked.operation == "part" for asked in s3.proxy.log) > parts // 2)
+        wait_until(
+            lambda: sum(asked.operation == "part" for asked in s3.proxy.log) > parts // 2, PATIENCE
+        )
         with outages.outage(s3, "refused"):
             time.sleep(1.0)  # how long it lasts
     assert outcomes == dict.fromkeys(works, True)

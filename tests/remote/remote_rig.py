@@ -8,7 +8,6 @@ import pathlib
 import random
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -335,10 +334,3 @@ FAULTS = (
     _stalled,
     _longer,
 )
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, "it never came true"
-        time.sleep(0.01)

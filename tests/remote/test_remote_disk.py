@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from remote_rig import Always, Never, Site, wait_until
+from remote_rig import Always, Never, Site
 from test_remote_faults import SPEC, everything, records
+from waiting import wait_until
 
 from yogadl.cache.parts import read_header
 from yogadl.remote import _passing

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
-from remote_rig import Always, Answer, Asked, Never, Site, random_faults, wait_until
+from remote_rig import Always, Answer, Asked, Never, Site, random_faults
+from waiting import wait_until
 
 import yogadl
 from yogadl import backoff

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from remote_rig import Site, wait_until
+from remote_rig import Site
 from test_remote_faults import everything
+from waiting import wait_until
 
 from yogadl.dataref import RemoteDataRef
 from yogadl.remote import _kept, _ledger, _space
@@ -65,6 +66,19 @@ def used(site: Site) -> int:
     return sum(512 * path.lstat().st_blocks for path in site.folder.glob("yogadl.*/*"))
 
 
+def remove_all(site: Site) -> int:
+    """Removes what is kept, as soon as the threads that brought it have let go of it; its bytes."""
+    freed = 0
+
+    def is_gone() -> bool:
+        nonlocal freed
+        freed += remove_unused([site.folder], ALL)
+        return used(site) < 100_000
+
+    wait_until(is_gone)
+    return freed
+
+
 def is_kept(site: Site, version: int) -> bool:
     """Whether all of a version is here, but for what nobody has to read."""
     name = f"a/{version}/cache.mdb"
@@ -94,7 +108,7 @@ def test_what_was_removed_is_room_again(stored: Site) -> None:
     space = limited(stored, int(1.5 * VERSION))
     read(stored, 1, space)
     # By who does not tell: storage.local.prune(), or a person.
-    assert remove_unused([stored.folder], ALL) > VERSION
+    assert remove_all(stored) > VERSION
     keep(stored, 2, space)
 
 
@@ -142,14 +156,16 @@ def test_tiny_limits(stored: Site, limit: int) -> None:
 def test_a_limit_of_just_what_there_is(stored: Site) -> None:
     read(stored, 1, limited(stored, 1 << 40))
     size = used(stored)
-    remove_unused([stored.folder], ALL)
+    remove_all(stored)
     # With what may be noted beside each file.
     space = limited(stored, size + 100_000)
     for version in (1, 2, 1):
         read(stored, version, space)
         assert used(stored) <= size + 100_000
     keep(stored, 2, space)
-    assert [version.names for version in kept_versions(stored.folder)] == [("a/2/cache.mdb",)]
+    # A little of the other may still be here, if a thread had not let go of it yet.
+    assert ("a/2/cache.mdb",) in [version.names for version in kept_versions(stored.folder)]
+    assert used(stored) <= size + 100_000
 
 
 def test_two_limits_on_one_folder(stored: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +310,7 @@ def test_a_child_does_not_keep_what_its_parent_was_removing(
     try:
         assert children
         read(stored, 1, space)
-        assert remove_unused([stored.folder], ALL) > VERSION
+        assert remove_all(stored) > VERSION
     finally:
         for child in children:
             os.kill(child, signal.SIGKILL)
@@ -349,8 +365,7 @@ def test_what_cannot_be_removed_does_not_keep_the_rest(stored: Site, suffix: str
     keep(stored, 2, space)
     assert used(stored) <= limit + 100_000
     # Nor is it an error for who removes it by hand.
-    remove_unused([stored.folder], ALL)
-    assert used(stored) < 100_000
+    remove_all(stored)
 
 
 def test_a_pin_that_comes_while_room_is_made(stored: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +385,7 @@ def test_a_pin_that_comes_while_room_is_made(stored: Site, monkeypatch: pytest.M
     # And one that comes too late says so.
     version = the(stored)
     assert set_pinned(version, False)
-    assert remove_unused([stored.folder], ALL) > VERSION
+    assert remove_all(stored) > VERSION
     assert not set_pinned(version, True)
     assert not kept_versions(stored.folder)
 

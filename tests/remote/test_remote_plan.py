@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from remote_rig import Asked, Site, make_site, wait_until
+from remote_rig import Asked, Site, make_site
+from waiting import wait_until
 
 import yogadl
 from yogadl.dataref import RemoteDataRef

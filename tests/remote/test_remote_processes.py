@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from remote_rig import Always, Answer, Asked, Never, Opener, Site, wait_until
+from remote_rig import Always, Answer, Asked, Never, Opener, Site
 from test_remote_faults import SPEC, everything, records
+from waiting import wait_until
 
 from yogadl import backoff
 from yogadl.errors import ClosedError

@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
 from typing import Any
 
 from yogadl.rw_coordinator import RwCoordinatorClient, RwCoordinatorServer
@@ -24,14 +23,6 @@ ROOT = pathlib.Path(__file__).parents[2]
 PYTHONPATH = {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 PLACE = ("aws_storage", "bucket", "team/a/1.0")
 TARGET = "/aws_storage/bucket/team/a/1.0?read_lock="
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Returns as soon as something is so, and fails if that takes too long."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not become so"
-        time.sleep(0.01)
 
 
 class RunningServer:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from lock_rig import HOLDER, PLACE, TARGET, RunningServer, Script, SilentClient, wait_until
+from lock_rig import HOLDER, PLACE, TARGET, RunningServer, Script, SilentClient
+from waiting import wait_until
 
 from yogadl.errors import (
     CoordinatorUnreachableError,

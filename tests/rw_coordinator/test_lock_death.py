@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from lock_rig import HOLDER, PLACE, TARGET, RunningServer, Script, wait_until
+from lock_rig import HOLDER, PLACE, TARGET, RunningServer, Script
+from waiting import wait_until
 
 _COUNTER = itertools.count()
 FOLDER = pathlib.Path(__file__).parent

@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from lock_rig import TARGET, RunningServer, SilentClient, wait_until
+from lock_rig import TARGET, RunningServer, SilentClient
+from waiting import wait_until
 
 from yogadl._version import __version__
 from yogadl.errors import InvalidArgumentError

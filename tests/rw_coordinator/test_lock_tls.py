@@ -50,7 +50,7 @@ def _client(
 ) -> RwCoordinatorClient:
     url = f"wss://127.0.0.1:{server.port}"
     return RwCoordinatorClient(
-        url, skip_verify, cert_file, cert_name, connect_timeout=1.0, **options
+        url, skip_verify, cert_file, cert_name, connect_timeout=3.0, **options
     )
 
 

@@ -190,7 +190,8 @@ def test_links(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
 # Folders that may not be read or written
 
 READ_ONLY = """
-import os, pathlib, sys
+# What is imported later may lie where only root may read.
+import importlib.metadata, os, pathlib, sys
 from yogadl.errors import CacheNotFoundError, FileAccessError, YogadlError
 from yogadl.storage import LFSConfigurations, LFSStorage
 
