@@ -35,6 +35,7 @@ from yogadl.seeding import seeded
 from yogadl.shuffles import BlockShuffle, KeyedShuffle
 
 if TYPE_CHECKING:
+    from yogadl.adapters import Pieces
     from yogadl.dataref._sources import (
         from_arrays,
         from_arrow,
@@ -46,24 +47,6 @@ if TYPE_CHECKING:
         from_torch,
     )
     from yogadl.storage import from_url
-
-_LATER = {
-    "from_url": "yogadl.storage",
-    **dict.fromkeys(
-        (
-            "from_arrays",
-            "from_arrow",
-            "from_grain",
-            "from_huggingface",
-            "from_keras",
-            "from_pandas",
-            "from_source",
-            "from_torch",
-        ),
-        "yogadl.dataref",
-    ),
-}
-"""What is imported when it is first used, and from where."""
 
 # 0.1.4 had all of its own once one was imported, and scripts rely on it.
 _SUBMODULES = frozenset(
@@ -89,11 +72,16 @@ _SUBMODULES = frozenset(
 
 def __getattr__(name: str) -> Any:
     """Imports a submodule, or what takes long to import, when it is first used."""
-    if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
+    if name in __all__:
+        return getattr(importlib.import_module(_home(name)), name)
     if name not in _SUBMODULES or is_asked_by_jedi():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def _home(name: str) -> str:
+    """Where that is which is imported when it is first used."""
+    return {"Pieces": "yogadl.adapters", "from_url": "yogadl.storage"}.get(name, "yogadl.dataref")
 
 
 def __dir__() -> list[str]:
@@ -107,6 +95,7 @@ __all__ = [
     "GeneratorFromKeys",
     "KeyedShuffle",
     "LmdbAccess",
+    "Pieces",
     "Storage",
     "Stream",
     "Submittable",

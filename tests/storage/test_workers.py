@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import multiprocessing
 import os
 import pathlib
@@ -13,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yogadl.errors import InvalidArgumentError, UnsupportedTypeError, YogadlError
+import yogadl
+from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError, YogadlError
 from yogadl.spec import TensorSpec
 from yogadl.storage import LFSStorage
 
@@ -39,6 +42,8 @@ class Items:
     def __getitem__(self, position: int) -> dict[str, Any]:
         if self.made is not None:
             (self.made / f"{position}.{os.getpid()}").touch()
+            if position == 333 and (self.made / "deadly").exists():
+                os.kill(os.getpid(), signal.SIGKILL)
         return {"x": np.full(position % 20, position % 251, "u1"), "number": np.int64(position)}
 
 
@@ -53,13 +58,6 @@ class Misfitting(Items):
     def __getitem__(self, position: int) -> dict[str, Any]:
         found = super().__getitem__(position)
         return {**found, "x": "text"} if position == 333 else found
-
-
-class Deadly(Items):
-    def __getitem__(self, position: int) -> dict[str, Any]:
-        if position == 333:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().__getitem__(position)
 
 
 @pytest.fixture
@@ -115,15 +113,15 @@ def test_several_processes_do_it(storage: LFSStorage, tmp_path: pathlib.Path) ->
 def test_cacheable_goes_on_where_it_was(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
     made = tmp_path / "made"
     made.mkdir()
-    deadly = [True]
+    (made / "deadly").touch()
 
     @storage.cacheable("a", "1", spec=SPEC, workers=2)
     def make() -> Items:
-        return (Deadly if deadly else Items)(1000, made)
+        return Items(1000, made)
 
     with pytest.raises(YogadlError, match="was killed"):
         make()
-    deadly.clear()
+    (made / "deadly").unlink()
     before = {path.name.split(".")[0] for path in made.iterdir()}
     for path in made.iterdir():
         path.unlink()
@@ -178,3 +176,101 @@ def test_of_several_that_ask_one_builds(storage: LFSStorage, tmp_path: pathlib.P
         process.join(60)
     assert [process.exitcode for process in asking] == [0, 0, 0]
     assert len(list(made.iterdir())) == 500
+
+
+def one_piece(number: int) -> list[dict[str, Any]]:
+    if number == 99:
+        raise ZeroDivisionError("there is nothing in 99")
+    items = Items(10 * number)
+    return [items[position] for position in range(len(items))]
+
+
+@forking
+@pytest.mark.parametrize("workers", [1, 3])
+def test_pieces_are_in_their_order(storage: LFSStorage, workers: int) -> None:
+    numbers = [3, 0, 7, 1, 1]
+    storage.submit(yogadl.Pieces(one_piece, numbers), "a", "1", spec=SPEC, workers=workers)
+    functions = [functools.partial(one_piece, number) for number in numbers]
+    storage.submit(yogadl.Pieces(functions), "a", "2", spec=SPEC, workers=workers)
+    storage.submit(itertools.chain(*map(one_piece, numbers)), "a", "3", spec=SPEC)
+    assert same_records(storage.fetch("a", "1"), storage.fetch("a", "3"))
+    assert same_records(storage.fetch("a", "2"), storage.fetch("a", "3"))
+
+
+@forking
+def test_an_error_says_which_piece_and_worker(
+    storage: LFSStorage, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pieces = yogadl.Pieces(one_piece, [1, 99, 2])
+    with pytest.raises(ZeroDivisionError, match="nothing in 99") as caught:
+        storage.submit(pieces, "a", "1", spec=SPEC, workers=2)
+    (note,) = caught.value.__notes__  # type: ignore[attr-defined]
+    assert "piece 1, of 99" in note
+    assert "process" in note
+    assert "piece 1, of 99 failed" in caplog.text
+    # Nobody could go on with it.
+    assert not list(tmp_path.rglob("*.piece"))
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs"), [(one_piece, None), ([one_piece], [1]), ("abc", None), ([1], None),
+                         (one_piece, "abc"), (one_piece, 3)]
+)  # fmt: skip
+def test_what_are_no_pieces(make: Any, inputs: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="piece"):
+        yogadl.Pieces(make, inputs)
+
+
+def test_pieces_of_other_specs(storage: LFSStorage) -> None:
+    pieces = yogadl.Pieces([functools.partial(list, [1, 2]), functools.partial(list, ["text"])])
+    with pytest.raises(SpecMismatchError):
+        storage.submit(pieces, "a", "1")
+    with pytest.raises(InvalidArgumentError, match="give spec="):
+        storage.submit(yogadl.Pieces([]), "a", "1")
+    storage.submit(yogadl.Pieces([]), "a", "1", spec=SPEC)
+    assert len(storage.fetch("a", "1")) == 0
+
+
+@forking
+def test_the_code_of_the_pieces_is_part_of_the_recipe(
+    storage: LFSStorage, tmp_path: pathlib.Path
+) -> None:
+    fails = tmp_path / "fails"
+
+    def old(number: int) -> Any:
+        if number == 2 and fails.exists():
+            raise ZeroDivisionError
+        return [{"x": np.zeros(2, "u1"), "number": np.int64(1)}]
+
+    def new(number: int) -> Any:
+        return [{"x": np.zeros(3, "u1"), "number": np.int64(2)}]
+
+    made = [old]
+
+    @storage.cacheable("a", "1", spec=SPEC, workers=2)
+    def make() -> Any:
+        return yogadl.Pieces(made[0], [0, 1, 2])
+
+    fails.touch()
+    with pytest.raises(ZeroDivisionError):
+        make()
+    made[0] = new
+    with make() as ref:
+        assert [int(record["number"]) for record in ref.stream()] == [2, 2, 2]
+
+
+def _submit_what_cannot_be_sent(storage: LFSStorage) -> None:
+    class Local(Items):
+        pass
+
+    with pytest.raises(UnsupportedTypeError, match="at the top of a module"):
+        storage.submit(Local(100), "a", "1", spec=SPEC, workers=2)
+
+
+def test_what_cannot_be_sent_to_workers(storage: LFSStorage) -> None:
+    process = multiprocessing.get_context("spawn").Process(
+        target=_submit_what_cannot_be_sent, args=(storage,)
+    )
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0

@@ -17,7 +17,8 @@ from yogadl.adapters._columns import ColumnsSource
 from yogadl.adapters._convert import to_record, type_name
 from yogadl.adapters._items import ItemsSource
 from yogadl.adapters._iterable import IterableSource, as_spec
-from yogadl.adapters._registry import Opener, find_opener, register
+from yogadl.adapters._pieces import Pieces, PiecesSource
+from yogadl.adapters._registry import BUILT_IN, Opener, find_opener, register
 from yogadl.completion import public_names
 from yogadl.errors import UnsupportedTypeError
 
@@ -27,6 +28,8 @@ __all__ = [
     "IterableSource",
     "MapSource",
     "Opener",
+    "Pieces",
+    "PiecesSource",
     "Source",
     "as_spec",
     "open_source",
@@ -83,6 +86,13 @@ def _open_any(data: Any, spec: Any) -> Source:
     if not hasattr(data, "__iter__"):
         return ItemsSource(data, spec)
     return IterableSource(data, spec, map_source=lambda: ItemsSource(data, spec))
+
+
+def _open_pieces(data: Pieces, spec: Any) -> PiecesSource:
+    return PiecesSource(data, spec, open_source)
+
+
+BUILT_IN.register(Pieces, _open_pieces)
 
 
 def _is_lazy(data: Any) -> str:

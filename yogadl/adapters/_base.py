@@ -27,6 +27,7 @@ class Source(abc.ABC):
     Attributes:
         spec: the element spec.
         count: number of records, ``None`` where it is not known.
+        first: what errors call the first record.
         tensorflow_config: a ``tf.compat.v1.ConfigProto`` or ``None``, for a source that needs a
             session of TensorFlow; others leave it alone.
         metadata: what is known of the records that is not in them, for the metadata of the data set
@@ -35,6 +36,7 @@ class Source(abc.ABC):
 
     spec: specs.Structure
     count: int | None
+    first: int = 0
     tensorflow_config: Any = None
     metadata: Mapping[str, Any] = MappingProxyType({})
 
@@ -94,16 +96,15 @@ class MapSource(Source):
         size = RecordLayout(self.spec).content_size
         return chunk_sizes.SUBMITTED_BLINDLY if size is None else chunk_sizes.SUBMITTED.of(size)
 
-    def chunks(self) -> Iterator[tuple[list[Column], int]]:
-        """All records in order: columns as of :meth:`columns`, and how many records each."""
-        rows = self.chunk_size
-        for start in range(0, self.count, rows):
-            positions = np.arange(start, min(start + rows, self.count))
-            yield self.columns(positions), len(positions)
-
     def feed(self, writer: CacheWriter) -> None:
-        for columns, count in self.chunks():
-            append_leaves(writer, self.spec, columns, count)
+        self.feed_some(writer, 0, self.count)
+
+    def feed_some(self, writer: CacheWriter, start: int, stop: int) -> None:
+        """Appends the records from one position to another, in order. Thread-safe."""
+        rows = self.chunk_size
+        for first in range(start, stop, rows):
+            positions = np.arange(first, min(first + rows, stop))
+            append_leaves(writer, self.spec, self.columns(positions), len(positions))
 
 
 def is_fixed(spec: specs.Structure) -> bool:

@@ -15,6 +15,7 @@ from yogadl.adapters._nests import are_columns, open_nest
 from yogadl.adapters._registry import BUILT_IN, Opener
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.format import spec_json
+from yogadl.format.spec_text import spec_text
 
 
 def _built_in(*targets: str | type) -> Callable[[Opener], Opener]:
@@ -43,9 +44,12 @@ _built_in("numpy.ndarray", "torch.Tensor")(ColumnsSource)
 def _open_tf_dataset(data: Any, spec: Any) -> Source:
     from yogadl.adapters._tf_data import TfDatasetSource
 
-    if spec is not None:
-        raise InvalidArgumentError("a tf.data.Dataset has its own spec; leave out spec=")
-    return TfDatasetSource(data)
+    source = TfDatasetSource(data)
+    if spec is not None and as_spec(spec) != source.spec:
+        raise InvalidArgumentError(
+            f"a tf.data.Dataset has its own spec, {spec_text(source.spec)}; leave out spec="
+        )
+    return source
 
 
 @_built_in("datasets.Dataset")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from yogadl import chunk_sizes
 from yogadl import spec as specs
@@ -80,14 +78,10 @@ class ItemsSource(MapSource):
         """The name of the type: what is in it is not looked at."""
         return type_name(self._data)
 
-    def records(self) -> Iterator[Any]:
-        """All records in order."""
+    def feed_some(self, writer: CacheWriter, start: int, stop: int) -> None:
         many = chunk_sizes.SUBMITTED_ITEMS if hasattr(self._data, "__getitems__") else 1
-        for start in range(0, self.count, many):
-            places = np.arange(start, min(start + many, self.count)).tolist()
-            yield from map(self.convert, self.items(places), places)
-
-    def feed(self, writer: CacheWriter) -> None:
         with explaining(self._inferred):
-            for record in self.records():
-                writer.append(record)
+            for first in range(start, stop, many):
+                places = list(range(first, min(first + many, stop)))
+                for record in map(self.convert, self.items(places), places):
+                    writer.append(record)

@@ -104,6 +104,7 @@ class CacheWriter(Closing):
         take_part: takes a finished part and its header: commits it, or reads it; or returns that
             it cannot have a part of this name. Without it, all records are in one file.
         is_shown: tell how it is getting on.
+        first: what errors call the first record.
     """
 
     def __init__(
@@ -117,8 +118,10 @@ class CacheWriter(Closing):
         part_bytes: int | None = None,
         take_part: Callable[[PartialFile, Header], object] | None = None,
         is_shown: bool = True,
+        first: int = 0,
     ) -> None:
         self._path = path
+        self._first = first
         self._metadata = metadata_json(metadata, provenance)
         self._spec_json = encoded_spec(spec)
         self._codec = RecordCodec(spec)
@@ -158,7 +161,8 @@ class CacheWriter(Closing):
         try:
             components = self._codec.components(record)
         except (SpecMismatchError, UnsupportedTypeError) as error:
-            raise type(error)(f"record {self._count + self._waiting_count}: {error}") from error
+            place = self._place + self._waiting_count
+            raise type(error)(f"record {place}: {error}") from error
         if self._codec.layout.content_size is None:
             self._append_content(self._codec.encode_components(components))
             return
@@ -186,7 +190,7 @@ class CacheWriter(Closing):
         try:
             writer.add(content)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"record {self._count}: {error}") from error
+            raise InvalidArgumentError(f"record {self._place}: {error}") from error
         self._progress.update(1, self._written + writer.file.size)
 
     def append_columns(self, columns: Sequence[Any], count: int) -> None:
@@ -226,6 +230,11 @@ class CacheWriter(Closing):
     def _count(self) -> int:
         """Records that were written."""
         return self._parts.record_count + self._writer.count
+
+    @property
+    def _place(self) -> int:
+        """What errors call the next record."""
+        return self._first + self._count
 
     def _begin_part(self) -> FileWriter:
         """Ends the part that is being written, which is full, and begins another."""

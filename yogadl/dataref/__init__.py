@@ -26,26 +26,13 @@ if TYPE_CHECKING:
         from_torch,
     )
 
-_OF_SOURCES = (
-    "SourceDataRef",
-    "from_arrays",
-    "from_arrow",
-    "from_grain",
-    "from_huggingface",
-    "from_keras",
-    "from_pandas",
-    "from_source",
-    "from_torch",
-)
-
 
 def __getattr__(name: str) -> Any:
     """What not all programs need: what speaks HTTP, and what writes and reads all kinds of data."""
-    if name in _OF_SOURCES:
-        return getattr(importlib.import_module("yogadl.dataref._sources"), name)
-    if name != "RemoteDataRef":
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("yogadl.dataref._remote").RemoteDataRef
+    home = "_remote" if name == "RemoteDataRef" else "_sources"
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
 
 
 __all__ = [

@@ -243,6 +243,7 @@ class Build:
             part_bytes=self._part_bytes,
             take_part=lambda part, header: not pieces.store(part, header.digest),
             is_shown=False,
+            first=source.first,
         ) as writer:
             source.feed(writer)
             return writer.finish_parts()
@@ -330,6 +331,10 @@ class Build:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._version = self._storage._version(*state["_version"])
+
+    def forget(self) -> None:
+        """Has nobody go on with it: removes what says which pieces are written."""
+        self._open_pieces().forget()
 
     @property
     def label(self) -> str:

@@ -59,7 +59,7 @@ def of_call(
         of_here(),
         function=f"{coded.__module__}.{coded.__qualname__}",
         arguments=call_text(arguments, named),
-        source=_source_digest(coded),
+        source=source_digest(coded),
     )
 
 
@@ -163,7 +163,7 @@ def _level_of_user() -> int:
     raise AssertionError("the stack has an end")
 
 
-def _source_digest(coded: Any) -> str:
+def source_digest(coded: Any) -> str:
     """Of the source of a function or class, not of what that calls; empty if it has none."""
     try:
         text = textwrap.dedent(inspect.getsource(coded))

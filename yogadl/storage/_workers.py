@@ -1,57 +1,128 @@
-"""Building a version with several threads or processes of this machine, of data that can be read by
-position."""
+"""Building a version with several threads or processes of this machine, of data that is in pieces
+or can be read by position."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import functools
+import logging
+import math
 import multiprocessing
+import os
+import pickle
+import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
-
-from yogadl.adapters import ColumnsSource, MapSource, open_source
-from yogadl.cache.columns import Column
+from yogadl.adapters import ColumnsSource, MapSource, PiecesSource, Source, open_source
 from yogadl.cache.progress import Progress
+from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import UnsupportedTypeError, YogadlError
+from yogadl.format.provenance import Provenance
 from yogadl.storage._build import Build
+from yogadl.storage._provenance import source_digest
 from yogadl.storage._receipt import Receipt
 from yogadl.storage._submission import Submission, merged
-
-Array = np.ndarray[Any, Any]
 
 # Of a data set, whatever the number of workers, so that any can go on. Enough to keep some dozen of
 # them busy to the end.
 _PIECES = 64
 _FEWEST_RECORDS = 16
 
-_inherited: list[Callable[[int, int], Receipt]] = []
+_log = logging.getLogger(__name__)
+
+_inherited: list[Callable[[int], Receipt]] = []
 
 
-class _Slice(MapSource):
+class Divided(Protocol):
+    """Data that several workers can write, each some pieces. Can be pickled if the data can.
+
+    Attributes:
+        source: all of it.
+    """
+
+    @property
+    def source(self) -> Source: ...
+
+    def __len__(self) -> int:
+        """The number of pieces."""
+
+    def open(self, number: int) -> Source:
+        """The records of a piece."""
+
+    def label(self, number: int) -> str:
+        """What errors call a piece."""
+
+    def recipe(self) -> list[Any]:
+        """What tells it from other data, as far as that is known."""
+
+
+class _Slice(Source):
     """Some records of a source, one after the other.
 
     Args:
         source: of all.
-        start, count: which.
+        start, stop: from which to which.
     """
 
-    def __init__(self, source: MapSource, start: int, count: int) -> None:
+    def __init__(self, source: MapSource, start: int, stop: int) -> None:
         self.spec = source.spec
-        self.count = count
+        self.count = stop - start
+        self.first = start
         self._source = source
-        self._start = start
 
-    def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
-        return self._source.columns(positions + self._start, out)
+    def feed(self, writer: CacheWriter) -> None:
+        assert self.count is not None
+        self._source.feed_some(writer, self.first, self.first + self.count)
 
-    @property
-    def chunk_size(self) -> int:
-        return self._source.chunk_size
+
+class _Slices:
+    """Data that can be read by position; see ``Divided``."""
+
+    def __init__(self, data: Any, source: MapSource) -> None:
+        self.source = source
+        self._data_class = type(data)
+        self._rows = max(_FEWEST_RECORDS, -(-source.count // _PIECES))
+
+    def __len__(self) -> int:
+        return math.ceil(self.source.count / self._rows)
+
+    def _range(self, number: int) -> tuple[int, int]:
+        return number * self._rows, min((number + 1) * self._rows, self.source.count)
+
+    def open(self, number: int) -> Source:
+        return _Slice(self.source, *self._range(number))
+
+    def label(self, number: int) -> str:
+        start, stop = self._range(number)
+        return f"records {start:,} to {stop - 1:,}"
+
+    def recipe(self) -> list[Any]:
+        return [source_digest(self._data_class), self.source.count, self._rows]
+
+
+class _Made:
+    """Pieces that are made by calls; see ``Divided``."""
+
+    def __init__(self, source: PiecesSource) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self.source.data)
+
+    def open(self, number: int) -> Source:
+        return self.source.open(number)
+
+    def label(self, number: int) -> str:
+        return f"piece {number}, of {self.source.data.inputs[number]!r:.200}"
+
+    def recipe(self) -> list[Any]:
+        data = self.source.data
+        # Of objects that say where in memory they are, it is another one each time.
+        return [source_digest(data.make), *map(repr, data.inputs)]
 
 
 def build_with(
@@ -60,42 +131,60 @@ def build_with(
     """Builds what is submitted; or returns what is stored when it is this one's turn.
 
     Raises:
-        UnsupportedTypeError: the data can only be read one after the other.
+        UnsupportedTypeError: the data can only be read one after the other, or cannot be sent to
+            the workers.
         YogadlError: a worker was killed.
     """
     with build:
         if build.is_stored:
             return build.commit([])
-        source = _by_position(submission, tensorflow_config)
-        rows = max(_FEWEST_RECORDS, -(-source.count // _PIECES))
-        made_by = submission.provenance
-        # Of what was made by no function that is known, nobody can tell that it is the same.
-        code = made_by.source or uuid.uuid4().hex
-        recipe = [made_by.function, made_by.arguments, code, source.count, rows]
-        build.fix(source.spec, merged(source.metadata, submission.metadata), repr(recipe))
-        return build.commit(_written(build, source, rows, workers))
+        data = _divided(submission, tensorflow_config)
+        spec, known = data.source.spec, data.source.metadata
+        recipe = _recipe(submission.provenance, data)
+        build.fix(spec, merged(known, submission.metadata), recipe or uuid.uuid4().hex)
+        try:
+            return build.commit(_written(build, data, workers))
+        except BaseException:
+            if not recipe:
+                # Nobody will go on with it.
+                build.forget()
+            raise
 
 
-def _by_position(submission: Submission, tensorflow_config: Any) -> MapSource:
-    source = open_source(submission.make(), submission.spec, tensorflow_config)
+def _recipe(made_by: Provenance, data: Divided) -> str:
+    """Empty for what was made by no function that is known: of that, nobody can tell that it is
+    the same."""
+    if not made_by.source:
+        return ""
+    return repr([made_by.function, made_by.arguments, made_by.source, *data.recipe()])
+
+
+def _divided(submission: Submission, tensorflow_config: Any) -> Divided:
+    data = submission.make()
+    source = open_source(data, submission.spec, tensorflow_config)
+    if isinstance(source, PiecesSource):
+        return _Made(source)
     try:
-        return source.by_position()
+        return _Slices(data, source.by_position())
     except UnsupportedTypeError as error:
         raise UnsupportedTypeError(
             "several workers need data that can be read by position: something with __len__ and "
-            "__getitem__, arrays, a table; or storage.build, with a function for each piece"
+            "__getitem__, arrays, a table; or a yogadl.Pieces, of a function for each piece"
         ) from error
 
 
-def _written(build: Build, source: MapSource, rows: int, workers: int) -> list[Receipt]:
+def _written(build: Build, data: Divided, workers: int) -> list[Receipt]:
     """Has all pieces written; their receipts, in any order."""
-    tasks = list(enumerate(range(0, source.count, rows)))
-    progress = Progress(f"Writing {build.label} by {workers} workers", source.count)
+    count = data.source.count
+    progress = Progress(f"Writing {build.label} by {workers} workers", count)
     receipts, size = [], 0
-    pool, write = _pool(build, source, rows, workers)
+    pool, write = _pool(build, data, workers)
     try:
-        futures = [pool.submit(write, *task) for task in tasks]
+        futures = {_submitted(pool, write, number): number for number in range(len(data))}
         for future in concurrent.futures.as_completed(futures):
+            error = future.exception()
+            if error is not None and not isinstance(error, BrokenProcessPool):
+                _log.error("Building %s ends: %s failed", build.label, data.label(futures[future]))
             receipt = future.result()
             receipts.append(receipt)
             size += receipt.nbytes
@@ -113,28 +202,48 @@ def _written(build: Build, source: MapSource, rows: int, workers: int) -> list[R
 
 
 def _pool(
-    build: Build, source: MapSource, rows: int, workers: int
-) -> tuple[concurrent.futures.Executor, Callable[[int, int], Receipt]]:
-    """Who writes the pieces, and what they are called with: its number and first record."""
-    task = functools.partial(_write, build, source, rows)
+    build: Build, data: Divided, workers: int
+) -> tuple[concurrent.futures.Executor, Callable[[int], Receipt]]:
+    """Who writes the pieces, and what they are called with."""
+    task = functools.partial(_write, build, data)
     # NumPy's copies, hashes and the disk let other threads run; what users wrote in Python may not.
-    if isinstance(source, ColumnsSource):
+    if isinstance(data.source, ColumnsSource):
         return concurrent.futures.ThreadPoolExecutor(workers, "yogadl-write"), task
+    workers = max(1, min(workers, len(data)))
     processes = concurrent.futures.ProcessPoolExecutor(
         workers, multiprocessing.get_context(), _begin, (task,)
     )
     return processes, _write_inherited
 
 
-def _begin(task: Callable[[int, int], Receipt]) -> None:
+def _submitted(
+    pool: concurrent.futures.Executor, write: Callable[[int], Receipt], number: int
+) -> concurrent.futures.Future[Receipt]:
+    """Hands a piece to the workers, of which the first call may start some."""
+    try:
+        return pool.submit(write, number)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UnsupportedTypeError(
+            f"the data cannot be sent to worker processes: {error}; define its class and functions "
+            "at the top of a module, or use one worker"
+        ) from error
+
+
+def _begin(task: Callable[[int], Receipt]) -> None:
     """Begins a worker, which may have been forked: then nothing was pickled."""
     _inherited[:] = [task]
 
 
-def _write_inherited(number: int, start: int) -> Receipt:
-    return _inherited[0](number, start)
+def _write_inherited(number: int) -> Receipt:
+    return _inherited[0](number)
 
 
-def _write(build: Build, source: MapSource, rows: int, number: int, start: int) -> Receipt:
-    count = min(rows, source.count - start)
-    return build.write_source(number, lambda: _Slice(source, start, count))
+def _write(build: Build, data: Divided, number: int) -> Receipt:
+    try:
+        return build.write_source(number, lambda: data.open(number))
+    except Exception as error:
+        worker = f"process {os.getpid()}, thread {threading.current_thread().name}"
+        note = f"yogadl was writing {data.label(number)} in the worker {worker}"
+        # Before Python 3.11 nobody shows it.
+        error.__notes__ = [*getattr(error, "__notes__", []), note]
+        raise
