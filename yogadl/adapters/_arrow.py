@@ -28,6 +28,8 @@ class ArrowSource(MapSource):
             read, a null where the spec has no ``OptionalSpec``.
     """
 
+    prefers_threads = True
+
     def __init__(self, data: Any, spec: Any = None) -> None:
         is_batch = isinstance(data, pa.RecordBatch)
         table = pa.Table.from_batches([data]) if is_batch else data
@@ -52,6 +54,8 @@ class ArrowSource(MapSource):
 
 class ArrowArraySource(MapSource):
     """The values of a ``pyarrow.ChunkedArray``. Errors are those of ``ArrowSource``."""
+
+    prefers_threads = True
 
     def __init__(self, values: Any, spec: Any = None, where: str = "the array") -> None:
         self.count = len(values)

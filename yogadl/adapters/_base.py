@@ -32,6 +32,8 @@ class Source(abc.ABC):
             session of TensorFlow; others leave it alone.
         metadata: what is known of the records that is not in them, for the metadata of the data set
             if the user gives none of that name.
+        prefers_threads: whether several threads read it better than several processes: no Python
+            of the user's runs, and most of the time others can.
     """
 
     spec: specs.Structure
@@ -39,6 +41,7 @@ class Source(abc.ABC):
     first: int = 0
     tensorflow_config: Any = None
     metadata: Mapping[str, Any] = MappingProxyType({})
+    prefers_threads: bool = False
 
     @abc.abstractmethod
     def feed(self, writer: CacheWriter) -> None:

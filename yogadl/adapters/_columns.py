@@ -66,6 +66,8 @@ class ColumnsSource(MapSource):
         UnsupportedTypeError: an array that cannot be stored.
     """
 
+    prefers_threads = True
+
     def __init__(self, nest: Any, spec: Any = None, path: tuple[Any, ...] = ()) -> None:
         shape = specs.map_nest(lambda _leaf: specs.NoneSpec(), nest)
         names = [column_name((*path, *below)) for below in specs.paths(shape)]

@@ -17,6 +17,8 @@ class DataRefSource(MapSource):
         spec: its spec, dict keys perhaps in another order.
     """
 
+    prefers_threads = True
+
     def __init__(self, dataref: Any, spec: Any) -> None:
         self._dataref = dataref
         self.spec = spec

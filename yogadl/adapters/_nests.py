@@ -65,6 +65,8 @@ def _is_of_table(value: Any) -> bool:
 class NestSource(MapSource):
     """The records of a nest of which each leaf has a source of its own; see ``open_nest``."""
 
+    prefers_threads = True
+
     def __init__(self, nest: Any, spec: Any = None) -> None:
         found = _opened(nest, None if spec is None else as_spec(spec), ())
         shape = specs.map_nest(lambda _source: specs.NoneSpec(), found)

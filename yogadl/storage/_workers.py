@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
-from yogadl.adapters import ColumnsSource, MapSource, PiecesSource, Source, open_source
+from yogadl.adapters import MapSource, PiecesSource, Source, open_source
 from yogadl.cache.progress import Progress
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import StoredDataRef
@@ -206,8 +206,7 @@ def _pool(
 ) -> tuple[concurrent.futures.Executor, Callable[[int], Receipt]]:
     """Who writes the pieces, and what they are called with."""
     task = functools.partial(_write, build, data)
-    # NumPy's copies, hashes and the disk let other threads run; what users wrote in Python may not.
-    if isinstance(data.source, ColumnsSource):
+    if data.source.prefers_threads:
         return concurrent.futures.ThreadPoolExecutor(workers, "yogadl-write"), task
     workers = max(1, min(workers, len(data)))
     processes = concurrent.futures.ProcessPoolExecutor(
