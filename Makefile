@@ -2,7 +2,8 @@
 # make test         set up, then run the tests, but for those of frameworks other than TensorFlow
 # make test-torch   the same for PyTorch, in .venv-torch, which has no TensorFlow
 # make test-others  the same for the other frameworks, in .venv-others
-# make test-pythons the tests that need no framework, on every Python that is supported
+# make test-pythons the tests that need no framework, on every Python that is supported, but for
+#                   long ones of which the version of Python makes no difference
 # make outages      the tests of outages and faults at full length: half a minute is half a minute
 # make soak         kill, cut, damage and fill for MINUTES (10), by SEED if given; see tests/soak
 # make bench        measure this yogadl and its peers, each in an environment of its own
@@ -59,7 +60,7 @@ test-pythons:
 		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
 		.venv-$$version/bin/python -m pytest $(SPREAD) tests/test_*.py tests/adapters tests/cache \
 			tests/dataref tests/format tests/loaders tests/profiles tests/remote \
-			tests/rw_coordinator tests/storage; \
+			tests/rw_coordinator tests/storage -m "not once"; \
 	done
 
 # They mostly wait.
@@ -92,7 +93,8 @@ $(BIN)/python:
 	$(BIN)/python -m pip install -qq --upgrade pip
 
 $(VENV)/.%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install -qq --editable '.[$*]'
+	# What is imported is compiled then.
+	$(BIN)/python -m pip install -qq --no-compile --editable '.[$*]'
 	touch $@
 
 clean:

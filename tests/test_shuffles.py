@@ -59,6 +59,7 @@ KEYED_HUGE = [499604164106, 480679981855, 536229570431, 169839599426]
 BLOCKS_22 = [16, 5, 7, 6, 4, 17, 19, 18, 15, 1, 0, 13, 12, 2, 3, 14, 10, 20, 11, 8, 21, 9]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
 def test_all_orders_of_few_records_come(count: int) -> None:
     orders = {tuple(KeyedShuffle().permutation(count, seed)[0:count]) for seed in range(3000)}

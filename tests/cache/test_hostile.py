@@ -47,6 +47,7 @@ def test_any_damage(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None
     hostile.check_damaged(path, original)
 
 
+@pytest.mark.once
 def test_much_damage_in_little_memory() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", hostile.__file__, "1500"],
@@ -122,6 +123,7 @@ def test_a_0_1_4_file_with_a_hole(tmp_path: pathlib.Path) -> None:
     refused_in_little_memory(path)
 
 
+@pytest.mark.once
 def test_what_cannot_be_read_is_not_written(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "cache.mdb"
     number = TensorSpec("int64")

@@ -19,6 +19,7 @@ from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError
 
 
+@pytest.mark.once
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**64))
 def test_any_damage(seed: int) -> None:
@@ -30,6 +31,7 @@ def test_any_damage(seed: int) -> None:
         hostile_parts.check_damaged(path, changed, intact)
 
 
+@pytest.mark.once
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_much_damage_in_little_memory() -> None:
     done = subprocess.run(

@@ -45,6 +45,7 @@ def made(path: pathlib.Path, numbers: list[int]) -> pathlib.Path:
     return path
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("legacy", [False, True])
 def test_thousands_of_open_caches(tmp_path: pathlib.Path, legacy: bool) -> None:
     paths = [made(tmp_path / f"{number:02}.mdb", list(range(5))) for number in range(20)]

@@ -273,6 +273,7 @@ def test_a_damaged_part_is_found(tmp_path: pathlib.Path) -> None:
 FIELDS = [name for name in tables.PART.names or () if name not in ("digest", "token_sums")]
 
 
+@pytest.mark.once
 @settings(max_examples=200, deadline=None)
 @given(
     field=st.sampled_from(FIELDS),

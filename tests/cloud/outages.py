@@ -31,6 +31,15 @@ IS_FULL_LENGTH = os.environ.get("YOGADL_OUTAGES") == "full"
 SCALE = 1.0 if IS_FULL_LENGTH else 0.05
 """What all clocks are shortened by: those of outages, pauses and time-outs."""
 
+MOMENTS = [
+    (moment, seconds)
+    for moment in ("at the start", "in the middle")
+    for seconds in (1, 30)
+    # Short of full length, the shorter one at the start and the longer one in the middle.
+    if IS_FULL_LENGTH or (moment == "at the start") == (seconds == 1)
+]
+"""When an outage begins, and how many seconds it lasts."""
+
 KINDS = ("refused", "reset", "black hole", "no name", "500", "429", "broken body")
 
 READING_KINDS = (*KINDS, "503", "cut body", "slow body", "stalls", "damage")

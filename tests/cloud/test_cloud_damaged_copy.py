@@ -20,7 +20,7 @@ from yogadl.errors import CacheFormatError, ChecksumError, ForeignFileError, Sto
 VALUES = list(range(0, 9000, 3))
 
 few = hypothesis.settings(
-    max_examples=40, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=15, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
 
 

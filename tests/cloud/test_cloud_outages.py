@@ -227,8 +227,7 @@ def running(operations: dict[str, Callable[[], bool]]) -> Iterator[dict[str, Any
 
 
 @pytest.mark.parametrize("kind", outages.KINDS)
-@pytest.mark.parametrize("seconds", [1, 30])
-@pytest.mark.parametrize("moment", ["at the start", "in the middle"])
+@pytest.mark.parametrize(("moment", "seconds"), outages.MOMENTS)
 def test_an_outage_is_outlived(
     moment: str, seconds: int, kind: str, rig: Any, tmp_path: pathlib.Path
 ) -> None:

@@ -37,6 +37,7 @@ def test_it_is_that_of_the_records_as_a_file_has_them(spec: Any, data: st.DataOb
             assert identity(made.dataref) == identity(plain)
 
 
+@pytest.mark.once
 @given(data_set=data_sets(max_size=14), data=st.data())
 def test_no_layout_changes_it(data_set: tuple[Any, list[Any]], data: st.DataObject) -> None:
     spec, records = data_set
@@ -65,6 +66,7 @@ def test_arrays_have_that_of_their_rows(data_set: tuple[Any, list[Any]]) -> None
         assert identity(submitted(folder, columns, (spec,))) == identity(plain)
 
 
+@pytest.mark.once
 @given(spec=element_specs, data=st.data())
 def test_other_records_have_another(spec: Any, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:

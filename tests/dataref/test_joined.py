@@ -67,6 +67,7 @@ def pieces(draw: st.DrawFn, dataref: IndexedDataRef, depth: int = 2) -> IndexedD
     return draw(pieces(found, depth - 1))
 
 
+@pytest.mark.once
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), data_set=data_sets(max_size=12))
 def test_one_map_reads_what_reading_one_by_one_does(

@@ -54,6 +54,7 @@ def test_the_order_of_a_spec_is_kept(spec: Any, data: st.DataObject) -> None:
     ) == repr(numbered)
 
 
+@pytest.mark.once
 @settings(max_examples=100)
 @given(spec=element_specs, data=st.data())
 def test_a_data_set_made_of_others_has_their_records(spec: Any, data: st.DataObject) -> None:

@@ -25,6 +25,7 @@ from yogadl.spec import (
 )
 
 
+@pytest.mark.once
 @given(data_set=data_sets())
 def test_encode_and_decode_are_inverse(data_set: tuple[Any, list[Any]]) -> None:
     spec, found = data_set

@@ -126,6 +126,7 @@ def _ones(path: pathlib.Path) -> None:
 SPOILS = [_truncate, _halve, _lengthen, _scramble, _delete, _link, _hard_link, _pipe, _ones]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("suffix", "spoil"),
     [

@@ -55,6 +55,7 @@ def everything(found: Any) -> list[tuple[int, bytes]]:
     return [(int(record["number"]), record["x"].tobytes()) for record in found]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("part_bytes", [1 << 30, 400_000], ids=["file", "parts"])
 @pytest.mark.parametrize("space", [Always, Never])
 def test_random_faults(site: Site, space: type, part_bytes: int) -> None:
@@ -250,6 +251,7 @@ def test_impossible_sizes(site: Site, size: int, monkeypatch: pytest.MonkeyPatch
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("seed", range(40))
 def test_hostile_headers(site: Site, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     site.store(records(50), spec=SPEC, part_bytes=100_000 if seed % 2 else 1 << 30)

@@ -128,6 +128,7 @@ def test_what_killed_processes_had_taken_is_room_again(stored: Site) -> None:
     assert len(list((stored.folder / "ledger").iterdir())) <= 3
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("size", [300, 3000])
 @pytest.mark.parametrize("shards", [1, 4])
 def test_small_records_that_lie_apart_do_not_exceed_it(site: Site, size: int, shards: int) -> None:
@@ -214,6 +215,7 @@ SPOILS: dict[str, Callable[[pathlib.Path], Any]] = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
 @pytest.mark.parametrize("is_in_use", [True, False])
 def test_a_ledger_that_somebody_spoils(

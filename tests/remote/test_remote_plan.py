@@ -59,6 +59,7 @@ def _nothing_is_fetched() -> bool:
         return not queue.flying and not queue.soon and not queue._has_bulk()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("part_bytes", [None, 400_000], ids=["file", "parts"])
 @pytest.mark.parametrize("shards", [1, 4])
@@ -84,6 +85,7 @@ def test_what_is_asked_for(
     assert (plan.later_requests, plan.later_bytes) == (0, 0)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("part_bytes", [None, 400_000], ids=["file", "parts"])
 @pytest.mark.parametrize("shards", [1, 4])
 def test_what_is_asked_for_when_nothing_is_kept(
@@ -138,6 +140,7 @@ def refs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RemoteDataRe
         site.web.close()
 
 
+@pytest.mark.once
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_any_arguments(refs: list[RemoteDataRef], data: st.DataObject) -> None:

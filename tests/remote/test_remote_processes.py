@@ -299,13 +299,18 @@ def test_ctrl_c_while_a_record_is_waited_for(site: Site) -> None:
         made.stalls = 60.0 if asked.start else 0.0
         return made
 
-    with site.twisting(stall), site.ref() as ref:
-        main = threading.get_ident()
-        timer = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            everything(ref.stream())
-        timer.join()
+    # In the background of a shell it is ignored.
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with site.twisting(stall), site.ref() as ref:
+            main = threading.get_ident()
+            timer = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                everything(ref.stream())
+            timer.join()
+    finally:
+        signal.signal(signal.SIGINT, usual)
     assert backoff.LIMITS.answer < 60.0
 
 

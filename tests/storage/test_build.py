@@ -169,6 +169,7 @@ def _never() -> Any:
     raise AssertionError("nothing has to be made")
 
 
+@pytest.mark.once
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_drivers_that_are_killed(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
     made = tmp_path / "made"

@@ -106,6 +106,7 @@ def _moments(seconds: float, rounds: int, seed: int) -> list[float]:
     return [seconds * chance.uniform(*ranges[number % 2]) for number in range(rounds)]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("size", SIZES)
 def test_a_killed_submit(size: int, storage_dir: pathlib.Path) -> None:
     folder = storage_dir / "team" / "a" / "1"

@@ -118,6 +118,7 @@ def test_how_long_it_was_silent_is_handed_on(tmp_path: pathlib.Path) -> None:
     second.release()
 
 
+@pytest.mark.once
 @hypothesis.given(
     st.binary(max_size=300)
     | st.builds(

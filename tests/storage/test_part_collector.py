@@ -174,6 +174,7 @@ KINDS = ["collect", "collect", "delete", "1 0", "1 10", "2 0"]
     killed=st.sets(st.integers(0, 3)),
 )
 # A version is built again, whole, when some parts of it are deleted, and all are about to be.
+@pytest.mark.once
 @example(is_there=False, kinds=["1 0"], turns=[(0, 24), (1, 300)], killed=set())
 @example(is_there=False, kinds=["1 0"], turns=[(0, 24), (1, 300)], killed={0})
 def test_no_table_ever_lacks_a_part(
