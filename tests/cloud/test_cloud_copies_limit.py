@@ -35,6 +35,7 @@ from copies import KEY, LEGACY, records
 
 from yogadl.dataref import RemoteDataRef
 from yogadl.errors import CacheNotFoundError, StorageFullError
+from yogadl.storage._local_copy import LocalCopy
 
 # A limit
 
@@ -77,6 +78,30 @@ def test_versions_that_nobody_has_open_make_room(stored: Any, elsewhere: pathlib
     with stored.counting() as requests:
         check(storage.fetch("a", "1"))
     assert not reads(requests)
+
+
+@BOTH
+def test_one_whose_room_others_take_before_it_is_opened(
+    stored: Any, elsewhere: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = taken(stored, elsewhere)
+    storage = stored.make_storage(elsewhere, local_cache_bytes=int(1.2 * size))
+    storage.fetch("a", "1", download=True).close()
+    look = LocalCopy.has
+
+    def look_and_lose(copy: LocalCopy, info: Any) -> bool:
+        found = look(copy, info)
+        monkeypatch.undo()
+        others.append(storage.fetch("a", "2", download=True))
+        return found
+
+    others: list[Any] = []
+    monkeypatch.setattr(LocalCopy, "has", look_and_lose)
+    found = storage.fetch("a", "1")
+    assert isinstance(found, RemoteDataRef)
+    check(found)
+    (other,) = others
+    check(other, version="2")
 
 
 def taken(rig: Any, local: pathlib.Path) -> int:

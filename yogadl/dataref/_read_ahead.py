@@ -25,7 +25,9 @@ def announced_together(reader: RecordReader, window: int = DEFAULT_WINDOW) -> in
     """How many records are announced at a time; ``window`` as of :class:`ReadAhead`."""
     # What is read together with a small record is a page.
     size = max(reader.record_bytes, PAGE_SIZE)
-    return max(1, (window or DEFAULT_WINDOW) // 2 // size)
+    # What comes from afar may have to be in memory until it is read.
+    pieces = 4 if reader.is_far else 2
+    return max(1, (window or DEFAULT_WINDOW) // pieces // size)
 
 
 class ReadAhead:

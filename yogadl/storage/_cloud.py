@@ -15,7 +15,7 @@ from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.dataref._remote import RemoteDataRef
-from yogadl.errors import CacheFormatError, StoreError, UnsafeStoreError
+from yogadl.errors import CacheFormatError, StorageFullError, StoreError, UnsafeStoreError
 from yogadl.remote._reader import RemoteReader
 from yogadl.storage._base import CacheStorage, StoredVersion, Submission, check_configurations
 from yogadl.storage._bucket_parts import FORMAT_KEY, BucketParts
@@ -143,7 +143,18 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         info = self._store.head(version.key)
         if info is not None and self._is_better_far(version, info):
             return self._far(version)
-        return self._fetch(version, check_records, info)
+        try:
+            return self._fetch(version, check_records, info)
+        except StorageFullError:
+            if info is None or not self._may_be_far(info):
+                raise
+            # It was here when it was looked for, and others have taken its room since.
+            return self._far(version)
+
+    def _may_be_far(self, info: ObjectInfo) -> bool:
+        """Whether a version can be read from afar, and should be before it is an error."""
+        is_limited = self._configurations.local_cache_bytes is not None
+        return is_limited and info.metadata.get(FORMAT_KEY, "0") != "0"
 
     def _far(self, version: ObjectVersion) -> RemoteDataRef:
         names = version.dataset_id, version.dataset_version
