@@ -15,6 +15,8 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
+import numpy as np
+
 from yogadl.adapters import MapSource, PiecesSource, Source, open_source
 from yogadl.cache.progress import Progress
 from yogadl.cache.writer import CacheWriter
@@ -22,7 +24,7 @@ from yogadl.dataref import StoredDataRef
 from yogadl.errors import UnsupportedTypeError, YogadlError
 from yogadl.format.provenance import Provenance
 from yogadl.storage._build import Build
-from yogadl.storage._provenance import source_digest
+from yogadl.storage._provenance import of_call, source_digest
 from yogadl.storage._receipt import Receipt
 from yogadl.storage._submission import Submission, merged
 from yogadl.storage._worker_processes import WorkerProcesses, refuse_in_import
@@ -120,7 +122,15 @@ class _Made:
     def recipe(self) -> list[Any]:
         data = self.source.data
         # Of objects that say where in memory they are, it is another one each time.
-        return [source_digest(data.make), *map(repr, data.inputs)]
+        make = of_call(data.make, (), {})
+        return [make.function, make.arguments, make.source, *map(_told, data.inputs)]
+
+
+def _told(value: Any) -> str:
+    """An input as text; another one each time if that leaves out some of it."""
+    with np.printoptions(floatmode="unique"):
+        text = repr(value)
+    return uuid.uuid4().hex if "..." in text else text
 
 
 def build_with(
