@@ -376,7 +376,7 @@ def test_workers_end_with_who_started_them(
         os.kill(process.pid, number)
         # The end comes when no worker is left that could write.
         assert writers.read() == b""
-    process.join(60)
+    process.join(200)
     assert process.exitcode == code
     storage.submit(Items(10), "a", "1", spec=SPEC, workers=1)
     if number == signal.SIGINT:
@@ -394,7 +394,7 @@ def test_a_daemonic_process_writes_by_itself(storage: LFSStorage) -> None:
         target=_submit_twice, args=(storage,), daemon=True
     )
     process.start()
-    process.join(60)
+    process.join(200)
     assert process.exitcode == 0
     storage.submit(Items(100), "a", "3", spec=SPEC)
     assert same_records(storage.fetch("a", "1"), storage.fetch("a", "3"))
