@@ -73,6 +73,12 @@ def test_storage_full_is_enospc() -> None:
     assert pickle.loads(pickle.dumps(error)).errno == errno.ENOSPC
 
 
+def test_notes_are_pickled_with_an_error() -> None:
+    error = errors.StorageFullError("no room")
+    error.__notes__ = ["in piece 3"]  # type: ignore[attr-defined]
+    assert pickle.loads(pickle.dumps(error)).__notes__ == ["in piece 3"]
+
+
 def test_builtins_catch_them() -> None:
     for made in CLASSES:
         for base in made.__mro__:

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 import errno
 import functools
+from typing import Any
 
 from yogadl.completion import public_names
 
@@ -109,8 +110,9 @@ class FileSystemError(YogadlError, OSError):
     def __str__(self) -> str:
         return str(self.args[-1])
 
-    def __reduce__(self) -> tuple[type[FileSystemError], tuple[str, int | None]]:
-        return type(self), (str(self), self.errno)
+    def __reduce__(self) -> tuple[type[FileSystemError], tuple[str, int | None], Any]:
+        # With notes, which are attributes.
+        return type(self), (str(self), self.errno), self.__dict__ or None
 
 
 class FileAccessError(FileSystemError, PermissionError):

@@ -16,7 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [path for part in (".", "howto") for path in (ROOT / "docs" / part).glob("*.md")]
 FILES = [ROOT / "README.md", *sorted(PAGES)]
-FRAMEWORKS = ("tensorflow", "keras", "torch", "jax", "grain", "datasets", "PIL")
+FRAMEWORKS = ("tensorflow", "keras", "torch", "jax", "grain", "datasets", "PIL", "dask")
 ON_S3 = ("cloud.md", "far.md", "team-on-s3.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

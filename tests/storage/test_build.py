@@ -10,7 +10,9 @@ import os
 import pathlib
 import pickle
 import random
+import signal
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -190,6 +192,37 @@ def test_drivers_that_are_killed(storage: LFSStorage, tmp_path: pathlib.Path) ->
     # Whoever goes on makes only what is missing.
     assert len(list(made.iterdir())) <= PIECES + seed
     assert left_over(storage, tmp_path / "stored") == []
+
+
+def _enter_and_fork(storage: LFSStorage, pipe: pathlib.Path) -> None:
+    with begin(storage) as build:
+        write_piece(build, 0)
+        if os.fork() == 0:
+            os.write(os.open(pipe, os.O_WRONLY), b"%8d" % os.getpid())
+            time.sleep(1000)
+        time.sleep(1000)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_children_that_outlive_a_driver_hold_nothing(
+    storage: LFSStorage, tmp_path: pathlib.Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    driver = SPAWN.Process(target=_enter_and_fork, args=(storage, pipe))
+    driver.start()
+    with pipe.open("rb") as file:
+        child = int(file.read(8))
+        driver.kill()
+        driver.join(60)
+        try:
+            with begin(storage) as build:
+                ref = build.commit(write_piece(build, number) for number in range(PIECES))
+            assert not storage.collect_parts(older_than=AT_ONCE).skipped
+        finally:
+            os.kill(child, signal.SIGKILL)
+        assert file.read() == b""
+    assert same_data(ref, submitted(storage))
 
 
 def test_without_records(storage: LFSStorage) -> None:

@@ -8,6 +8,10 @@ import multiprocessing
 import os
 import pathlib
 import signal
+import subprocess
+import sys
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -232,8 +236,9 @@ def test_pieces_of_other_specs(storage: LFSStorage) -> None:
 
 
 @forking
+@pytest.mark.parametrize("wrap", [None, functools.partial])
 def test_the_code_of_the_pieces_is_part_of_the_recipe(
-    storage: LFSStorage, tmp_path: pathlib.Path
+    storage: LFSStorage, tmp_path: pathlib.Path, wrap: Any
 ) -> None:
     fails = tmp_path / "fails"
 
@@ -245,7 +250,7 @@ def test_the_code_of_the_pieces_is_part_of_the_recipe(
     def new(number: int) -> Any:
         return [{"x": np.zeros(3, "u1"), "number": np.int64(2)}]
 
-    made = [old]
+    made = [old if wrap is None else wrap(old)]
 
     @storage.cacheable("a", "1", spec=SPEC, workers=2)
     def make() -> Any:
@@ -254,7 +259,7 @@ def test_the_code_of_the_pieces_is_part_of_the_recipe(
     fails.touch()
     with pytest.raises(ZeroDivisionError):
         make()
-    made[0] = new
+    made[0] = new if wrap is None else wrap(new)
     with make() as ref:
         assert [int(record["number"]) for record in ref.stream()] == [2, 2, 2]
 
@@ -274,3 +279,150 @@ def test_what_cannot_be_sent_to_workers(storage: LFSStorage) -> None:
     process.start()
     process.join(60)
     assert process.exitcode == 0
+
+
+@forking
+def test_all_of_an_input_is_part_of_the_recipe(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
+    fails = tmp_path / "fails"
+    inputs = [np.arange(2000), np.arange(3)]
+
+    def numbers(given: Any) -> Any:
+        if fails.exists() and len(given) == 3:
+            raise ZeroDivisionError
+        return {"number": given}
+
+    @storage.cacheable("a", "1", spec={"number": SPEC["number"]}, workers=2)
+    def make() -> Any:
+        return yogadl.Pieces(numbers, inputs)
+
+    fails.touch()
+    with pytest.raises(ZeroDivisionError):
+        make()
+    fails.unlink()
+    # Python writes an array as long as this without its middle.
+    inputs[0][1000] = -1
+    with make() as ref:
+        assert int(ref[1000]["number"]) == -1
+
+
+class UnsendableError(Exception):
+    def __init__(self, told: str) -> None:
+        super().__init__(told)
+        self.lock = threading.Lock()
+
+
+class NotAsMadeError(Exception):
+    def __init__(self, position: int, told: str) -> None:
+        super().__init__(f"{told} in {position}")
+
+
+class FailingOddly(Items):
+    def __init__(self, error: Exception) -> None:
+        super().__init__(100)
+        self.error = error
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
+        raise self.error
+
+
+@forking
+@pytest.mark.parametrize("error", [UnsendableError("odd in 7"), NotAsMadeError(7, "odd")])
+def test_errors_that_cannot_be_pickled_are_told(storage: LFSStorage, error: Exception) -> None:
+    with pytest.raises(YogadlError, match=rf"{type(error).__name__}: odd in 7"):
+        storage.submit(FailingOddly(error), "a", "1", spec=SPEC, workers=2)
+
+
+class Endless(Items):
+    """Records that are never made.
+
+    Attributes:
+        pipe: that whoever makes one writes to, and keeps open.
+    """
+
+    def __init__(self, pipe: pathlib.Path) -> None:
+        super().__init__(100)
+        self.pipe = pipe
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
+        os.write(os.open(self.pipe, os.O_WRONLY), b".")
+        time.sleep(1000)
+        raise AssertionError("nobody ended it")
+
+
+def _build_for_ever(storage: LFSStorage, pipe: pathlib.Path, method: str) -> None:
+    multiprocessing.set_start_method(method, force=True)
+    try:
+        storage.submit(Endless(pipe), "a", "1", spec=SPEC, workers=2)
+    except KeyboardInterrupt:
+        sys.exit(77)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 77)])
+def test_workers_end_with_who_started_them(
+    storage: LFSStorage, tmp_path: pathlib.Path, method: str, number: signal.Signals, code: int
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = multiprocessing.get_context("spawn").Process(
+        target=_build_for_ever, args=(storage, pipe, method)
+    )
+    process.start()
+    with pipe.open("rb", buffering=0) as writers:
+        started = b""
+        while len(started) < 2:
+            started += writers.read(2)
+        assert process.pid is not None
+        os.kill(process.pid, number)
+        # The end comes when no worker is left that could write.
+        assert writers.read() == b""
+    process.join(200)
+    assert process.exitcode == code
+    storage.submit(Items(10), "a", "1", spec=SPEC, workers=1)
+    if number == signal.SIGINT:
+        left = {path.name for path in (tmp_path / "stored" / "a" / "1").iterdir()}
+        assert left <= {"cache.mdb", "yogadl.lock"}
+
+
+def _submit_twice(storage: LFSStorage) -> None:
+    storage.submit(Items(100), "a", "1", spec=SPEC, workers=2)
+    storage.submit(yogadl.Pieces(one_piece, [1, 2]), "a", "2", spec=SPEC, workers=2)
+
+
+def test_a_daemonic_process_writes_by_itself(storage: LFSStorage) -> None:
+    process = multiprocessing.get_context("spawn").Process(
+        target=_submit_twice, args=(storage,), daemon=True
+    )
+    process.start()
+    process.join(200)
+    assert process.exitcode == 0
+    storage.submit(Items(100), "a", "3", spec=SPEC)
+    assert same_records(storage.fetch("a", "1"), storage.fetch("a", "3"))
+    assert len(storage.fetch("a", "2")) == 30
+
+
+UNGUARDED = """
+import multiprocessing, sys
+import yogadl.storage
+if multiprocessing.get_start_method(allow_none=True) is None:
+    multiprocessing.set_start_method("spawn")
+class Items:
+    def __len__(self):
+        return 100
+    def __getitem__(self, position):
+        return position
+@yogadl.storage.LFSStorage(sys.argv[1]).cacheable("a", "1", workers=2)
+def make():
+    return Items()
+make()
+"""
+
+
+def test_a_script_that_its_workers_run_is_told(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    command = [sys.executable, str(script), str(tmp_path / "stored")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 1
+    assert "a worker process imports the script" in done.stderr
+    assert 'behind if __name__ == "__main__":, and classes' in done.stderr

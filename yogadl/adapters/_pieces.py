@@ -15,7 +15,7 @@ from yogadl.format.spec_text import spec_text
 class Pieces:
     """Data in pieces, each made by a call, that can be submitted; several workers can make them::
 
-        storage.submit(yogadl.pieces(read_file, paths), "texts", "1.0", workers=8)
+        storage.submit(yogadl.Pieces(read_file, paths), "texts", "1.0", workers=8)
 
     The records are in the order of the pieces. Can be pickled if the functions and inputs can.
 

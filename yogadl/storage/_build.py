@@ -157,6 +157,9 @@ class Build:
 
     def __exit__(self, *raised: Any) -> None:
         stack, self._stack = self._stack, contextlib.ExitStack()
+        if self._turn is not None:
+            # Of workers that were killed.
+            remove_leftovers(self._version.claim())
         self._turn = None
         if self._found is not None:
             self._found.close()

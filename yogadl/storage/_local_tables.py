@@ -14,6 +14,7 @@ from yogadl.cache.files import make_folders, shown, telling
 from yogadl.cache.parts import PARTS_FOLDER, parts_of
 from yogadl.closing import Closing
 from yogadl.errors import CacheFormatError, FileSystemError
+from yogadl.not_inherited import not_for_children
 from yogadl.storage._local_note import FOLDER_MODE
 
 BUILDING_FILE = "yogadl.building"
@@ -72,12 +73,13 @@ class LocalTables:
 
 
 class FileLock(Closing):
-    """A file that can be locked, and is unlocked when it is closed."""
+    """A file that can be locked, and is unlocked when it is closed, or its process has ended."""
 
     def __init__(self, path: pathlib.Path, flags: int) -> None:
         self._owner = os.getpid()
         with telling("open", path):
             self._descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        not_for_children(self)
 
     def takes(self, kind: int) -> bool:
         """Whether it can be locked at once.

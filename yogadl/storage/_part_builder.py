@@ -19,6 +19,7 @@ from yogadl.cache.files import make_folders, telling
 from yogadl.cache.partial import PartialFile
 from yogadl.closing import Closing
 from yogadl.errors import StoreError
+from yogadl.not_inherited import not_for_children
 from yogadl.storage._bucket_parts import BucketParts
 from yogadl.storage._clock import boot_seconds
 from yogadl.storage._local_note import FOLDER_MODE, trusted_status
@@ -186,6 +187,7 @@ class BuilderSign:
             os.write(self._descriptor, _machine())
             # Before that, it says nothing that anybody would believe.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        not_for_children(self)
 
     def give_up(self, *, forget: bool) -> None:
         """Unlocks the file, and removes it if the builder is to be forgotten."""
@@ -193,6 +195,11 @@ class BuilderSign:
             if forget:
                 with contextlib.suppress(OSError):
                     self._path.unlink()
+            self.close()
+
+    def close(self) -> None:
+        """Unlocks the file, unless it was inherited."""
+        if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 

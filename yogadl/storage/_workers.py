@@ -9,12 +9,13 @@ import logging
 import math
 import multiprocessing
 import os
-import pickle
 import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
+
+import numpy as np
 
 from yogadl.adapters import MapSource, PiecesSource, Source, open_source
 from yogadl.cache.progress import Progress
@@ -23,9 +24,10 @@ from yogadl.dataref import StoredDataRef
 from yogadl.errors import UnsupportedTypeError, YogadlError
 from yogadl.format.provenance import Provenance
 from yogadl.storage._build import Build
-from yogadl.storage._provenance import source_digest
+from yogadl.storage._provenance import of_call, source_digest
 from yogadl.storage._receipt import Receipt
 from yogadl.storage._submission import Submission, merged
+from yogadl.storage._worker_processes import WorkerProcesses, refuse_in_import
 
 # Of a data set, whatever the number of workers, so that any can go on. Enough to keep some dozen of
 # them busy to the end.
@@ -33,8 +35,6 @@ _PIECES = 64
 _FEWEST_RECORDS = 16
 
 _log = logging.getLogger(__name__)
-
-_inherited: list[Callable[[int], Receipt]] = []
 
 
 class Divided(Protocol):
@@ -122,7 +122,15 @@ class _Made:
     def recipe(self) -> list[Any]:
         data = self.source.data
         # Of objects that say where in memory they are, it is another one each time.
-        return [source_digest(data.make), *map(repr, data.inputs)]
+        make = of_call(data.make, (), {})
+        return [make.function, make.arguments, make.source, *map(_told, data.inputs)]
+
+
+def _told(value: Any) -> str:
+    """An input as text; another one each time if that leaves out some of it."""
+    with np.printoptions(floatmode="unique"):
+        text = repr(value)
+    return uuid.uuid4().hex if "..." in text else text
 
 
 def build_with(
@@ -133,8 +141,9 @@ def build_with(
     Raises:
         UnsupportedTypeError: the data can only be read one after the other, or cannot be sent to
             the workers.
-        YogadlError: a worker was killed.
+        YogadlError: a worker was killed; or what calls this is the import of a script by a worker.
     """
+    refuse_in_import()
     with build:
         if build.is_stored:
             return build.commit([])
@@ -178,9 +187,9 @@ def _written(build: Build, data: Divided, workers: int) -> list[Receipt]:
     count = data.source.count
     progress = Progress(f"Writing {build.label} by {workers} workers", count)
     receipts, size = [], 0
-    pool, write = _pool(build, data, workers)
+    pool, hand_out = _pool(build, data, workers)
     try:
-        futures = {_submitted(pool, write, number): number for number in range(len(data))}
+        futures = {hand_out(number): number for number in range(len(data))}
         for future in concurrent.futures.as_completed(futures):
             error = future.exception()
             if error is not None and not isinstance(error, BrokenProcessPool):
@@ -191,50 +200,47 @@ def _written(build: Build, data: Divided, workers: int) -> list[Receipt]:
             progress.update(receipt.record_count, size)
         progress.close(done=True)
     except BrokenProcessPool as error:
-        raise YogadlError(
-            f"a worker that builds {build.label} was killed, for want of memory, perhaps: use "
-            "fewer workers; what was written is kept for the next time"
-        ) from error
+        raise YogadlError(_broken(build, receipts)) from error
+    except Exception:
+        raise
+    except BaseException:
+        # Who interrupts it does not wait for the pieces that are under way.
+        if isinstance(pool, WorkerProcesses):
+            pool.kill()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
         progress.close(done=False)
     return receipts
 
 
+def _broken(build: Build, receipts: list[Receipt]) -> str:
+    """What is said of workers that ended."""
+    killed = f"a worker that builds {build.label} was killed, for want of memory, perhaps: use "
+    killed += "fewer workers; what was written is kept for the next time"
+    if receipts or multiprocessing.get_start_method() == "fork":
+        return killed
+    return (
+        f"{killed}. Or it could not be started, and has printed why: its script's own work has to "
+        'be behind if __name__ == "__main__":, and classes and functions at the top of a module'
+    )
+
+
 def _pool(
     build: Build, data: Divided, workers: int
-) -> tuple[concurrent.futures.Executor, Callable[[int], Receipt]]:
-    """Who writes the pieces, and what they are called with."""
+) -> tuple[concurrent.futures.Executor, Callable[[int], concurrent.futures.Future[Receipt]]]:
+    """Who writes the pieces, and what hands them one."""
     task = functools.partial(_write, build, data)
-    if data.source.prefers_threads:
-        return concurrent.futures.ThreadPoolExecutor(workers, "yogadl-write"), task
     workers = max(1, min(workers, len(data)))
-    processes = concurrent.futures.ProcessPoolExecutor(
-        workers, multiprocessing.get_context(), _begin, (task,)
-    )
-    return processes, _write_inherited
-
-
-def _submitted(
-    pool: concurrent.futures.Executor, write: Callable[[int], Receipt], number: int
-) -> concurrent.futures.Future[Receipt]:
-    """Hands a piece to the workers, of which the first call may start some."""
-    try:
-        return pool.submit(write, number)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UnsupportedTypeError(
-            f"the data cannot be sent to worker processes: {error}; define its class and functions "
-            "at the top of a module, or use one worker"
-        ) from error
-
-
-def _begin(task: Callable[[int], Receipt]) -> None:
-    """Begins a worker, which may have been forked: then nothing was pickled."""
-    _inherited[:] = [task]
-
-
-def _write_inherited(number: int) -> Receipt:
-    return _inherited[0](number)
+    if not data.source.prefers_threads:
+        if not multiprocessing.current_process().daemon:
+            processes = WorkerProcesses(workers, task)
+            return processes, processes.call
+        # The data may not be for threads.
+        workers = 1
+        _log.info("Writing %s by one worker: a daemonic process has no children.", build.label)
+    threads = concurrent.futures.ThreadPoolExecutor(workers, "yogadl-write")
+    return threads, functools.partial(threads.submit, task)
 
 
 def _write(build: Build, data: Divided, number: int) -> Receipt:
