@@ -76,6 +76,7 @@ _SUBMODULES = frozenset(
         "jax",
         "keras",
         "profile",
+        "ray",
         "rw_coordinator",
         "seeding",
         "spec",
