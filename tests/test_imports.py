@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 HEAVY = ["tensorflow", "boto3", "botocore", "google.cloud", "torch", "keras", "ml_dtypes"]
-HEAVY += ["websockets", "jax", "grain", "tensorpack", "orbax"]
+HEAVY += ["websockets", "jax", "grain", "tensorpack", "orbax", "ray"]
 REQUIRED = inspect.Parameter.empty
 
 # Names and defaults of positional parameters, as scripts written for 0.1.4 give them.

@@ -22,6 +22,7 @@ from building import (
     SPEC,
     drive,
     everything,
+    left_over,
     piece,
     same_data,
     write_noting,
@@ -56,17 +57,6 @@ def begin(storage: LFSStorage, version: str = "1", **options: Any) -> Any:
 def submitted(storage: LFSStorage) -> Any:
     storage.submit(everything(), "all", "1", spec=SPEC)
     return storage.fetch("all", "1")
-
-
-def left_over(storage: LFSStorage, folder: pathlib.Path) -> list[str]:
-    """What there is beside versions, and parts and tables that they need."""
-    storage.collect_parts(older_than=AT_ONCE)
-    needed = {"cache.mdb", "yogadl.lock", "yogadl.building"}
-    for stored in storage.list_versions():
-        with storage.fetch(stored.dataset_id, stored.dataset_version) as ref:
-            needed |= {f"{it.hex()}.mdb" for it in ref.reader.parts_by_digest()}
-    names = {path.name for path in folder.rglob("*") if path.is_file()}
-    return sorted(name for name in names - needed if not name.endswith(".table"))
 
 
 @pytest.mark.parametrize("part_bytes", [None, 500])
