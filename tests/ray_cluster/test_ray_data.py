@@ -129,6 +129,10 @@ def test_what_is_stored_is_not_read(cluster: Any, storage: LFSStorage, stored: A
 
     never = ray.data.range(5).map_batches(fails)
     assert ids(yogadl.ray.write(never, storage, "all", "1")) == [*range(COUNT)]
+    sink = yogadl.ray.Datasink(storage, "all", "1", spec=SPEC)
+    ray.data.range(3).map_batches(rows).write_datasink(sink)
+    assert sink.stored is not None
+    assert ids(sink.stored) == [*range(COUNT)]
     with pytest.raises(SpecMismatchError, match="was stored"):
         yogadl.ray.write(never, storage, "all", "1", spec={"x": SPEC["id"]})
 
@@ -214,6 +218,8 @@ def test_what_cannot_be_written_or_read(cluster: Any, storage: LFSStorage, store
         yogadl.ray.read(stored.stream())
     with pytest.raises(InvalidArgumentError, match="seed"):
         yogadl.ray.read(stored, shuffle_seed=-1)
+    with pytest.raises(UnsupportedTypeError, match=r"yogadl\.ray\.write"):
+        storage.submit(numbers, "a", "1")
     objects = ray.data.from_items([{"x": fractions.Fraction(1, 2)}])
     with pytest.raises(UnsupportedTypeError, match="pickled"):
         yogadl.ray.write(objects, storage, "a", "1")

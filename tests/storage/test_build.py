@@ -85,6 +85,20 @@ def test_workers_in_processes(storage: LFSStorage) -> None:
     assert same_data(ref, submitted(storage))
 
 
+def test_another_thread_ends_it(storage: LFSStorage) -> None:
+    build = begin(storage)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(build.__enter__).result(30)
+    build.__exit__(None, None, None)
+
+    def again() -> None:
+        with begin(storage) as build:
+            build.commit([])
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(again).result(30)
+
+
 def test_workers_in_threads(storage: LFSStorage) -> None:
     with begin(storage) as build, concurrent.futures.ThreadPoolExecutor(4) as pool:
         ref = build.commit(pool.map(functools.partial(write_piece, build), range(PIECES)))
