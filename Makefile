@@ -54,10 +54,11 @@ test-others:
 		tests/dataflow tests/loaders/test_loader_tensorpack.py \
 		tests/keras3/test_keras_dataset.py
 
-# Each process of the tests would start clusters of its own.
+# Each process of the tests starts clusters of its own, and can be part of one at a time.
 test-ray:
 	$(MAKE) VENV=.venv-ray .venv-ray/.test-ray
-	.venv-ray/bin/python -m pytest tests/ray_cluster "tests/docs/test_code_blocks.py::test_blocks_run[ray.md]"
+	.venv-ray/bin/python -m pytest tests/ray_cluster
+	.venv-ray/bin/python -m pytest "tests/docs/test_code_blocks.py::test_blocks_run[ray.md]"
 
 test-pythons:
 	set -e; for version in $(PYTHONS); do \

@@ -16,7 +16,6 @@ import ray
 from building import SPEC, piece, same_data
 
 import yogadl.ray
-from yogadl.storage import LFSStorage
 
 PIECES = 20
 
@@ -76,11 +75,9 @@ if __name__ == "__main__":
     from ray_rig import build as begin
     from rig import Remote  # type: ignore[import-not-found] # tests/cloud
 
-    address, made, kind, where = sys.argv[1:5]
+    address, made, local, *of_bucket = sys.argv[1:]
     ray.init(address=address, log_to_driver=False, logging_level="error")
-    if kind == "s3":
-        remote = Remote("s3", *sys.argv[5:7])
-        stored = remote.make_storage(pathlib.Path(where), conditional_writes=True, lease_seconds=5)
-    else:
-        stored = LFSStorage(where)
-    begin(stored, pathlib.Path(made), 0.2)
+    storage = Remote("s3", *of_bucket).make_storage(
+        pathlib.Path(local), conditional_writes=True, lease_seconds=5
+    )
+    begin(storage, pathlib.Path(made), 0.2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fractions
 import pathlib
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,7 +28,7 @@ from yogadl.errors import (
 from yogadl.spec import OptionalSpec, TensorSpec
 from yogadl.storage import LFSStorage
 
-SECONDS = 60
+SECONDS = 120
 COUNT = 500
 SPEC = {
     "id": TensorSpec("int64", ()),
@@ -91,7 +92,7 @@ def test_tasks_are_killed_and_run_twice(
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(written.write_datasink, sink)
         while len(made_of(made)) < 10 and not future.done():
-            pass
+            time.sleep(0.01)
         with pytest.raises(CacheNotFoundError):
             storage.fetch("a", "1")
         cluster.remove_node(lost)

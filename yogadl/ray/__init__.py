@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from yogadl.extras import require
+
 if TYPE_CHECKING:
     from yogadl.ray._build import build
     from yogadl.ray._datasource import DataRefDatasource, read
@@ -14,13 +16,14 @@ __all__ = ["DataRefDatasource", "Datasink", "build", "read", "write"]
 
 
 def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require("ray", "ray")
     if name == "build":
         from yogadl.ray import _build as module
     elif name in ("DataRefDatasource", "read"):
         from yogadl.ray import _datasource as module  # type: ignore[no-redef] # one of them
-    elif name in ("Datasink", "write"):
-        from yogadl.ray import _sink as module  # type: ignore[no-redef] # one of them
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from yogadl.ray import _sink as module  # type: ignore[no-redef] # one of them
     value = globals()[name] = getattr(module, name)
     return value
