@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import os
 import pathlib
-import shutil
 import sys
 import tempfile
 import uuid
@@ -57,21 +56,18 @@ def _started(nodes: int) -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    # Names of sockets are short.
-    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")
-    head = {**_NODE, "include_dashboard": False, "temp_dir": folder}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
+    with contextlib.ExitStack() as stack:
+        # Names of sockets are short.
+        folder = tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True)
+        head = {**_NODE, "include_dashboard": False, "temp_dir": stack.enter_context(folder)}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        stack.callback(cluster.shutdown)
         for _ in range(nodes - 1):
             cluster.add_node(**_NODE)
+        stack.callback(ray.shutdown)
         ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = False
+        ray.data.DataContext.get_current().enable_progress_bars = False
         yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
