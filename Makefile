@@ -2,6 +2,7 @@
 # make test         set up, then run the tests, but for those of frameworks other than TensorFlow
 # make test-torch   the same for PyTorch, in .venv-torch, which has no TensorFlow
 # make test-others  the same for the other frameworks, in .venv-others
+# make test-ray     the same for Ray, in .venv-ray
 # make test-pythons the tests that need no framework, on every Python that is supported, but for
 #                   long ones of which the version of Python makes no difference
 # make outages      the tests of outages and faults at full length: half a minute is half a minute
@@ -24,7 +25,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 1
 SHELL = /bin/bash
 QUIETLY = 2> >(grep -vE '^[IWE][0-9]{4} |^WARNING: All log messages before absl' >&2)
 
-.PHONY: quickstart test test-torch test-others test-pythons outages soak lint docs bench bench-smoke clean
+.PHONY: quickstart test test-torch test-others test-ray test-pythons outages soak lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py $(QUIETLY)
@@ -53,6 +54,12 @@ test-others:
 	KERAS_BACKEND=torch .venv-others/bin/python -m pytest $(SPREAD) tests/adapters \
 		tests/dataflow tests/loaders/test_loader_tensorpack.py \
 		tests/keras3/test_keras_dataset.py
+
+# Each process of the tests starts clusters of its own, and can be part of one at a time.
+test-ray:
+	$(MAKE) VENV=.venv-ray .venv-ray/.test-ray
+	.venv-ray/bin/python -m pytest tests/ray_cluster
+	.venv-ray/bin/python -m pytest "tests/docs/test_code_blocks.py::test_blocks_run[ray.md]"
 
 test-pythons:
 	set -e; for version in $(PYTHONS); do \
@@ -98,4 +105,4 @@ $(VENV)/.%: pyproject.toml | $(BIN)/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-torch .venv-others .venv-3.* build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-torch .venv-others .venv-ray .venv-3.* build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache

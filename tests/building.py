@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import os
 import pathlib
@@ -20,6 +21,7 @@ SPEC = {"x": TensorSpec("uint8", (None,)), "number": TensorSpec("int64", ())}
 PIECE = 40
 PIECES = 12
 RECIPE = "numbers"
+AT_ONCE = datetime.timedelta()
 
 
 def piece(number: int) -> Iterator[dict[str, Any]]:
@@ -64,6 +66,17 @@ def drive(storage: Any, folder: pathlib.Path, seed: int) -> None:
         if ends == PIECES and not build.is_stored:
             os.kill(os.getpid(), signal.SIGKILL)
         build.commit(receipts).close()
+
+
+def left_over(storage: Any, folder: pathlib.Path) -> list[str]:
+    """What there is on a disk beside versions, and parts and tables that they need."""
+    storage.collect_parts(older_than=AT_ONCE)
+    needed = {"cache.mdb", "yogadl.lock", "yogadl.building"}
+    for stored in storage.list_versions():
+        with storage.fetch(stored.dataset_id, stored.dataset_version) as ref:
+            needed |= {f"{it.hex()}.mdb" for it in ref.reader.parts_by_digest()}
+    names = {path.name for path in folder.rglob("*") if path.is_file()}
+    return sorted(name for name in names - needed if not name.endswith(".table"))
 
 
 def same_data(one: Any, other: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import os
 import subprocess
@@ -11,8 +12,11 @@ from typing import Any
 
 import pytest
 
+import yogadl
+from yogadl.errors import MissingExtraError
+
 HEAVY = ["tensorflow", "boto3", "botocore", "google.cloud", "torch", "keras", "ml_dtypes"]
-HEAVY += ["websockets", "jax", "grain", "tensorpack", "orbax"]
+HEAVY += ["websockets", "jax", "grain", "tensorpack", "orbax", "ray"]
 REQUIRED = inspect.Parameter.empty
 
 # Names and defaults of positional parameters, as scripts written for 0.1.4 give them.
@@ -309,6 +313,13 @@ except yogadl.errors.MissingExtraError as error:
     print(error)
 """
     assert "yogadl[tensorflow]" in _python(code)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is here")
+@pytest.mark.parametrize("name", ["build", "read", "write", "Datasink", "DataRefDatasource"])
+def test_without_ray_the_error_names_the_extra(name: str) -> None:
+    with pytest.raises(MissingExtraError, match=r"yogadl\[ray\]"):
+        getattr(yogadl.ray, name)
 
 
 def test_submodules_come_when_they_are_used() -> None:

@@ -59,6 +59,7 @@ _SUBMODULES = frozenset(
         "jax",
         "keras",
         "profile",
+        "ray",
         "rw_coordinator",
         "seeding",
         "spec",

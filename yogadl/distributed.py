@@ -47,17 +47,19 @@ def find() -> Place:
     """The rank and the number of processes; rank 0 of 1 where nothing is distributed.
 
     Asks what is running: Horovod after ``hvd.init()``; ``torch.distributed`` after
-    ``init_process_group()``; JAX after ``jax.distributed.initialize()``; then what the environment
-    says: ``TF_CONFIG`` of ``tf.distribute``, whose chief is rank 0, and ``RANK`` and ``WORLD_SIZE``
-    of ``torchrun``; then what started the process: ``srun`` of SLURM, or an ``mpirun`` of Open MPI,
-    MPICH, Intel MPI or MVAPICH. Replicas inside one process, such as those of ``MirroredStrategy``,
-    share the process's shard.
+    ``init_process_group()``; JAX after ``jax.distributed.initialize()``; Ray Train in a function
+    that its trainer runs; then what the environment says: ``TF_CONFIG`` of ``tf.distribute``, whose
+    chief is rank 0, and ``RANK`` and ``WORLD_SIZE`` of ``torchrun``; then what started the process:
+    ``srun`` of SLURM, or an ``mpirun`` of Open MPI, MPICH, Intel MPI or MVAPICH. Replicas inside
+    one process, such as those of ``MirroredStrategy``, share the process's shard.
 
     Raises:
         RankError: they contradict each other, or one is set up by halves, such as ``RANK=1``
             without ``WORLD_SIZE`` where nothing else says anything.
     """
-    running = _ask({"Horovod": _horovod, "torch.distributed": _torch, "JAX": _jax})
+    running = _ask(
+        {"Horovod": _horovod, "torch.distributed": _torch, "JAX": _jax, "Ray Train": _ray}
+    )
     told = (
         running
         or _ask({"TF_CONFIG": _tf_config, "RANK and WORLD_SIZE": _torchrun})
@@ -97,6 +99,18 @@ def _jax() -> Place | None:
     if jax is None or not jax.distributed.is_initialized():
         return None
     return Place(int(jax.process_index()), int(jax.process_count()))
+
+
+def _ray() -> Place | None:
+    module: Any = sys.modules.get("ray.train")
+    if module is None:
+        return None
+    try:
+        context = module.get_context()
+    except (RuntimeError, DeprecationWarning):
+        # This is no worker of a trainer; the latter says so in trials of Ray Tune.
+        return None
+    return Place(int(context.get_world_rank()), int(context.get_world_size()))
 
 
 # Ranks of evaluators and parameter servers would not be those of who reads shards.

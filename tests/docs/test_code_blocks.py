@@ -9,6 +9,7 @@ import contextlib
 import io
 import pathlib
 import re
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [path for part in (".", "howto") for path in (ROOT / "docs" / part).glob("*.md")]
 FILES = [ROOT / "README.md", *sorted(PAGES)]
-FRAMEWORKS = ("tensorflow", "keras", "torch", "jax", "grain", "datasets", "PIL", "dask")
+FRAMEWORKS = ("tensorflow", "keras", "torch", "jax", "grain", "datasets", "PIL", "dask", "ray")
 ON_S3 = ("cloud.md", "far.md", "team-on-s3.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -47,6 +48,8 @@ def run(path: pathlib.Path) -> str:
 
 # Keras makes arrays of its variables in a way that NumPy 2 deprecates.
 @pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")
+# Ray Data warns of its own defaults.
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\.data\.context")
 @pytest.mark.parametrize("path", [p for p in FILES if blocks(p, "python")], ids=lambda p: p.name)
 def test_blocks_run(
     path: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
@@ -59,6 +62,8 @@ def test_blocks_run(
     with contextlib.ExitStack() as stack:
         if path.name in ON_S3:
             stack.enter_context(_store(monkeypatch))
+        if path.name == "ray.md":
+            stack.enter_context(_nodes(monkeypatch))
         assert run(path) == "".join(text for _, text in blocks(path, "text"))
 
 
@@ -79,6 +84,22 @@ def _store(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         client.create_bucket(Bucket="my-bucket")
         client.close()
         yield
+
+
+@contextlib.contextmanager
+def _nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ends the nodes of Ray that the page has started."""
+    import ray
+
+    # Ray's names of sockets have to be short, which pytest's folders are not.
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        try:
+            yield
+        finally:
+            ray.shutdown()
 
 
 def test_no_block_is_missed() -> None:

@@ -24,6 +24,7 @@ from building import (
     SPEC,
     drive,
     everything,
+    left_over,
     piece,
     same_data,
     write_noting,
@@ -60,17 +61,6 @@ def submitted(storage: LFSStorage) -> Any:
     return storage.fetch("all", "1")
 
 
-def left_over(storage: LFSStorage, folder: pathlib.Path) -> list[str]:
-    """What there is beside versions, and parts and tables that they need."""
-    storage.collect_parts(older_than=AT_ONCE)
-    needed = {"cache.mdb", "yogadl.lock", "yogadl.building"}
-    for stored in storage.list_versions():
-        with storage.fetch(stored.dataset_id, stored.dataset_version) as ref:
-            needed |= {f"{it.hex()}.mdb" for it in ref.reader.parts_by_digest()}
-    names = {path.name for path in folder.rglob("*") if path.is_file()}
-    return sorted(name for name in names - needed if not name.endswith(".table"))
-
-
 @pytest.mark.parametrize("part_bytes", [None, 500])
 @pytest.mark.parametrize("seed", range(3))
 def test_pieces_in_any_order_are_the_data_set(
@@ -95,6 +85,20 @@ def test_workers_in_processes(storage: LFSStorage) -> None:
         receipts = pool.map(functools.partial(write_piece, build), numbers, chunksize=1)
         ref = build.commit(receipts)
     assert same_data(ref, submitted(storage))
+
+
+def test_another_thread_ends_it(storage: LFSStorage) -> None:
+    build = begin(storage)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(build.__enter__).result(30)
+    build.__exit__(None, None, None)
+
+    def again() -> None:
+        with begin(storage) as build:
+            build.commit([])
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(again).result(30)
 
 
 def test_workers_in_threads(storage: LFSStorage) -> None:

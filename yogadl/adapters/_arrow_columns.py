@@ -9,6 +9,7 @@ import numpy as np
 from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.adapters._arrow_rows import is_encoded, plain
+from yogadl.adapters._arrow_tensors import is_tensor, tensors
 from yogadl.adapters._arrow_types import is_list, is_text, type_spec
 from yogadl.adapters._base import Array
 from yogadl.adapters._rows import leaf_column
@@ -112,6 +113,8 @@ def _values(array: Any, positions: Array, where: str) -> Array:
     """All numbers in lists of fixed length, one after the other; fresh."""
     if isinstance(array.type, pa.FixedShapeTensorType):
         return np.array(array.to_numpy_ndarray())
+    if is_tensor(array.type):
+        return np.asarray(tensors(array, where))
     while is_list(array.type):
         size = array.type.list_size
         array = array.flatten()
@@ -122,6 +125,8 @@ def _values(array: Any, positions: Array, where: str) -> Array:
 
 def _cells(spec: specs.Leaf, array: Any, where: str) -> list[Any]:
     """The values of an array, one by one: arrays, strings and Ragged."""
+    if is_tensor(array.type):
+        return list(tensors(array, where))
     if not is_list(array.type):
         return [nested(spec, value) for value in array.to_pylist()]
     if not pa.types.is_fixed_size_list(array.type) and not is_list(array.type.value_type):

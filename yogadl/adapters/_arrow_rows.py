@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl.adapters._arrow_tensors import is_tensor
 from yogadl.adapters._arrow_types import is_list
 from yogadl.adapters._base import Array
 from yogadl.extras import require
@@ -99,8 +100,8 @@ def is_encoded(kind: Any) -> bool:
 
 
 def plain(array: Any) -> Any:
-    """Without dictionary encoding and extension types."""
-    if isinstance(array.type, pa.FixedShapeTensorType):
+    """Without dictionary encoding and extension types, but for those of tensors."""
+    if isinstance(array.type, pa.FixedShapeTensorType) or is_tensor(array.type):
         return array
     if isinstance(array.type, pa.BaseExtensionType):
         return plain(array.storage)

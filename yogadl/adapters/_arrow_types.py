@@ -9,6 +9,7 @@ import numpy as np
 
 from yogadl import dtypes
 from yogadl import spec as specs
+from yogadl.adapters._arrow_tensors import is_tensor, item_type, tensor_shape
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
 
@@ -52,6 +53,8 @@ def type_spec(kind: Any, where: str) -> Any:
     types = pa.types
     if isinstance(kind, pa.FixedShapeTensorType):
         return specs.TensorSpec(_dtype(kind.value_type, where), _tensor_shape(kind))
+    if is_tensor(kind):
+        return specs.TensorSpec(_dtype(item_type(kind), where), tensor_shape(kind))
     if isinstance(kind, pa.BaseExtensionType):
         return type_spec(kind.storage_type, where)
     if types.is_dictionary(kind):

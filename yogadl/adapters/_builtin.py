@@ -73,6 +73,13 @@ def _refuse_splits(data: Any, _spec: Any) -> Source:
     )
 
 
+@_built_in("ray.data.Dataset")
+def _refuse_ray(data: Any, _spec: Any) -> Source:
+    raise UnsupportedTypeError(
+        f"a {type_name(data)} is written by tasks of Ray: yogadl.ray.write(dataset, storage, …)"
+    )
+
+
 @_built_in("pandas.api.typing.DataFrameGroupBy", "pandas.api.typing.SeriesGroupBy")
 def _refuse_groups(data: Any, _spec: Any) -> Source:
     raise UnsupportedTypeError(

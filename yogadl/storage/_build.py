@@ -75,7 +75,8 @@ class Build:
     written stays when it ends without a commit, so that the same build, begun again, goes on.
 
     A copy, pickled and sent to another process or machine, can write pieces: it needs the same
-    credentials there, and carries none. Safe for threads; use the context in one of them.
+    credentials there, and carries none. Safe for threads; the context may be ended by another
+    one than began it.
 
     Attributes:
         spec: the element spec of all records.

@@ -33,7 +33,8 @@ def local_lock(path: pathlib.Path, waiting_for: str) -> Iterator[None]:
     """
     make_folders(path.parent)
     with telling("lock", path):
-        lock = filelock.FileLock(path)
+        # It may be let go of by another thread, as where a framework calls back.
+        lock = filelock.FileLock(path, thread_local=False)
         try:
             lock.acquire(blocking=False)
         except filelock.Timeout:
