@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,15 @@ import xxhash
 
 from yogadl.cache.container import Container
 from yogadl.cache.content_id import sums_of
-from yogadl.errors import InvalidArgumentError
 from yogadl.format import index as indexes
 from yogadl.format.codec import RecordCodec
+from yogadl.format.contents import Contents
 from yogadl.format.entries import ENTRY, marks_of, salt_of
 from yogadl.format.header import Header
 from yogadl.format.layout import (
     ALIGNMENT,
     INLINE_LIMIT,
     LEAD,
-    MAX_VALUE,
     WIDE_ALIGNMENT,
     lead_of,
 )
@@ -28,17 +27,32 @@ from yogadl.format.pages import (
     PAGE_HEADER,
     PAGE_SIZE,
     big_payload,
+    leaf_heads,
     leaf_node,
     leaf_nodes,
     overflow_header,
+    overflow_headers,
     overflow_pages,
 )
-from yogadl.format.record_keys import record_key, record_keys
+from yogadl.format.record_keys import KEY_DIGITS, record_key, record_keys
 
 Array = np.ndarray[Any, Any]
 
-_LOW_HALF = 0xFFFFFFFF
-_LEAD_ZEROS = bytes(LEAD)
+_PAGE_NUMBER = 8
+_RUN_BYTES = 4 << 20
+_ZEROS = bytes(PAGE_SIZE)
+
+
+def _items(rows: Array) -> list[bytes]:
+    """The rows of a contiguous uint8 array ``[n, size]``."""
+    found: list[bytes] = rows.view(f"V{rows.shape[1]}").reshape(len(rows)).tolist()
+    return found
+
+
+def _checksums(contents: Iterable[Any]) -> Array:
+    """The checksums of contents, uint32."""
+    digests = b"".join(map(xxhash.xxh3_64_digest, contents))
+    return np.frombuffer(digests, ">u4")[1::2]
 
 
 def record_bytes(content_size: int) -> int:
@@ -74,32 +88,81 @@ class FileWriter:
         self.file = self._container.file
         self.count = 0
         self.checksums: Array = np.empty(0, "<u8")
-        # Per block of records: offsets of values outside the leaves (0 if inside), lengths, sums.
+        # Per run of records: offsets of values outside the leaves (0 if inside), lengths, sums.
         self._entries: list[Array] = []
-        self._queue: list[tuple[int, int, int]] = []
         self._buffer = np.empty((0, 0), "u1")
 
-    def add(self, content: bytes) -> None:
-        """Appends one record.
+    def add_contents(self, contents: Contents, limit: int) -> int:
+        """Appends records as long as the file has less than ``limit`` bytes; returns how many.
 
-        Raises:
-            InvalidArgumentError: it is above the format's limit.
+        The bytes of the file are the same however many records come at once.
+
+        Args:
+            contents: of the records, of at most ``MAX_CONTENT`` bytes each.
+            limit: bytes.
         """
-        length, offset, payload = len(content), 0, content
-        if length > INLINE_LIMIT:
-            length += LEAD
-            if length > MAX_VALUE:
-                raise InvalidArgumentError(
-                    f"it has {length:,} bytes, and the limit is {MAX_VALUE:,}"
-                )
-            page = self._container.write_overflow(_LEAD_ZEROS, content)
-            offset = page * PAGE_SIZE + PAGE_HEADER
-            payload = big_payload(page)
-        self._packer.add(leaf_node(record_key(self.count), length, payload, offset > 0))
-        self._queue.append((offset, length, xxhash.xxh3_64_intdigest(content) & _LOW_HALF))
-        self.count += 1
-        if len(self._queue) == indexes.BLOCK:
-            self._flush_queue()
+        is_large = contents.sizes > INLINE_LIMIT
+        lengths = np.where(is_large, contents.sizes + LEAD, contents.sizes)
+        pages = np.where(is_large, overflow_pages(lengths), 0)
+        payloads = np.where(is_large, _PAGE_NUMBER, contents.sizes)
+        start, count = 0, len(contents)
+        while start < count and self.file.size < limit:
+            # The first one that the open leaf has no room for is written before that leaf is.
+            stop = start + self._packer.fitting(payloads[start:], KEY_DIGITS) + 1
+            sizes = self.file.size + np.cumsum(pages[start:stop]) * PAGE_SIZE
+            full = min(limit, self.file.size + _RUN_BYTES)
+            stop = min(stop, start + int(np.searchsorted(sizes, full)) + 1)
+            run = slice(start, stop)
+            self._add_run(contents[run], is_large[run], lengths[run], pages[run])
+            start = min(stop, count)
+        return start
+
+    def _add_run(self, contents: Contents, is_large: Array, lengths: Array, pages: Array) -> None:
+        """Appends records that fit in the open leaf, but for the last perhaps."""
+        count = len(contents)
+        entries = np.zeros(count, ENTRY)
+        entries["length"] = lengths
+        payloads: Sequence[bytes] = [b""] * count
+        if is_large.any():
+            numbers = self._container.next_page() + np.cumsum(pages) - pages
+            entries["offset"][is_large] = numbers[is_large] * PAGE_SIZE + PAGE_HEADER
+            entries["checksum"][is_large] = self._write_run(
+                contents.selected(is_large), numbers[is_large], pages[is_large]
+            )
+            payloads = _items(numbers.astype("<u8")[:, None].view("u1"))
+        if not is_large.all():
+            inline = list(contents.selected(~is_large).each())
+            entries["checksum"][~is_large] = _checksums(inline)
+            payloads = list(payloads)
+            for place, content in zip(np.flatnonzero(~is_large).tolist(), inline, strict=True):
+                payloads[place] = content
+        keys = record_keys(self.count + np.arange(count))
+        heads = _items(leaf_heads(keys, lengths, is_large))
+        for head, payload in zip(heads, payloads, strict=True):
+            self._packer.add(head + payload)
+        self._entries.append(entries)
+        self.count += count
+
+    def _write_run(self, contents: Contents, numbers: Array, pages: Array) -> Array:
+        """Writes values on pages of their own, one behind the other; returns their checksums.
+
+        Args:
+            contents: of the records.
+            numbers: their first pages, ``[n]``.
+            pages: how many each has, ``[n]``.
+        """
+        lead = PAGE_HEADER + LEAD
+        leads = np.zeros((len(contents), lead), "u1")
+        leads[:, :PAGE_HEADER] = overflow_headers(numbers, pages)
+        ends = lead + contents.sizes
+        rests = [_ZEROS[:size] for size in (pages * PAGE_SIZE - ends).tolist()]
+        data = contents.between(_items(leads), rests)
+        self._container.write(data)
+        self._container.overflow_pages += int(pages.sum())
+        places = (numbers - numbers[0]) * PAGE_SIZE
+        view = memoryview(data)
+        starts, stops = (places + lead).tolist(), (places + ends).tolist()
+        return _checksums(view[start:stop] for start, stop in zip(starts, stops, strict=True))
 
     def add_columns(self, columns: Sequence[Any], count: int) -> None:
         """Appends some records of fixed size.
@@ -125,9 +188,7 @@ class FileWriter:
         entries = np.empty(count, ENTRY)
         entries["offset"] = offsets
         entries["length"] = size
-        digest = xxhash.xxh3_64_intdigest
-        contents = values[:, lead_of(content_size) :]
-        entries["checksum"] = [digest(content) & _LOW_HALF for content in contents]
+        entries["checksum"] = _checksums(values[:, lead_of(content_size) :])
         self._entries.append(entries)
         self.count += count
 
@@ -150,11 +211,6 @@ class FileWriter:
         self._container.overflow_pages += pages * count
         return numbers * PAGE_SIZE + PAGE_HEADER, numbers.view("u1").reshape(count, 8), values
 
-    def _flush_queue(self) -> None:
-        if self._queue:
-            self._entries.append(np.array(self._queue, ENTRY))
-            self._queue = []
-
     def finish(self, spec: bytes, metadata: bytes, created_ns: int) -> Header:
         """Completes the file, under its partial name.
 
@@ -163,7 +219,6 @@ class FileWriter:
             metadata: JSON.
             created_ns: when it was made, nanoseconds since 1970.
         """
-        self._flush_queue()
         self._packer.flush()
         entries = self._finished_entries()
         sums = sums_of(entries).sums
