@@ -62,7 +62,7 @@ def record_bytes(content_size: int) -> int:
     """
     if content_size > INLINE_LIMIT:
         node = leaf_node(record_key(0), 0, big_payload(0), True)
-        pages = overflow_pages(LEAD + content_size)
+        pages: int = overflow_pages(LEAD + content_size)
         return len(node) + 2 + pages * PAGE_SIZE + ENTRY.itemsize
     node = leaf_node(record_key(0), 0, bytes(content_size), False)
     return len(node) + 2 + ENTRY.itemsize

@@ -27,12 +27,11 @@ from yogadl.format.contents import Contents
 from yogadl.format.header import BODY_OFFSET, Header
 from yogadl.format.provenance import METADATA_KEY, UNKNOWN, Provenance
 from yogadl.format.record_keys import MOST_RECORDS
-from yogadl.format.rows import are_simple, rows_of
+from yogadl.format.rows import rows_of
 
 Array = np.ndarray[Any, Any]
 
 _BLOCK_BYTES = 4 << 20
-_ROWS = 4096
 # Records do not wait for longer, so that progress tells of them.
 _FLUSH_SECONDS = 0.5
 
@@ -126,7 +125,6 @@ class CacheWriter(Closing):
         self._codec = RecordCodec(spec)
         self._codec.layout.check_size()
         self._is_fixed = self._codec.layout.content_size is not None
-        self._takes_columns = are_simple(self._codec.layout)
         self._take_part = take_part
         self._part_bytes, self._part_records = sys.maxsize, MOST_RECORDS
         size = self._codec.layout.content_size
@@ -206,16 +204,12 @@ class CacheWriter(Closing):
                 writer = self._begin_part()
             stop = start + self._part_records - writer.count
             taken = writer.add_contents(contents[start:stop], self._part_bytes)
-            self._progress.update(taken, self._written + writer.file.size)
+            self._progress.update(taken, self.size)
             start += taken
 
-    @property
-    def takes_columns(self) -> bool:
-        """Whether the spec is such that ``append_columns`` can be used."""
-        return self._takes_columns
-
     def append_columns(self, columns: Sequence[Any], count: int) -> None:
-        """Appends ``count`` records, given as one column per component.
+        """Appends ``count`` records, given as one column per component, of a spec whose components
+        are in one array each; see ``format.rows.are_simple``.
 
         Args:
             columns: in the order of :func:`yogadl.format.layout.components_of`: arrays of shape
@@ -224,7 +218,8 @@ class CacheWriter(Closing):
             count: number of records.
 
         Raises:
-            SpecMismatchError, UnsupportedTypeError: a column does not fit the spec.
+            SpecMismatchError, UnsupportedTypeError: a column does not fit the spec. If it is one
+                that varies, nothing was appended.
             StorageFullError: the disk is full, or nearly so.
         """
         self._flush_waiting()
@@ -234,10 +229,7 @@ class CacheWriter(Closing):
         if self._is_fixed:
             self._append_columns(columns, count)
             return
-        for start in range(0, count, _ROWS):
-            stop = min(start + _ROWS, count)
-            rows = [column[start:stop] for column in columns]
-            self._append_contents(rows_of(self._codec, rows, stop - start))
+        self._append_contents(rows_of(self._codec, columns, count))
 
     def _append_columns(self, columns: Sequence[Any], count: int) -> None:
         content_size = self._codec.layout.content_size
@@ -249,10 +241,15 @@ class CacheWriter(Closing):
                 self._begin_part()
             stop = min(start + step, start + self._part_records - self._writer.count, count)
             self._writer.add_columns([column[start:stop] for column in columns], stop - start)
-            self._progress.update(stop - start, self._written + self._writer.file.size)
+            self._progress.update(stop - start, self.size)
             start = stop
 
     # Parts
+
+    @property
+    def size(self) -> int:
+        """Bytes that were written so far."""
+        return self._written + self._writer.file.size
 
     @property
     def _count(self) -> int:
