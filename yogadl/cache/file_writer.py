@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -68,6 +69,57 @@ def record_bytes(content_size: int) -> int:
     return len(node) + 2 + ENTRY.itemsize
 
 
+class _Run:
+    """Some records, and where their values will be.
+
+    Args:
+        contents: of the records.
+        is_large: whether their values lie outside the leaves, bool ``[n]``.
+        lengths: bytes of the values, int64 ``[n]``.
+        pages: that they have of their own, int64 ``[n]``.
+        numbers: of the first of these, int64 ``[n]``.
+    """
+
+    def __init__(
+        self, contents: Contents, is_large: Array, lengths: Array, pages: Array, numbers: Array
+    ) -> None:
+        self._small = contents.selected(~is_large)
+        self._large = contents.selected(is_large)
+        self._inside: list[bytes] = []
+        self.is_large = is_large
+        self.lengths = lengths
+        self.pages = pages
+        self.numbers = numbers
+
+    def values(self) -> tuple[bytes, Array]:
+        """The pages of the values that lie outside, in one, and the checksums of all records."""
+        pages, sizes = self.pages[self.is_large], self._large.sizes
+        lead = PAGE_HEADER + LEAD
+        leads = np.zeros((len(pages), lead), "u1")
+        leads[:, :PAGE_HEADER] = overflow_headers(self.numbers[self.is_large], pages)
+        rests = [_ZEROS[:size] for size in (pages * PAGE_SIZE - lead - sizes).tolist()]
+        values = self._large.between(_items(leads), rests)
+        starts = (np.cumsum(pages) - pages) * PAGE_SIZE + lead
+        view = memoryview(values)
+        spans = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+        checksums = np.empty(len(self.is_large), "u4")
+        checksums[self.is_large] = _checksums(view[start:end] for start, end in spans)
+        self._inside = list(self._small.each())
+        checksums[~self.is_large] = _checksums(self._inside)
+        return values, checksums
+
+    def nodes(self, first: int) -> list[bytes]:
+        """The nodes of the records, of which ``first`` is the position of the first; to be called
+        after :meth:`values`."""
+        keys = record_keys(first + np.arange(len(self.is_large)))
+        heads = _items(leaf_heads(keys, self.lengths, self.is_large))
+        payloads = _items(self.numbers.astype("<u8")[:, None].view("u1"))
+        small = np.flatnonzero(~self.is_large).tolist()
+        for place, content in zip(small, self._inside, strict=True):
+            payloads[place] = content
+        return list(map(operator.add, heads, payloads))
+
+
 class FileWriter:
     """One file, of records that were checked. Not thread-safe.
 
@@ -93,76 +145,61 @@ class FileWriter:
         self._buffer = np.empty((0, 0), "u1")
 
     def add_contents(self, contents: Contents, limit: int) -> int:
-        """Appends records as long as the file has less than ``limit`` bytes; returns how many.
+        """Appends the first of some records, as long as the file has less than ``limit`` bytes.
 
         The bytes of the file are the same however many records come at once.
 
         Args:
-            contents: of the records, of at most ``MAX_CONTENT`` bytes each.
+            contents: of the records.
             limit: bytes.
+
+        Returns:
+            How many were appended; at least one, if the file has less than the limit.
         """
         is_large = contents.sizes > INLINE_LIMIT
         lengths = np.where(is_large, contents.sizes + LEAD, contents.sizes)
         pages = np.where(is_large, overflow_pages(lengths), 0)
+        # A leaf is written after the value of the first record that it has no room for.
         payloads = np.where(is_large, _PAGE_NUMBER, contents.sizes)
-        start, count = 0, len(contents)
-        while start < count and self.file.size < limit:
-            # The first one that the open leaf has no room for is written before that leaf is.
-            stop = start + self._packer.fitting(payloads[start:], KEY_DIGITS) + 1
-            sizes = self.file.size + np.cumsum(pages[start:stop]) * PAGE_SIZE
-            full = min(limit, self.file.size + _RUN_BYTES)
-            stop = min(stop, start + int(np.searchsorted(sizes, full)) + 1)
-            run = slice(start, stop)
-            self._add_run(contents[run], is_large[run], lengths[run], pages[run])
-            start = min(stop, count)
-        return start
+        full = self._packer.full_before(payloads, KEY_DIGITS)
+        leaves = np.searchsorted(full, np.arange(len(contents)))
+        numbers = self._container.next_page() + np.cumsum(pages) - pages + leaves
+        most = min(limit, self.file.size + _RUN_BYTES)
+        count = int(np.searchsorted(numbers * PAGE_SIZE, most))
+        part = slice(count)
+        run = _Run(contents[part], is_large[part], lengths[part], pages[part], numbers[part])
+        self._add_run(run, [place for place in full if place < count])
+        return count
 
-    def _add_run(self, contents: Contents, is_large: Array, lengths: Array, pages: Array) -> None:
-        """Appends records that fit in the open leaf, but for the last perhaps."""
-        count = len(contents)
-        entries = np.zeros(count, ENTRY)
-        entries["length"] = lengths
-        payloads: Sequence[bytes] = [b""] * count
-        if is_large.any():
-            numbers = self._container.next_page() + np.cumsum(pages) - pages
-            entries["offset"][is_large] = numbers[is_large] * PAGE_SIZE + PAGE_HEADER
-            entries["checksum"][is_large] = self._write_run(
-                contents.selected(is_large), numbers[is_large], pages[is_large]
-            )
-            payloads = _items(numbers.astype("<u8")[:, None].view("u1"))
-        if not is_large.all():
-            inline = list(contents.selected(~is_large).each())
-            entries["checksum"][~is_large] = _checksums(inline)
-            payloads = list(payloads)
-            for place, content in zip(np.flatnonzero(~is_large).tolist(), inline, strict=True):
-                payloads[place] = content
-        keys = record_keys(self.count + np.arange(count))
-        heads = _items(leaf_heads(keys, lengths, is_large))
-        for head, payload in zip(heads, payloads, strict=True):
-            self._packer.add(head + payload)
-        self._entries.append(entries)
-        self.count += count
-
-    def _write_run(self, contents: Contents, numbers: Array, pages: Array) -> Array:
-        """Writes values on pages of their own, one behind the other; returns their checksums.
+    def _add_run(self, run: _Run, full: list[int]) -> None:
+        """Appends some records.
 
         Args:
-            contents: of the records.
-            numbers: their first pages, ``[n]``.
-            pages: how many each has, ``[n]``.
+            run: the records.
+            full: of which a leaf page has no room for the node.
         """
-        lead = PAGE_HEADER + LEAD
-        leads = np.zeros((len(contents), lead), "u1")
-        leads[:, :PAGE_HEADER] = overflow_headers(numbers, pages)
-        ends = lead + contents.sizes
-        rests = [_ZEROS[:size] for size in (pages * PAGE_SIZE - ends).tolist()]
-        data = contents.between(_items(leads), rests)
-        self._container.write(data)
-        self._container.overflow_pages += int(pages.sum())
-        places = (numbers - numbers[0]) * PAGE_SIZE
-        view = memoryview(data)
-        starts, stops = (places + lead).tolist(), (places + ends).tolist()
-        return _checksums(view[start:stop] for start, stop in zip(starts, stops, strict=True))
+        values, checksums = run.values()
+        view = memoryview(values)
+        ends = (np.cumsum(run.pages) * PAGE_SIZE).tolist()
+        nodes = run.nodes(self.count)
+        start = written = 0
+        for place in full:
+            if ends[place] > written:
+                self._container.write(view[written : ends[place]])
+                written = ends[place]
+            self._packer.add_fitting(nodes[start:place])
+            self._packer.flush()
+            start = place
+        if len(view) > written:
+            self._container.write(view[written:])
+        self._packer.add_fitting(nodes[start:])
+        self._container.overflow_pages += int(run.pages.sum())
+        entries = np.empty(len(nodes), ENTRY)
+        entries["offset"] = np.where(run.is_large, run.numbers * PAGE_SIZE + PAGE_HEADER, 0)
+        entries["length"] = run.lengths
+        entries["checksum"] = checksums
+        self._entries.append(entries)
+        self.count += len(nodes)
 
     def add_columns(self, columns: Sequence[Any], count: int) -> None:
         """Appends some records of fixed size.

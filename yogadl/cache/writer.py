@@ -32,6 +32,7 @@ from yogadl.format.rows import rows_of
 Array = np.ndarray[Any, Any]
 
 _BLOCK_BYTES = 4 << 20
+_RUN = 4096
 # Records do not wait for longer, so that progress tells of them.
 _FLUSH_SECONDS = 0.5
 
@@ -202,7 +203,7 @@ class CacheWriter(Closing):
             writer = self._writer
             if writer.count >= self._part_records or writer.file.size >= self._part_bytes:
                 writer = self._begin_part()
-            stop = start + self._part_records - writer.count
+            stop = start + min(self._part_records - writer.count, _RUN)
             taken = writer.add_contents(contents[start:stop], self._part_bytes)
             self._progress.update(taken, self.size)
             start += taken

@@ -11,6 +11,8 @@ data version 1, 64-bit little-endian.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -134,11 +136,8 @@ def _put_heads(nodes: Array, keys: Array, sizes: Array | int, big: Array | bool)
 
 def _tree_page(number: int, flags: int, nodes: list[bytes]) -> bytes:
     """A branch or leaf page: pointers upwards from the header, nodes downwards from the end."""
-    position = PAGE_SIZE
-    pointers = []
-    for node in nodes:
-        position -= len(node)
-        pointers.append(position)
+    pointers = [PAGE_SIZE - end for end in itertools.accumulate(map(len, nodes))]
+    position = pointers[-1]
     lower = PAGE_HEADER + _POINTER * len(nodes)
     head = _PAGE.pack(number, 0, flags, lower, position)
     head += struct.pack(f"<{len(pointers)}H", *pointers)
@@ -164,16 +163,27 @@ class LeafPacker:
         self.leaves: list[tuple[bytes, int]] = []
         """First key and page number of every leaf page written."""
 
-    def fitting(self, payloads: Array, key_size: int) -> int:
-        """How many nodes can be added, the first of some, before the open page is full.
+    def full_before(self, payloads: Array, key_size: int) -> list[int]:
+        """Of nodes to be added, those for which a page has no room, so that it is written.
 
         Args:
             payloads: their sizes in bytes, ``[n]``.
             key_size: of their keys.
         """
-        sizes = NODE_HEADER + key_size + payloads[: _LEAF_ROOM // (NODE_HEADER + key_size)]
-        taken = np.cumsum(sizes + sizes % 2 + _POINTER)
-        return int(np.searchsorted(taken, self._room, side="right"))
+        sizes = NODE_HEADER + key_size + payloads
+        ends = np.cumsum(sizes + sizes % 2 + _POINTER).tolist()
+        found = []
+        place = bisect.bisect_right(ends, self._room)
+        while place < len(ends):
+            found.append(place)
+            begun = ends[place - 1] if place else 0
+            place = bisect.bisect_right(ends, begun + _LEAF_ROOM, place)
+        return found
+
+    def add_fitting(self, nodes: list[bytes]) -> None:
+        """Adds nodes for all of which the open page has room."""
+        self._open += nodes
+        self._room -= sum(map(len, nodes)) + _POINTER * len(nodes)
 
     def add(self, node: bytes) -> None:
         if len(node) + _POINTER > self._room:
@@ -225,11 +235,13 @@ class LeafPacker:
         if not self._open:
             return
         page = self._next_page()
-        positions = np.empty(len(self._open), "<i8")
-        end = (page + 1) * PAGE_SIZE
-        for number, node in enumerate(self._open):
-            end -= len(node)
-            positions[number] = end + NODE_HEADER + int.from_bytes(node[6:8], "little")
+        ends = itertools.accumulate(map(len, self._open))
+        # Behind the header of a node and its key.
+        places = [
+            NODE_HEADER + node[6] + (node[7] << 8) - end
+            for node, end in zip(self._open, ends, strict=True)
+        ]
+        positions = (page + 1) * PAGE_SIZE + np.array(places, "<i8")
         self._positions.append(positions)
         first = self._open[0]
         key_size = int.from_bytes(first[6:8], "little")
