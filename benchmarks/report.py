@@ -47,7 +47,8 @@ def markdown(results: Results, pictures: dict[str, str] | None = None) -> str:
     parts.append(
         "In brackets: how many times better this yogadl is, by its best way of the same kind: "
         "NumPy batches, single records, or TensorFlow batches; written from `arrays` (of Arrow's: "
-        "`arrow`), from a `generator`, or from a data set of TensorFlow's, `tf`. `–`: the loader cannot do it."
+        "`arrow`), from a `generator`, or from a data set of TensorFlow's, `tf`. "
+        "`–`: the loader cannot do it."
     )
     for measure in MEASURES:
         if not _was_measured(measure, results):

@@ -131,13 +131,13 @@ def written(
     return path.read_bytes(), parts
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     sizes=st.lists(
-        st.integers(0, 60) | st.integers(1900, 2050) | st.integers(0, 30_000), max_size=60
+        st.integers(0, 60) | st.integers(1900, 2050) | st.integers(0, 9_000), max_size=30
     ),
-    repeated=st.integers(1, 8),
-    cut=st.lists(st.integers(0, 480), max_size=4),
+    repeated=st.integers(1, 6),
+    cut=st.lists(st.integers(0, 180), max_size=4),
 )
 def test_files_are_the_same_however_records_come(
     folder: pathlib.Path, sizes: list[int], repeated: int, cut: list[int]
