@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ import tensorflow as tf
 import tf_source
 import workloads
 from workloads import Workload
+
+# Whoever runs this file from a checkout measures that checkout.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import yogadl
 import yogadl.spec
