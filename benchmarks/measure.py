@@ -79,7 +79,7 @@ def measure_loader(
     for phase in arguments.phases:
         names = {"loader": name, "workload": work.name, "phase": phase}
         if phase == "write":
-            run = phases.Writing(kind, work, directory)
+            run = phases.Writing(kind, work, directory, arguments.seconds)
             reporter.run(run.measure, **names, version=kind.version())
             continue
         function = phases.READING[phase]

@@ -15,7 +15,14 @@ Cell = float | str
 
 OURS = "this_yogadl"
 TF_LOADERS = ("tf_record", "tf_save")
-TF_WRITERS = (OURS, "yogadl_014", *TF_LOADERS)
+WRITTEN = {
+    "tf": "tf",
+    "tf_one_shard": "tf",
+    "arrays": "arrays",
+    "arrow": "arrays",
+    "generator": "generator",
+}
+"""The kinds of the ways to write."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +85,8 @@ def _memory(result: Results) -> dict[str, Any]:
 
 
 def _disk(result: Results) -> dict[str, Any]:
-    first = next(iter(result["ways"].values()))
-    return {"": first["disk_bytes"] / 1e6}
+    written = [way["disk_bytes"] for way in result["ways"].values() if "disk_bytes" in way]
+    return {"": written[0] / 1e6 if written else None}
 
 
 def _rate(name: str, title: str, phase: str, by_way: Any) -> Measure:
@@ -92,6 +99,14 @@ def _seconds(name: str, title: str, phase: str, by_way: Any) -> Measure:
 
 MEASURES = (
     _rate("write", "Write, until it is on the disk", "write", _ways("records_per_second")),
+    Measure(
+        "write_cpu",
+        "Write, by the processors' time",
+        "records/s of a processor",
+        True,
+        "write",
+        _ways("records_per_cpu_second"),
+    ),
     _rate("warm", "Shuffled epoch, warm", "warm", _ways("records_per_second")),
     _rate("cold", "Shuffled epoch, cold", "cold", _single("records_per_second")),
     _seconds("open", "Open", "open", _single("open_seconds")),
@@ -112,11 +127,11 @@ MEASURES = (
 
 
 def kind(row: Row) -> str:
-    """What a way yields; only ways of one kind are compared, where there are several."""
+    """What a way yields, or writes; only ways of one kind are compared, where there are several."""
     loader, way = row
+    if way in WRITTEN:
+        return WRITTEN[way]
     if way.startswith("tf_") or (loader in TF_LOADERS and way != ""):
-        return "tf"
-    if way == "write" and loader in TF_WRITERS:
         return "tf"
     return "records" if way == "records" else "batches"
 

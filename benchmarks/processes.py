@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import resource
 
 _PROC = pathlib.Path("/proc")
 
@@ -22,6 +23,13 @@ def family(pid: int | str = "self") -> list[str]:
     for member in found:
         found += children.get(member, [])
     return found
+
+
+def cpu_seconds() -> float:
+    """What this process has taken of processors, with its threads, and with those of its children
+    that have ended and were waited for."""
+    both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
 def read_bytes(pid: int | str = "self") -> int:

@@ -46,9 +46,13 @@ def markdown(results: Results, pictures: dict[str, str] | None = None) -> str:
     parts = ["# Benchmark", machine(results), _versions(results)]
     parts.append(
         "In brackets: how many times better this yogadl is, by its best way of the same kind: "
-        "NumPy batches, single records, or TensorFlow batches. `–`: the loader cannot do it."
+        "NumPy batches, single records, or TensorFlow batches; written from `arrays` (of Arrow's: "
+        "`arrow`), from a `generator`, or from a data set of TensorFlow's, `tf`. "
+        "`–`: the loader cannot do it."
     )
     for measure in MEASURES:
+        if not _was_measured(measure, results):
+            continue
         parts.append(f"## {measure.title}")
         if pictures and measure.name in pictures:
             parts.append(f"![{measure.title}]({pictures[measure.name]})")
@@ -59,6 +63,11 @@ def markdown(results: Results, pictures: dict[str, str] | None = None) -> str:
         parts += ["## Scaling", _scaling(results["scaling"])]
     parts += ["## Targets", target_table(targets.targets(results))]
     return "\n\n".join(parts) + "\n"
+
+
+def _was_measured(measure: Measure, results: Results) -> bool:
+    loaders = [found for workload in results["results"].values() for found in workload.values()]
+    return any(measure.phase in phases for phases in loaders)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

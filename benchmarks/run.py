@@ -1,6 +1,7 @@
 """Measures this yogadl and its peers, and writes a report.
 
     python benchmarks/run.py [--scale 1.0] [--seconds 3] [--loaders NAME …] [--workloads NAME …]
+    python benchmarks/run.py --steps write
     python benchmarks/run.py --smoke [--loaders all]
 
 Every loader runs in an environment of its own, made from PyPI in ``.venv-bench-NAME``, unless
@@ -32,7 +33,13 @@ RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 SMOKE_SCALE, SMOKE_SECONDS = 0.0001, 0.05
 SMOKE_STEP_SECONDS = 600
 STEP_SECONDS = {"write": 900, "read": 400, "cold": 120, "shard": 120, "floors": 180}
-READ_PHASES = ["open", "warm", "resume", "check"]
+STEPS = {
+    "write": ["write"],
+    "read": ["open", "warm", "resume", "check"],
+    "cold": ["cold"],
+    "shard": ["shard"],
+}
+"""What is measured by a process of its own; all but the first read what that has written."""
 ALL_PHASES = ["write", *phases.READING]
 
 Results = dict[str, Any]
@@ -46,6 +53,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--workloads", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--directory", type=pathlib.Path, help="for the data sets")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS, help="where to report")
+    parser.add_argument(
+        "--steps", nargs="+", choices=list(STEPS), default=list(STEPS), help="what to measure"
+    )
     parser.add_argument("--smoke", action="store_true", help="only see whether everything works")
     parser.add_argument(
         "--python", action="append", default=[], metavar="NAME=PATH", help="of a loader"
@@ -98,12 +108,8 @@ def measure(
         shutil.rmtree(directory / "floors", ignore_errors=True)
         for name, python in pythons.items():
             step = steps.Step(python, directory, arguments.scale, arguments.seconds)
-            for kind, names in (
-                ("write", ["write"]),
-                ("read", READ_PHASES),
-                ("cold", ["cold"]),
-                ("shard", ["shard"]),
-            ):
+            for kind in dict.fromkeys(("write", *arguments.steps)):
+                names = STEPS[kind]
                 step.run(results, [name], [workload], names, STEP_SECONDS[kind])
                 if "result" not in steps.outcome(results, workload, name, names[0]):
                     break
@@ -136,7 +142,7 @@ def main() -> None:
             smoke(pythons, directory, arguments)
         else:
             measure(pythons, directory, arguments)
-        if "this_yogadl" in pythons:
+        if "this_yogadl" in pythons and "read" in arguments.steps:
             print("scaling …", file=sys.stderr)
             step = steps.Step(pythons["this_yogadl"], directory, arguments.scale, arguments.seconds)
             results["scaling"] = step.scaling()

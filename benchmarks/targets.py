@@ -159,6 +159,14 @@ def _shard(figures: Figures) -> Iterator[Target]:
 
 def _write(figures: Figures) -> Iterator[Target]:
     for workload in figures.workloads:
+        for measure, text in (("write", "write"), ("write_cpu", "write, by processors' time")):
+            ours = figures.best(measure, workload, _ours("arrays"))
+            peer = figures.best(
+                measure,
+                workload,
+                lambda loader, way: loader != OURS and kind((loader, way)) == "arrays",
+            )
+            yield _target(f"{text}, from arrays / best peer", workload, ours, peer, 1.0)
         if workload in ("scalars", "small_images"):
             ours = figures.best("write", workload, _ours("tf"))
             old = figures.best("write", workload, lambda loader, _way: loader == "yogadl_014")

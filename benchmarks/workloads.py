@@ -73,6 +73,28 @@ class Workload:
         return sum(map(self.record_bytes, self.records()))
 
 
+def columns(workload: Workload) -> dict[str, Any]:
+    """All records as arrays in memory, one per field: of what varies, arrays of objects."""
+    fields = workload.fields.items()
+    found: dict[str, Any] = {
+        name: np.empty((workload.count, *field.shape), field.dtype)
+        if field.is_static
+        else np.empty(workload.count, object)
+        for name, field in fields
+    }
+    for number, record in enumerate(workload.records()):
+        for name, value in record.items():
+            found[name][number] = value
+    return found
+
+
+def rows(arrays: dict[str, Any]) -> Iterator[Record]:
+    """The records of such arrays, for loaders that take no others."""
+    names = list(arrays)
+    for row in zip(*arrays.values(), strict=True):
+        yield dict(zip(names, row, strict=True))
+
+
 def nest(flat: dict[str, Any]) -> Any:
     """A flat dict as nested ones, by the slashes in its names."""
     nested: dict[str, Any] = {}

@@ -10,9 +10,13 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from workloads import Workload
+import workloads
+from workloads import Record, Workload
 
 BATCH = 32
+
+ARRAYS = ("arrays", "arrow")
+"""The ways to write what is in memory as arrays."""
 
 
 class Unsupported(Exception):  # noqa: N818
@@ -25,11 +29,13 @@ class Loader(abc.ABC):
     Attributes:
         directory: where the loader keeps the data set; empty before :meth:`write`.
         ways: the names of its ways to read an epoch; the first is its best.
-        writes: the names of its methods that write; what the first has written is read.
+        writes: its ways to write, each a method ``write_<way>``; what the first writes is read.
+        arrays: the records as :func:`workloads.columns` makes them, for ways of ``ARRAYS``.
     """
 
     ways: tuple[str, ...] = ("batches",)
-    writes: tuple[str, ...] = ("write",)
+    writes: tuple[str, ...] = ("generator", "arrays")
+    arrays: dict[str, Any]
 
     def __init__(self, workload: Workload, directory: pathlib.Path) -> None:
         self.workload = workload
@@ -40,9 +46,29 @@ class Loader(abc.ABC):
     def version(cls) -> str:
         """The library's name and version, such as ``"FFCV 1.0.2"``."""
 
-    @abc.abstractmethod
-    def write(self) -> None:
-        """Stores every record of the workload; returns when they are readable."""
+    def prepare(self, way: str) -> None:
+        """Has in memory what a way to write takes. This is not measured."""
+        if way in ARRAYS:
+            self.arrays = workloads.columns(self.workload)
+        else:
+            # The first record makes what the others are cut from.
+            next(self.workload.records())
+
+    def write_generator(self) -> None:
+        """Stores every record of a generator; returns when they are readable.
+
+        Raises:
+            Unsupported: it takes no generators.
+        """
+        self.write_records(self.workload.records())
+
+    def write_arrays(self) -> None:
+        """The same from arrays in memory: as they are if the loader takes such, else row by row."""
+        self.write_records(workloads.rows(self.arrays))
+
+    def write_records(self, records: Iterator[Record]) -> None:
+        """Stores records, in a loader whose ways to write differ in nothing else."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def open(self) -> None:

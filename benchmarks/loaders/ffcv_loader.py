@@ -6,6 +6,9 @@ As FFCV's performance guide advises for data that fits in memory: ``os_cache=Tru
 Values of varying length are ``BytesField``: batches of them are padded to the longest one of the
 data set, and a field of lengths comes with them.
 
+It is written by as many processes as cores, from arrays that are looked up by index; it takes no
+generators.
+
 FFCV decodes into a few buffers in turn, so a batch lasts until the next one is asked for.
 """
 
@@ -40,19 +43,19 @@ def _torch_dtype(dtype: str) -> torch.dtype:
 
 
 class _Source:
-    """The records as tuples, by index, as ``DatasetWriter`` wants them."""
+    """The rows of arrays as tuples, by index, as ``DatasetWriter`` wants them."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, arrays: dict[str, Any]) -> None:
         self.workload = workload
+        self.arrays = arrays
 
     def __len__(self) -> int:
         return self.workload.count
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
-        record = self.workload.record(int(index))
         values: list[Any] = []
         for name, field in self.workload.fields.items():
-            value = record[name]
+            value = self.arrays[name][index]
             if not field.is_static:
                 value = np.frombuffer(value, np.uint8)
                 values.append(len(value))
@@ -82,6 +85,8 @@ class _Order(Random):
 
 
 class PeerLoader(Loader):
+    writes = ("arrays",)
+
     def __init__(self, workload: Workload, directory: pathlib.Path) -> None:
         super().__init__(workload, directory)
         self._iterator: Any = None
@@ -108,14 +113,14 @@ class PeerLoader(Loader):
     def _path(self) -> str:
         return str(self.directory / "data.beton")
 
-    def write(self) -> None:
+    def write_arrays(self) -> None:
         fields: dict[str, Any] = {}
         for name in self._names():
             field = self.workload.fields.get(name)
             fields[name] = IntField() if field is None else self._ffcv_field(field)
         writer = DatasetWriter(self._path, fields, num_workers=os.cpu_count())
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
-            writer.from_indexed_dataset(_Source(self.workload))
+            writer.from_indexed_dataset(_Source(self.workload, self.arrays))
 
     def open(self) -> None:
         self._order = _Order()

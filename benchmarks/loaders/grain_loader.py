@@ -1,6 +1,7 @@
 """Grain over one ArrayRecord file, with records as plain bytes.
 
-As Grain's documentation advises: the file is written with ``group_size:1``, for random access; a
+As Grain's documentation advises: the file is written with ``group_size:1``, for random access, and
+without compression, as of all loaders; a
 ``MapDataset`` is sliced for shards and offsets, which costs nothing, shuffled, and batched by a
 ``batch_fn`` that decodes a batch at once; ``to_iter_dataset`` reads it with two threads, fewer
 than the default, as ``ReadOptions`` are to be fitted to the machine. Worker processes of
@@ -17,7 +18,7 @@ from typing import Any
 import grain
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
-from workloads import Workload
+from workloads import Record, Workload
 
 from loaders import BATCH, Loader
 
@@ -66,9 +67,9 @@ class PeerLoader(Loader):
     def _path(self) -> str:
         return str(self.directory / "data.array_record")
 
-    def write(self) -> None:
-        writer = ArrayRecordWriter(self._path, "group_size:1")
-        for record in self.workload.records():
+    def write_records(self, records: Iterator[Record]) -> None:
+        writer = ArrayRecordWriter(self._path, "group_size:1,uncompressed")
+        for record in records:
             writer.write(self._codec.encode(record))
         writer.close()
 

@@ -1,7 +1,8 @@
 """LitData: chunks made by ``optimize``, read by ``StreamingDataset``.
 
-As LitData's documentation advises: ``optimize`` with ``chunk_bytes="64MB"`` and as many workers as
-cores; ``StreamingDataset(shuffle=True)``, which shuffles the chunks and the records of each; and a
+As LitData's documentation advises: ``optimize`` with ``chunk_bytes="64MB"`` and, from arrays, as
+many workers as cores; a generator is what one worker makes of one input. It is read by
+``StreamingDataset(shuffle=True)``, which shuffles the chunks and the records of each, and a
 ``StreamingDataLoader``. Offsets are its ``state_dict``; shards are ranks of its distributed
 environment, which get whole batches only. ``workers2`` has two worker processes.
 """
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from litdata import StreamingDataLoader, StreamingDataset, optimize
 from torch.utils.data import default_collate
-from workloads import Field, Workload
+from workloads import Field, Record, Workload
 
 from loaders import BATCH, Loader
 
@@ -26,20 +27,36 @@ WORKERS = {"workers0": 0, "workers2": 2}
 LENGTHS = "lengths"
 
 
-class _Make:
+def _exact(work: Workload, record: Record) -> Record:
     """A record as LitData's serializers keep it exactly: numbers of other dtypes are arrays."""
+    for name, field in work.fields.items():
+        if field.dtype in ("int64", "bool") and not field.shape:
+            record[name] = record[name].item()
+        elif field.dtype != "bytes":
+            record[name] = np.asarray(record[name])
+    return record
+
+
+class _Row:
+    """A row of arrays, which workers have from the process that they are forks of."""
+
+    def __init__(self, work: Workload, arrays: dict[str, Any]) -> None:
+        self.work = work
+        self.arrays = arrays
+
+    def __call__(self, number: int) -> Record:
+        return _exact(self.work, {name: array[number] for name, array in self.arrays.items()})
+
+
+class _Generate:
+    """All records, of one input."""
 
     def __init__(self, work: Workload) -> None:
         self.work = work
 
-    def __call__(self, number: int) -> dict[str, Any]:
-        record = self.work.record(number)
-        for name, field in self.work.fields.items():
-            if field.dtype in ("int64", "bool") and not field.shape:
-                record[name] = record[name].item()
-            elif field.dtype != "bytes":
-                record[name] = np.asarray(record[name])
-        return record
+    def __call__(self, _input: int) -> Iterator[Record]:
+        for record in self.work.records():
+            yield _exact(self.work, record)
 
 
 class _Collate:
@@ -78,16 +95,23 @@ class PeerLoader(Loader):
     def _path(self) -> str:
         return str(self.directory / "optimized")
 
-    def write(self) -> None:
+    def write_generator(self) -> None:
+        self._optimize(_Generate(self.workload), [0], 1)
+
+    def write_arrays(self) -> None:
+        numbers = list(range(self.workload.count))
+        self._optimize(_Row(self.workload, self.arrays), numbers, os.cpu_count() or 1)
+
+    def _optimize(self, make: Any, inputs: list[int], workers: int) -> None:
         caches = self.directory / "caches"
         os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = str(caches / "chunks")
         os.environ["DATA_OPTIMIZER_DATA_CACHE_FOLDER"] = str(caches / "data")
         optimize(
-            fn=_Make(self.workload),
-            inputs=list(range(self.workload.count)),
+            fn=make,
+            inputs=inputs,
             output_dir=self._path,
             chunk_bytes="64MB",
-            num_workers=os.cpu_count(),
+            num_workers=workers,
             start_method="fork",
             verbose=False,
         )

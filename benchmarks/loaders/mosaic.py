@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from workloads import Field, Workload
+from workloads import Field, Record, Workload
 
 from loaders import BATCH, Loader, Unsupported
 
@@ -96,12 +96,12 @@ class PeerLoader(Loader):
     def _path(self) -> str:
         return str(self.directory / "mds")
 
-    def write(self) -> None:
+    def write_records(self, records: Iterator[Record]) -> None:
         fields = self.workload.fields
         columns = {name: _column(field) for name, field in fields.items()}
         flags = [name for name, field in fields.items() if field.dtype == "bool"]
         with streaming.MDSWriter(out=self._path, columns=columns) as writer:
-            for record in self.workload.records():
+            for record in records:
                 for name in flags:
                     record[name] = np.uint8(record[name])
                 writer.write(record)

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 import tf_source
 import workloads
-from workloads import Field
+from workloads import Field, Record
 
 from loaders import BATCH, Loader
 
@@ -68,13 +68,13 @@ class PeerLoader(Loader):
     def version(cls) -> str:
         return f"TFRecord, TensorFlow {tf.__version__}"
 
-    def write(self) -> None:
+    def write_records(self, records: Iterator[Record]) -> None:
         fields = self.workload.fields
         writers = [
             tf.io.TFRecordWriter(str(self.directory / f"{number:02}.tfrecord"))
             for number in range(FILES)
         ]
-        for number, record in enumerate(self.workload.records()):
+        for number, record in enumerate(records):
             features = {name: _feature(fields[name], value) for name, value in record.items()}
             example = tf.train.Example(features=tf.train.Features(feature=features))
             writers[number % FILES].write(example.SerializeToString())

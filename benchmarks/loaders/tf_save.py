@@ -23,7 +23,7 @@ SAVED_SHARDS = 64
 
 
 class PeerLoader(Loader):
-    writes = ("write", "write_one_shard")
+    writes = ("tf", "tf_one_shard")
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -38,12 +38,12 @@ class PeerLoader(Loader):
     def _path(self) -> str:
         return str(self.directory / "saved")
 
-    def write(self) -> None:
+    def write_tf(self) -> None:
         dataset = tf_source.tf_dataset(self.workload)
         dataset.save(self._path, shard_func=lambda record: record[NUMBER] % SAVED_SHARDS)
         (self.directory / "shards").write_text(str(SAVED_SHARDS))
 
-    def write_one_shard(self) -> None:
+    def write_tf_one_shard(self) -> None:
         tf_source.tf_dataset(self.workload).save(self._path)
         (self.directory / "shards").write_text("1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +12,14 @@ import tf_source
 import workloads
 from workloads import Workload
 
+# Whoever runs this file from a checkout measures that checkout.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
 import yogadl
 import yogadl.spec
 import yogadl.storage
 import yogadl.tensorflow
-from loaders import BATCH, Loader
+from loaders import BATCH, Loader, Unsupported
 
 _ID, _VERSION = "benchmark", "1"
 
@@ -35,7 +39,7 @@ _VARYING = ("batches", "padded", "tf_padded", "tf_ragged", "tf_padded_batch", "t
 
 
 class ThisYogadl(Loader):
-    writes = ("write", "write_arrays")
+    writes = ("tf", "generator", "arrays", "arrow")
 
     def __init__(self, workload: Workload, directory: pathlib.Path) -> None:
         super().__init__(workload, directory)
@@ -47,13 +51,29 @@ class ThisYogadl(Loader):
     def version(cls) -> str:
         return f"yogadl {yogadl.__version__} (TensorFlow {tf.__version__})"
 
-    def write(self) -> None:
+    def prepare(self, way: str) -> None:
+        super().prepare(way)
+        if way == "arrow":
+            try:
+                import pyarrow as pa
+            except ImportError as error:
+                raise Unsupported("pyarrow is not installed") from error
+            self.table = pa.table(_nested(pa, workloads.nest(self.arrays)))
+
+    def write_tf(self) -> None:
         self._storage().submit(tf_source.tf_dataset(self.workload), _ID, _VERSION)
 
-    def write_arrays(self) -> None:
-        """From NumPy records instead of a ``tf.data`` pipeline."""
+    def write_generator(self) -> None:
         records = map(workloads.nest, self.workload.records())
         self._storage().submit(records, _ID, _VERSION, spec=self._spec())
+
+    def write_arrays(self) -> None:
+        arrays = workloads.nest(self.arrays)
+        self._storage().submit(arrays, _ID, _VERSION, spec=self._spec())
+
+    def write_arrow(self) -> None:
+        """From a table of Arrow instead of NumPy's arrays."""
+        self._storage().submit(self.table, _ID, _VERSION, spec=self._spec())
 
     def open(self) -> None:
         self._dataref = self._storage().fetch(_ID, _VERSION)
@@ -103,6 +123,24 @@ class ThisYogadl(Loader):
 def _leaf(field: workloads.Field) -> Any:
     dtype = "string" if field.dtype == "bytes" else field.dtype
     return yogadl.spec.TensorSpec(dtype, field.shape)
+
+
+def _nested(pa: Any, nest: dict[str, Any]) -> dict[str, Any]:
+    """A nest of arrays as columns of Arrow, nested ones as structs."""
+    return {
+        name: pa.StructArray.from_arrays(
+            list((inner := _nested(pa, value)).values()), names=list(inner)
+        )
+        if isinstance(value, dict)
+        else _arrow_array(pa, value)
+        for name, value in nest.items()
+    }
+
+
+def _arrow_array(pa: Any, array: Any) -> Any:
+    if array.ndim == 1:
+        return pa.array(array)
+    return pa.FixedShapeTensorArray.from_numpy_ndarray(array)
 
 
 def _pipeline(stream: Any, way: str) -> Any:

@@ -19,7 +19,7 @@ import workloads
 from torch.utils.data import DataLoader
 from workloads import Workload
 
-from loaders import BATCH, Loader, Unsupported
+from loaders import ARRAYS, BATCH, Loader, Unsupported
 
 # Whoever runs this file from a checkout measures that checkout.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
@@ -46,9 +46,19 @@ class TorchYogadl(Loader):
     def version(cls) -> str:
         return f"yogadl {yogadl.__version__} (torch {metadata.version('torch')})"
 
-    def write(self) -> None:
+    def write_generator(self) -> None:
         records = map(workloads.nest, self.workload.records())
         self._storage().submit(records, _ID, _VERSION)
+
+    def prepare(self, way: str) -> None:
+        super().prepare(way)
+        if way in ARRAYS:
+            tensors = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
+            self._tensors = workloads.nest(tensors)
+
+    def write_arrays(self) -> None:
+        """From tensors."""
+        self._storage().submit(self._tensors, _ID, _VERSION)
 
     def open(self) -> None:
         self._dataref = self._storage().fetch(_ID, _VERSION)

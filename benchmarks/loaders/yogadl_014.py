@@ -22,6 +22,8 @@ _METHODS = {"tf_batch": "batch", "tf_padded": "padded_batch", "tf_ragged": "ragg
 
 
 class Yogadl014(Loader):
+    writes = ("tf",)
+
     def __init__(self, workload: Workload, directory: pathlib.Path) -> None:
         super().__init__(workload, directory)
         varies = any(None in field.shape for field in workload.fields.values())
@@ -33,7 +35,7 @@ class Yogadl014(Loader):
     def version(cls) -> str:
         return f"yogadl {importlib.metadata.version('yogadl')} (TensorFlow {tf.__version__})"
 
-    def write(self) -> None:
+    def write_tf(self) -> None:
         self._storage().submit(tf_source.tf_dataset(self.workload), _ID, _VERSION)
 
     def open(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from yogadl import spec as specs
 from yogadl.adapters._arrow_columns import arrow_columns
 from yogadl.adapters._arrow_rows import Rows
@@ -41,11 +43,17 @@ class ArrowSource(MapSource):
         self._rows = {name: Rows(table.column(name)) for name in names}
 
     def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
-        columns: list[Column] = []
+        return put(self._columns(positions, to_write=False), out)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        return self._columns(np.arange(start, stop), to_write=True)
+
+    def _columns(self, positions: Array, to_write: bool) -> list[Any]:
+        columns: list[Any] = []
         for name in specs.sorted_keys(self.spec):
-            taken = self._rows[name].at(positions)
-            columns.extend(arrow_columns(self.spec[name], taken, positions, f"column {name!r}"))
-        return put(columns, out)
+            taken, where = self._rows[name].at(positions), f"column {name!r}"
+            columns.extend(arrow_columns(self.spec[name], taken, positions, where, to_write))
+        return columns
 
     @property
     def fingerprint(self) -> None:
@@ -66,6 +74,11 @@ class ArrowArraySource(MapSource):
     def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
         taken = self._rows.at(positions)
         return put(arrow_columns(self.spec, taken, positions, self._where), out)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        positions = np.arange(start, stop)
+        taken = self._rows.at(positions)
+        return arrow_columns(self.spec, taken, positions, self._where, to_write=True)
 
     @property
     def fingerprint(self) -> None:

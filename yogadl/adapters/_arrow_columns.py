@@ -16,11 +16,14 @@ from yogadl.adapters._rows import leaf_column
 from yogadl.cache.columns import Column
 from yogadl.errors import InvalidArgumentError, UnsupportedTypeError
 from yogadl.extras import require
+from yogadl.format.contents import Packed
 
 pa = require("pyarrow", "arrow")
 
 
-def arrow_columns(spec: Any, array: Any, positions: Array, where: str) -> list[Column]:
+def arrow_columns(
+    spec: Any, array: Any, positions: Array, where: str, to_write: bool = False
+) -> list[Any]:
     """The values of an Arrow array as one column per leaf of their spec.
 
     Args:
@@ -28,6 +31,8 @@ def arrow_columns(spec: Any, array: Any, positions: Array, where: str) -> list[C
         array: one Arrow array.
         positions: of the records they are of, for errors.
         where: what to call it in errors.
+        to_write: columns as a ``MapSource`` gives them to a writer, which may share memory with the
+            array, instead of fresh ones.
 
     Raises:
         UnsupportedTypeError: there is a null, and the spec has no ``OptionalSpec``.
@@ -39,7 +44,8 @@ def arrow_columns(spec: Any, array: Any, positions: Array, where: str) -> list[C
         columns: list[Column] = []
         for name in specs.sorted_keys(spec):
             found = array.field(name)
-            columns.extend(arrow_columns(spec[name], found, positions, f"{where}[{name!r}]"))
+            name_of_it = f"{where}[{name!r}]"
+            columns.extend(arrow_columns(spec[name], found, positions, name_of_it, to_write))
         return columns
     if not isinstance(spec, specs.LEAVES):
         raise InvalidArgumentError(f"{where} is {kind}, whose spec is no {spec!r:.100}")
@@ -48,7 +54,7 @@ def arrow_columns(spec: Any, array: Any, positions: Array, where: str) -> list[C
     _refuse_nulls(array, positions, where)
     array = plain(array)
     if spec == _spec_or_none(array.type):
-        return [_fast_column(spec, array, positions, where)]
+        return [_fast_column(spec, array, positions, where, to_write)]
     return [leaf_column(spec, _cells(spec, array, where), positions, where)]
 
 
@@ -101,18 +107,25 @@ def _ragged_of(spec: specs.RaggedSpec, value: list[Any]) -> specs.Ragged:
     return specs.Ragged(np.array(flat, _numpy(spec)), tuple(splits))
 
 
-def _fast_column(spec: specs.Leaf, array: Any, positions: Array, where: str) -> Column:
+def _fast_column(spec: specs.Leaf, array: Any, positions: Array, where: str, to_write: bool) -> Any:
     """The column of a spec that was made of the array's type."""
     if isinstance(spec, specs.TensorSpec) and spec.static_shape is not None and not spec.is_string:
-        dims = len(spec.static_shape)
-        return _values(array, positions, where).reshape(len(array), *spec.static_shape[:dims])
+        values = _values(array, positions, where)
+        values = values if to_write else np.array(values)
+        return values.reshape(len(array), *spec.static_shape)
+    if isinstance(spec, specs.TensorSpec) and to_write:
+        if _has_offsets(array.type) and spec.shape == ():
+            return _packed_strings(array)
+        if _has_offsets(array.type) and not spec.is_string:
+            return _packed_lists(array, positions, where)
     return leaf_column(spec, _cells(spec, array, where), positions, where)
 
 
 def _values(array: Any, positions: Array, where: str) -> Array:
-    """All numbers in lists of fixed length, one after the other; fresh."""
+    """All numbers in lists of fixed length, one after the other."""
     if isinstance(array.type, pa.FixedShapeTensorType):
-        return np.array(array.to_numpy_ndarray())
+        found: Array = array.to_numpy_ndarray()
+        return found
     if is_tensor(array.type):
         return np.asarray(tensors(array, where))
     while is_list(array.type):
@@ -120,7 +133,38 @@ def _values(array: Any, positions: Array, where: str) -> Array:
         array = array.flatten()
         positions = np.repeat(positions, size)
         _refuse_nulls(array, positions, where)
-    return np.array(array.to_numpy(zero_copy_only=False))
+    values: Array = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _has_offsets(kind: Any) -> bool:
+    """Whether the values of a type lie one behind the other, with offsets between them."""
+    types = pa.types
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    is_binary = types.is_binary(kind) or types.is_large_binary(kind)
+    return bool(is_text or is_binary or types.is_list(kind) or types.is_large_list(kind))
+
+
+def _packed_strings(array: Any) -> Packed:
+    """Strings where Arrow has them."""
+    _, offsets, data = array.buffers()
+    is_large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    dtype = np.dtype("i8" if is_large else "i4")
+    count = len(array) + 1
+    found = np.frombuffer(offsets, dtype, count, array.offset * dtype.itemsize)
+    buffer = np.empty(0, "u1") if data is None else np.frombuffer(data, "u1")
+    return Packed.between(buffer, found.astype("i8"))
+
+
+def _packed_lists(array: Any, positions: Array, where: str) -> Packed:
+    """Lists of numbers, or of lists of fixed length of such, where Arrow has them."""
+    offsets = array.offsets.to_numpy().astype("i8")
+    items = array.flatten()
+    _refuse_nulls(items, np.repeat(positions, np.diff(offsets)), where)
+    values = _values(items, np.repeat(positions, np.diff(offsets)), where)
+    flat = np.ascontiguousarray(values).reshape(-1).view("u1")
+    size = len(flat) // len(items) if len(items) else 1
+    return Packed.between(flat, (offsets - offsets[0]) * size)
 
 
 def _cells(spec: specs.Leaf, array: Any, where: str) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -14,11 +15,14 @@ from yogadl import spec as specs
 from yogadl.adapters._convert import class_name
 from yogadl.cache.columns import Column
 from yogadl.cache.writer import CacheWriter
-from yogadl.errors import UnsupportedTypeError
+from yogadl.errors import SpecMismatchError, UnsupportedTypeError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.layout import RecordLayout
+from yogadl.format.rows import are_simple, rows_of
 
 Array = np.ndarray[Any, Any]
+
+_log = logging.getLogger(__name__)
 
 
 class Source(abc.ABC):
@@ -99,21 +103,54 @@ class MapSource(Source):
         size = RecordLayout(self.spec).content_size
         return chunk_sizes.SUBMITTED_BLINDLY if size is None else chunk_sizes.SUBMITTED.of(size)
 
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """Neighbouring records as columns to be written, one per leaf of the spec; what they are
+        is said at ``CacheWriter.append_columns``. They may share memory with the source.
+        """
+        return self.columns(np.arange(start, stop))
+
     def feed(self, writer: CacheWriter) -> None:
         self.feed_some(writer, 0, self.count)
 
     def feed_some(self, writer: CacheWriter, start: int, stop: int) -> None:
         """Appends the records from one position to another, in order. Thread-safe."""
-        rows = self.chunk_size
-        for first in range(start, stop, rows):
-            positions = np.arange(first, min(first + rows, stop))
-            append_leaves(writer, self.spec, self.columns(positions), len(positions))
+        many = self.chunk_size
+        whole, varies = takes_columns(self.spec), not is_fixed(self.spec)
+        while start < stop:
+            end, before = min(start + many, stop), writer.size
+            if not (whole and self._wrote_rows(writer, start, end)):
+                columns = self.columns(np.arange(start, end))
+                append_leaves(writer, self.spec, columns, end - start)
+            if varies:
+                size = max(1, (writer.size - before) // (end - start))
+                many = min(chunk_sizes.SUBMITTED.of(size), 4 * many)
+            start = end
+
+    def _wrote_rows(self, writer: CacheWriter, start: int, stop: int) -> bool:
+        """Appends some records as columns, if all of them fit the spec; otherwise none."""
+        try:
+            writer.append_columns(self.rows(start, stop), stop - start)
+        except (SpecMismatchError, UnsupportedTypeError) as error:
+            if is_fixed(self.spec):
+                raise
+            # Taken one by one, the record at fault is named.
+            _log.debug("Records %d to %d do not fit as columns: %s", start, stop, error)
+            return False
+        return True
 
 
 def is_fixed(spec: specs.Structure) -> bool:
+    """Whether all records of this spec have one size, and their leaves are stacked as columns."""
+    return _is_plain(spec) and RecordLayout(spec).content_size is not None
+
+
+def takes_columns(spec: specs.Structure) -> bool:
     """Whether a writer takes the leaves of many records of this spec as whole columns."""
-    plain = all(isinstance(leaf, specs.TensorSpec) for leaf in specs.leaves(spec))
-    return plain and RecordLayout(spec).content_size is not None
+    return _is_plain(spec) and are_simple(RecordLayout(spec))
+
+
+def _is_plain(spec: specs.Structure) -> bool:
+    return all(isinstance(leaf, specs.TensorSpec) for leaf in specs.leaves(spec))
 
 
 def encoded_leaves(codec: RecordCodec, columns: Sequence[Column]) -> Iterator[Any]:
@@ -122,6 +159,8 @@ def encoded_leaves(codec: RecordCodec, columns: Sequence[Column]) -> Iterator[An
         rows = np.zeros((len(columns[0]), codec.layout.content_size or 0), "u1")
         codec.encode_columns(columns, rows)
         yield from rows
+    elif takes_columns(codec.spec):
+        yield from rows_of(codec, columns, len(columns[0])).each()
     else:
         for row in zip(*columns, strict=True):
             yield codec.encode(specs.unflatten(codec.spec, row))
@@ -134,5 +173,13 @@ def append_leaves(
     if is_fixed(spec):
         writer.append_columns(columns, count)
         return
+    if takes_columns(spec):
+        try:
+            writer.append_columns(columns, count)
+        except (SpecMismatchError, UnsupportedTypeError) as error:
+            # Taken one by one, the record at fault is named.
+            _log.debug("%d records do not fit as columns: %s", count, error)
+        else:
+            return
     for row in zip(*columns, strict=True):
         writer.append(specs.unflatten(spec, row))

@@ -10,7 +10,7 @@ import numpy as np
 
 from yogadl import dtypes
 from yogadl import spec as specs
-from yogadl.adapters._base import MapSource, Source, append_leaves, is_fixed
+from yogadl.adapters._base import MapSource, Source, append_leaves, takes_columns
 from yogadl.adapters._convert import to_leaf, type_name
 from yogadl.adapters._iterable import as_spec
 from yogadl.adapters._rows import explaining
@@ -120,11 +120,11 @@ class BatchedSource(Source):
         self._batches = itertools.chain([first], self._batches)
 
     def feed(self, writer: CacheWriter) -> None:
-        fixed = is_fixed(self.spec)
+        whole = takes_columns(self.spec)
         with explaining(self._inferred, "first batch"):
             for data in self._batches:
                 batch = SplitBatch(data)
-                if fixed:
+                if whole:
                     columns = specs.flatten(self.spec, batch.columns)
                     if not all(isinstance(column, np.ndarray) for column in columns):
                         raise SpecMismatchError(f"a batch of {batch.spec} does not fit {self.spec}")

@@ -15,7 +15,10 @@ from yogadl.adapters._iterable import as_spec
 from yogadl.adapters._rows import leaf_column
 from yogadl.cache.columns import Column
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
+from yogadl.format.contents import Packed
 from yogadl.format.mismatch import check_rows
+
+_AS_THEY_ARE = {bytes, str, np.ndarray}
 
 
 def leaves_of(nest: Any) -> Iterator[Any]:
@@ -93,6 +96,12 @@ class ColumnsSource(MapSource):
             )
         ]
 
+    def rows(self, start: int, stop: int) -> list[Any]:
+        return [
+            _slice(leaf, array, start, stop, name)
+            for leaf, array, name in zip(self._leaves, self._arrays, self._names, strict=True)
+        ]
+
     @property
     def fingerprint(self) -> None:
         """None: the arrays tell."""
@@ -159,3 +168,25 @@ def _take(
             out[...] = taken
             return out
     return taken if leaf.static_shape is not None else list(taken)
+
+
+def _slice(leaf: specs.Leaf, array: Array, start: int, stop: int, where: str) -> Any:
+    """Some rows to be written: as they are, if they are what the leaf is stored as."""
+    found = array[start:stop]
+    assert isinstance(leaf, specs.TensorSpec)
+    if _is_numeric(leaf, array):
+        dtype = dtypes.to_numpy(leaf.dtype)
+        found = found if array.dtype == dtype else found.astype(dtype)
+        return found if leaf.static_shape is not None else _packed(found)
+    varies = leaf.shape == () if leaf.is_string else leaf.static_shape is None
+    if varies and set(map(type, found)) <= _AS_THEY_ARE:
+        return found
+    return leaf_column(leaf, found, np.arange(start, stop), where)
+
+
+def _packed(rows: Array) -> Any:
+    """Rows of one shape, of a leaf of which the shape is not known."""
+    if not rows.size:
+        return list(rows)
+    flat = np.ascontiguousarray(rows).reshape(-1).view("u1")
+    return Packed.between(flat, np.arange(len(rows) + 1) * (flat.size // len(rows)))

@@ -126,6 +126,16 @@ def _converter(cls: type) -> Callable[[Any], Any] | None:
 
 
 def _from_torch(tensor: Any) -> Any:
+    try:
+        # What most are, without a look at what they might be.
+        return tensor.numpy()
+    except (RuntimeError, TypeError):
+        return _from_other_torch(tensor)
+
+
+def _from_other_torch(tensor: Any) -> Any:
+    """A tensor elsewhere, with gradients, of a dtype that NumPy has not got, or none that can be
+    stored."""
     torch = sys.modules["torch"]
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         kind = "quantized" if tensor.is_quantized else "sparse or nested"

@@ -110,6 +110,12 @@ class HuggingFaceSource(MapSource):
         return dict(to_record(self._images[0]))
 
     def columns(self, positions: Array, out: Sequence[Array] | None = None) -> list[Column]:
+        return put(self._columns(positions, to_write=False), out)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        return self._columns(np.arange(start, stop), to_write=True)
+
+    def _columns(self, positions: Array, to_write: bool) -> list[Any]:
         table = self._arrow[positions.tolist()]
         images = {} if self._images is None else self._images[positions.tolist()]
         columns: list[Column] = []
@@ -124,8 +130,8 @@ class HuggingFaceSource(MapSource):
                     found = [file_bytes(value, where) for value in array.to_pylist()]
                     columns.append(leaf_column(self.spec[name], found, positions, where))
                     continue
-                columns.extend(arrow_columns(self.spec[name], array, positions, where))
-        return put(columns, out)
+                columns.extend(arrow_columns(self.spec[name], array, positions, where, to_write))
+        return columns
 
     def _decoded_columns(self, name: str, values: list[Any], positions: Array) -> list[Column]:
         records = []

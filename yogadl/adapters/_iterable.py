@@ -126,7 +126,10 @@ class IterableSource(Source):
 
     def feed(self, writer: CacheWriter) -> None:
         with explaining(self._inferred):
+            plain = self._convert == self._to_record
             for position, item in enumerate(self._records):
+                if plain and writer.append_plain(item):
+                    continue
                 with NamingRecord(position):
                     record = self._convert(item)
                 writer.append(record)

@@ -83,6 +83,9 @@ class NestSource(MapSource):
             columns.extend(source.columns(positions, targets))
         return columns
 
+    def rows(self, start: int, stop: int) -> list[Any]:
+        return [column for source in self._sources for column in source.rows(start, stop)]
+
     @property
     def fingerprint(self) -> None:
         """None: the values tell."""

@@ -13,7 +13,9 @@ from yogadl.adapters._base import Source
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InfiniteDatasetError, UnsupportedTypeError
 from yogadl.extras import require
+from yogadl.format.contents import Packed
 from yogadl.format.layout import Kind, RecordLayout
+from yogadl.format.rows import are_simple
 from yogadl.tf_specs import BATCHABLE, from_tf
 
 tf = require("tensorflow", "tensorflow")
@@ -56,6 +58,9 @@ class TfDatasetSource(Source):
             for columns, count in self._batches(
                 self._dataset.ragged_batch(chunk_sizes.SUBMITTED_BLINDLY)
             ):
+                if are_simple(layout):
+                    writer.append_columns([_packed(column) for column in columns], count)
+                    continue
                 split = [_split(column, count) for column in columns]
                 for row in zip(*split, strict=True):
                     writer.append(specs.unflatten(self.spec, row))
@@ -92,6 +97,15 @@ def _can_split(component: Any) -> bool:
     if component.spec.static_shape is not None:
         return True
     return component.kind is Kind.FLAT and component.unknown_axis == 0
+
+
+def _packed(column: Any) -> Any:
+    """A column to be written; one that varies in length is not taken apart."""
+    if not isinstance(column, tf.RaggedTensor):
+        return column
+    values, splits = np.ascontiguousarray(column.values.numpy()), column.row_splits.numpy()
+    size = values[:1].nbytes
+    return Packed.between(values.reshape(-1).view("u1"), splits.astype("i8") * size)
 
 
 def _split(column: Any, count: int) -> Sequence[Any]:

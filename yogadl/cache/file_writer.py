@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,15 @@ import xxhash
 
 from yogadl.cache.container import Container
 from yogadl.cache.content_id import sums_of
-from yogadl.errors import InvalidArgumentError
 from yogadl.format import index as indexes
 from yogadl.format.codec import RecordCodec
+from yogadl.format.contents import Contents
 from yogadl.format.entries import ENTRY, marks_of, salt_of
 from yogadl.format.header import Header
 from yogadl.format.layout import (
     ALIGNMENT,
     INLINE_LIMIT,
     LEAD,
-    MAX_VALUE,
     WIDE_ALIGNMENT,
     lead_of,
 )
@@ -28,17 +28,32 @@ from yogadl.format.pages import (
     PAGE_HEADER,
     PAGE_SIZE,
     big_payload,
+    leaf_heads,
     leaf_node,
     leaf_nodes,
     overflow_header,
+    overflow_headers,
     overflow_pages,
 )
-from yogadl.format.record_keys import record_key, record_keys
+from yogadl.format.record_keys import KEY_DIGITS, record_key, record_keys
 
 Array = np.ndarray[Any, Any]
 
-_LOW_HALF = 0xFFFFFFFF
-_LEAD_ZEROS = bytes(LEAD)
+_PAGE_NUMBER = 8
+_RUN_BYTES = 4 << 20
+_ZEROS = bytes(PAGE_SIZE)
+
+
+def _items(rows: Array) -> list[bytes]:
+    """The rows of a contiguous uint8 array ``[n, size]``."""
+    found: list[bytes] = rows.view(f"V{rows.shape[1]}").reshape(len(rows)).tolist()
+    return found
+
+
+def _checksums(contents: Iterable[Any]) -> Array:
+    """The checksums of contents, uint32."""
+    digests = b"".join(map(xxhash.xxh3_64_digest, contents))
+    return np.frombuffer(digests, ">u4")[1::2]
 
 
 def record_bytes(content_size: int) -> int:
@@ -48,10 +63,61 @@ def record_bytes(content_size: int) -> int:
     """
     if content_size > INLINE_LIMIT:
         node = leaf_node(record_key(0), 0, big_payload(0), True)
-        pages = overflow_pages(LEAD + content_size)
+        pages: int = overflow_pages(LEAD + content_size)
         return len(node) + 2 + pages * PAGE_SIZE + ENTRY.itemsize
     node = leaf_node(record_key(0), 0, bytes(content_size), False)
     return len(node) + 2 + ENTRY.itemsize
+
+
+class _Run:
+    """Some records, and where their values will be.
+
+    Args:
+        contents: of the records.
+        is_large: whether their values lie outside the leaves, bool ``[n]``.
+        lengths: bytes of the values, int64 ``[n]``.
+        pages: that they have of their own, int64 ``[n]``.
+        numbers: of the first of these, int64 ``[n]``.
+    """
+
+    def __init__(
+        self, contents: Contents, is_large: Array, lengths: Array, pages: Array, numbers: Array
+    ) -> None:
+        self._small = contents.selected(~is_large)
+        self._large = contents.selected(is_large)
+        self._inside: list[bytes] = []
+        self.is_large = is_large
+        self.lengths = lengths
+        self.pages = pages
+        self.numbers = numbers
+
+    def values(self) -> tuple[bytes, Array]:
+        """The pages of the values that lie outside, in one, and the checksums of all records."""
+        pages, sizes = self.pages[self.is_large], self._large.sizes
+        lead = PAGE_HEADER + LEAD
+        leads = np.zeros((len(pages), lead), "u1")
+        leads[:, :PAGE_HEADER] = overflow_headers(self.numbers[self.is_large], pages)
+        rests = [_ZEROS[:size] for size in (pages * PAGE_SIZE - lead - sizes).tolist()]
+        values = self._large.between(_items(leads), rests)
+        starts = (np.cumsum(pages) - pages) * PAGE_SIZE + lead
+        view = memoryview(values)
+        spans = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+        checksums = np.empty(len(self.is_large), "u4")
+        checksums[self.is_large] = _checksums(view[start:end] for start, end in spans)
+        self._inside = list(self._small.each())
+        checksums[~self.is_large] = _checksums(self._inside)
+        return values, checksums
+
+    def nodes(self, first: int) -> list[bytes]:
+        """The nodes of the records, of which ``first`` is the position of the first; to be called
+        after :meth:`values`."""
+        keys = record_keys(first + np.arange(len(self.is_large)))
+        heads = _items(leaf_heads(keys, self.lengths, self.is_large))
+        payloads = _items(self.numbers.astype("<u8")[:, None].view("u1"))
+        small = np.flatnonzero(~self.is_large).tolist()
+        for place, content in zip(small, self._inside, strict=True):
+            payloads[place] = content
+        return list(map(operator.add, heads, payloads))
 
 
 class FileWriter:
@@ -74,32 +140,66 @@ class FileWriter:
         self.file = self._container.file
         self.count = 0
         self.checksums: Array = np.empty(0, "<u8")
-        # Per block of records: offsets of values outside the leaves (0 if inside), lengths, sums.
+        # Per run of records: offsets of values outside the leaves (0 if inside), lengths, sums.
         self._entries: list[Array] = []
-        self._queue: list[tuple[int, int, int]] = []
         self._buffer = np.empty((0, 0), "u1")
 
-    def add(self, content: bytes) -> None:
-        """Appends one record.
+    def add_contents(self, contents: Contents, limit: int) -> int:
+        """Appends the first of some records, as long as the file has less than ``limit`` bytes.
 
-        Raises:
-            InvalidArgumentError: it is above the format's limit.
+        The bytes of the file are the same however many records come at once.
+
+        Args:
+            contents: of the records.
+            limit: bytes.
+
+        Returns:
+            How many were appended; at least one, if the file has less than the limit.
         """
-        length, offset, payload = len(content), 0, content
-        if length > INLINE_LIMIT:
-            length += LEAD
-            if length > MAX_VALUE:
-                raise InvalidArgumentError(
-                    f"it has {length:,} bytes, and the limit is {MAX_VALUE:,}"
-                )
-            page = self._container.write_overflow(_LEAD_ZEROS, content)
-            offset = page * PAGE_SIZE + PAGE_HEADER
-            payload = big_payload(page)
-        self._packer.add(leaf_node(record_key(self.count), length, payload, offset > 0))
-        self._queue.append((offset, length, xxhash.xxh3_64_intdigest(content) & _LOW_HALF))
-        self.count += 1
-        if len(self._queue) == indexes.BLOCK:
-            self._flush_queue()
+        is_large = contents.sizes > INLINE_LIMIT
+        lengths = np.where(is_large, contents.sizes + LEAD, contents.sizes)
+        pages = np.where(is_large, overflow_pages(lengths), 0)
+        # A leaf is written after the value of the first record that it has no room for.
+        payloads = np.where(is_large, _PAGE_NUMBER, contents.sizes)
+        full = self._packer.full_before(payloads, KEY_DIGITS)
+        leaves = np.searchsorted(full, np.arange(len(contents)))
+        numbers = self._container.next_page() + np.cumsum(pages) - pages + leaves
+        most = min(limit, self.file.size + _RUN_BYTES)
+        count = int(np.searchsorted(numbers * PAGE_SIZE, most))
+        part = slice(count)
+        run = _Run(contents[part], is_large[part], lengths[part], pages[part], numbers[part])
+        self._add_run(run, [place for place in full if place < count])
+        return count
+
+    def _add_run(self, run: _Run, full: list[int]) -> None:
+        """Appends some records.
+
+        Args:
+            run: the records.
+            full: of which a leaf page has no room for the node.
+        """
+        values, checksums = run.values()
+        view = memoryview(values)
+        ends = (np.cumsum(run.pages) * PAGE_SIZE).tolist()
+        nodes = run.nodes(self.count)
+        start = written = 0
+        for place in full:
+            if ends[place] > written:
+                self._container.write(view[written : ends[place]])
+                written = ends[place]
+            self._packer.add_fitting(nodes[start:place])
+            self._packer.flush()
+            start = place
+        if len(view) > written:
+            self._container.write(view[written:])
+        self._packer.add_fitting(nodes[start:])
+        self._container.overflow_pages += int(run.pages.sum())
+        entries = np.empty(len(nodes), ENTRY)
+        entries["offset"] = np.where(run.is_large, run.numbers * PAGE_SIZE + PAGE_HEADER, 0)
+        entries["length"] = run.lengths
+        entries["checksum"] = checksums
+        self._entries.append(entries)
+        self.count += len(nodes)
 
     def add_columns(self, columns: Sequence[Any], count: int) -> None:
         """Appends some records of fixed size.
@@ -125,9 +225,7 @@ class FileWriter:
         entries = np.empty(count, ENTRY)
         entries["offset"] = offsets
         entries["length"] = size
-        digest = xxhash.xxh3_64_intdigest
-        contents = values[:, lead_of(content_size) :]
-        entries["checksum"] = [digest(content) & _LOW_HALF for content in contents]
+        entries["checksum"] = _checksums(values[:, lead_of(content_size) :])
         self._entries.append(entries)
         self.count += count
 
@@ -150,11 +248,6 @@ class FileWriter:
         self._container.overflow_pages += pages * count
         return numbers * PAGE_SIZE + PAGE_HEADER, numbers.view("u1").reshape(count, 8), values
 
-    def _flush_queue(self) -> None:
-        if self._queue:
-            self._entries.append(np.array(self._queue, ENTRY))
-            self._queue = []
-
     def finish(self, spec: bytes, metadata: bytes, created_ns: int) -> Header:
         """Completes the file, under its partial name.
 
@@ -163,7 +256,6 @@ class FileWriter:
             metadata: JSON.
             created_ns: when it was made, nanoseconds since 1970.
         """
-        self._flush_queue()
         self._packer.flush()
         entries = self._finished_entries()
         sums = sums_of(entries).sums

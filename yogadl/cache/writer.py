@@ -17,18 +17,22 @@ from yogadl.cache.files import shown
 from yogadl.cache.partial import PartialFile, check_room
 from yogadl.cache.progress import Progress
 from yogadl.cache.table_writer import PartList
+from yogadl.cache.waiting import WaitingRecords
 from yogadl.closing import Closing
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format import header as headers
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
+from yogadl.format.contents import Contents
 from yogadl.format.header import BODY_OFFSET, Header
 from yogadl.format.provenance import METADATA_KEY, UNKNOWN, Provenance
 from yogadl.format.record_keys import MOST_RECORDS
+from yogadl.format.rows import rows_of
 
 Array = np.ndarray[Any, Any]
 
 _BLOCK_BYTES = 4 << 20
+_RUN = 4096
 # Records do not wait for longer, so that progress tells of them.
 _FLUSH_SECONDS = 0.5
 
@@ -126,6 +130,7 @@ class CacheWriter(Closing):
         self._spec_json = encoded_spec(spec)
         self._codec = RecordCodec(spec)
         self._codec.layout.check_size()
+        self._is_fixed = self._codec.layout.content_size is not None
         self._take_part = take_part
         self._part_bytes, self._part_records = sys.maxsize, MOST_RECORDS
         size = self._codec.layout.content_size
@@ -143,10 +148,7 @@ class CacheWriter(Closing):
         self._written = 0
         self._table: PartialFile | None = None
         self._progress = Progress(f"Writing {shown(path)}", total, is_shown)
-        # Records of fixed size wait here to be written as columns.
-        self._waiting: list[Array] = []
-        self._waiting_count = 0
-        self._waiting_limit = max(1, min(1024, _BLOCK_BYTES // (value_size or _BLOCK_BYTES)))
+        self._waiting = WaitingRecords(self._codec)
         self._flush_at = time.monotonic() + _FLUSH_SECONDS
 
     # Appending
@@ -158,58 +160,81 @@ class CacheWriter(Closing):
             SpecMismatchError, UnsupportedTypeError: the record does not fit the spec.
             StorageFullError: the disk is full, or nearly so.
         """
-        try:
-            components = self._codec.components(record)
-        except (SpecMismatchError, UnsupportedTypeError) as error:
-            place = self._place + self._waiting_count
-            raise type(error)(f"record {place}: {error}") from error
-        if self._codec.layout.content_size is None:
-            self._append_content(self._codec.encode_components(components))
+        if self.append_plain(record):
             return
-        if not self._waiting:
-            limit = self._waiting_limit
-            arrays = [np.asarray(component) for component in components]
-            self._waiting = [np.empty((limit, *array.shape), array.dtype) for array in arrays]
-        # Copies: a generator may fill one array again and again.
-        for column, component in zip(self._waiting, components, strict=True):
-            column[self._waiting_count] = component
-        self._waiting_count += 1
-        if self._waiting_count == self._waiting_limit or time.monotonic() > self._flush_at:
+        waiting = self._waiting
+        try:
+            waiting.add(self._codec.components(record))
+        except (InvalidArgumentError, SpecMismatchError, UnsupportedTypeError) as error:
+            raise type(error)(f"record {self._place}: {error}") from error
+        self._flush_if_due()
+
+    def append_plain(self, record: Any) -> bool:
+        """Appends one record, if it is of arrays, numbers and strings that fit the spec as they
+        are.
+
+        Returns:
+            Whether it was. If not, ``append`` may take it, as it is or when it is converted.
+
+        Raises:
+            InvalidArgumentError: it is above the format's limit.
+            StorageFullError: the disk is full, or nearly so.
+        """
+        try:
+            if not self._waiting.add_plain(record):
+                return False
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"record {self._place}: {error}") from error
+        self._flush_if_due()
+        return True
+
+    def _flush_if_due(self) -> None:
+        if self._waiting.is_full or time.monotonic() > self._flush_at:
             self._flush_waiting()
 
     def _flush_waiting(self) -> None:
-        if self._waiting_count:
-            count, self._waiting_count = self._waiting_count, 0
-            self._append_columns([column[:count] for column in self._waiting], count)
+        count = self._waiting.count
+        if count:
+            if self._is_fixed:
+                self._append_columns(self._waiting.take_columns(), count)
+            else:
+                self._append_contents(self._waiting.take_contents())
             self._flush_at = time.monotonic() + _FLUSH_SECONDS
 
-    def _append_content(self, content: bytes) -> None:
-        writer = self._writer
-        if writer.count >= self._part_records or writer.file.size >= self._part_bytes:
-            writer = self._begin_part()
-        try:
-            writer.add(content)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"record {self._place}: {error}") from error
-        self._progress.update(1, self._written + writer.file.size)
+    def _append_contents(self, contents: Contents) -> None:
+        start = 0
+        while start < len(contents):
+            writer = self._writer
+            if writer.count >= self._part_records or writer.file.size >= self._part_bytes:
+                writer = self._begin_part()
+            stop = start + min(self._part_records - writer.count, _RUN)
+            taken = writer.add_contents(contents[start:stop], self._part_bytes)
+            self._progress.update(taken, self.size)
+            start += taken
 
     def append_columns(self, columns: Sequence[Any], count: int) -> None:
-        """Appends ``count`` records of fixed size, given as one array per component.
+        """Appends ``count`` records, given as one column per component, of a spec whose components
+        are in one array each; see ``format.rows.are_simple``.
 
         Args:
-            columns: arrays of shape ``[count, *component shape]``, in the order of
-                :func:`yogadl.format.layout.components_of`.
+            columns: in the order of :func:`yogadl.format.layout.components_of`: arrays of shape
+                ``[count, *component shape]``; of a component that varies a sequence of arrays or of
+                strings, or these in a buffer, as ``Packed``.
             count: number of records.
 
         Raises:
-            SpecMismatchError: a column does not fit the spec.
+            SpecMismatchError, UnsupportedTypeError: a column does not fit the spec. If it is one
+                that varies, nothing was appended.
             StorageFullError: the disk is full, or nearly so.
         """
         self._flush_waiting()
         for column in columns:
             if len(column) != count:
                 raise SpecMismatchError(f"a column of {len(column)} records stands beside {count}")
-        self._append_columns(columns, count)
+        if self._is_fixed:
+            self._append_columns(columns, count)
+            return
+        self._append_contents(rows_of(self._codec, columns, count))
 
     def _append_columns(self, columns: Sequence[Any], count: int) -> None:
         content_size = self._codec.layout.content_size
@@ -221,10 +246,15 @@ class CacheWriter(Closing):
                 self._begin_part()
             stop = min(start + step, start + self._part_records - self._writer.count, count)
             self._writer.add_columns([column[start:stop] for column in columns], stop - start)
-            self._progress.update(stop - start, self._written + self._writer.file.size)
+            self._progress.update(stop - start, self.size)
             start = stop
 
     # Parts
+
+    @property
+    def size(self) -> int:
+        """Bytes that were written so far."""
+        return self._written + self._writer.file.size
 
     @property
     def _count(self) -> int:
@@ -234,7 +264,7 @@ class CacheWriter(Closing):
     @property
     def _place(self) -> int:
         """What errors call the next record."""
-        return self._first + self._count
+        return self._first + self._count + self._waiting.count
 
     def _begin_part(self) -> FileWriter:
         """Ends the part that is being written, which is full, and begins another."""

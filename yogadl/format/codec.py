@@ -101,14 +101,18 @@ class RecordCodec:
         """
         assert self.layout.content_size is not None
         for component, column in zip(self.layout.components, columns, strict=True):
-            (place,) = component.arrays
-            assert isinstance(place, FixedArray)
-            array = np.asarray(column)
-            if array.dtype != place.dtype or array.shape[1:] != place.shape:
-                self._refuse_column(component, array)
-            if place.nbytes:
-                flat = np.ascontiguousarray(array, place.dtype).reshape(len(array), -1)
-                out[:, place.offset : place.offset + place.nbytes] = flat.view("u1")
+            self.encode_column(component, column, out)
+
+    def encode_column(self, component: Component, column: Any, out: Array) -> None:
+        """The same for one component that is stored in one fixed array."""
+        (place,) = component.arrays
+        assert isinstance(place, FixedArray)
+        array = np.asarray(column)
+        if array.dtype != place.dtype or array.shape[1:] != place.shape:
+            self._refuse_column(component, array)
+        if place.nbytes:
+            flat = np.ascontiguousarray(array, place.dtype).reshape(len(array), -1)
+            out[:, place.offset : place.offset + place.nbytes] = flat.view("u1")
 
     def _refuse_column(self, component: Component, array: Array) -> None:
         at = self.layout.components.index(component)

@@ -11,6 +11,8 @@ data version 1, 64-bit little-endian.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -48,16 +50,34 @@ _LEAF_ROOM = PAGE_SIZE - PAGE_HEADER
 PAGE_STRUCT = np.dtype(
     [("number", "<u8"), ("pad", "<u2"), ("flags", "<u2"), ("lower", "<u2"), ("upper", "<u2")]
 )
+_OVERFLOW_STRUCT = np.dtype([("number", "<u8"), ("pad", "<u2"), ("flags", "<u2"), ("pages", "<u4")])
 NODE_STRUCT = np.dtype([("low", "<u2"), ("high", "<u2"), ("flags", "<u2"), ("key_size", "<u2")])
 
 
-def overflow_pages(size: int) -> int:
-    """The pages that a value of ``size`` bytes takes outside the leaves."""
+def overflow_pages(size: Any) -> Any:
+    """The pages that a value of ``size`` bytes takes outside the leaves, for an integer or many."""
     return -(-(PAGE_HEADER + size) // PAGE_SIZE)
 
 
 def overflow_header(page: int, size: int) -> bytes:
     return _OVERFLOW.pack(page, 0, P_OVERFLOW, overflow_pages(size))
+
+
+def overflow_headers(pages: Array, counts: Array) -> Array:
+    """What begins values outside the leaves: the same as :func:`overflow_header` of each.
+
+    Args:
+        pages: their first pages, ``[n]``.
+        counts: how many pages each has, ``[n]``.
+
+    Returns:
+        uint8 ``[n, 16]``.
+    """
+    headers = np.zeros(len(pages), _OVERFLOW_STRUCT)
+    headers["number"] = pages
+    headers["flags"] = P_OVERFLOW
+    headers["pages"] = counts
+    return headers.view("u1").reshape(len(pages), PAGE_HEADER)
 
 
 def leaf_node(key: bytes, size: int, payload: bytes, big: bool) -> bytes:
@@ -85,24 +105,39 @@ def leaf_nodes(keys: Array, sizes: Array | int, payloads: Array, big: bool) -> A
     count, key_size = keys.shape
     length = NODE_HEADER + key_size + payloads.shape[1]
     nodes = np.zeros((count, length + length % 2), "u1")
-    header = np.empty(count, NODE_STRUCT)
-    header["low"] = np.asarray(sizes) & 0xFFFF
-    header["high"] = np.asarray(sizes) >> 16
-    header["flags"] = F_BIGDATA if big else 0
-    header["key_size"] = key_size
-    nodes[:, :NODE_HEADER] = header.view("u1").reshape(count, NODE_HEADER)
-    nodes[:, NODE_HEADER : NODE_HEADER + key_size] = keys
+    _put_heads(nodes, keys, sizes, big)
     nodes[:, NODE_HEADER + key_size : length] = payloads
     return nodes
 
 
+def leaf_heads(keys: Array, sizes: Array, big: Array) -> Array:
+    """What many leaf nodes have before their payloads, uint8 ``[n, 8 + key_size]``.
+
+    Args:
+        keys: uint8 ``[n, key_size]``.
+        sizes: byte sizes of the values, ``[n]``.
+        big: whether these lie outside, bool ``[n]``.
+    """
+    heads = np.empty((len(keys), NODE_HEADER + keys.shape[1]), "u1")
+    _put_heads(heads, keys, sizes, big)
+    return heads
+
+
+def _put_heads(nodes: Array, keys: Array, sizes: Array | int, big: Array | bool) -> None:
+    count, key_size = keys.shape
+    header = np.empty(count, NODE_STRUCT)
+    header["low"] = np.asarray(sizes) & 0xFFFF
+    header["high"] = np.asarray(sizes) >> 16
+    header["flags"] = np.where(big, F_BIGDATA, 0)
+    header["key_size"] = key_size
+    nodes[:, :NODE_HEADER] = header.view("u1").reshape(count, NODE_HEADER)
+    nodes[:, NODE_HEADER : NODE_HEADER + key_size] = keys
+
+
 def _tree_page(number: int, flags: int, nodes: list[bytes]) -> bytes:
     """A branch or leaf page: pointers upwards from the header, nodes downwards from the end."""
-    position = PAGE_SIZE
-    pointers = []
-    for node in nodes:
-        position -= len(node)
-        pointers.append(position)
+    pointers = [PAGE_SIZE - end for end in itertools.accumulate(map(len, nodes))]
+    position = pointers[-1]
     lower = PAGE_HEADER + _POINTER * len(nodes)
     head = _PAGE.pack(number, 0, flags, lower, position)
     head += struct.pack(f"<{len(pointers)}H", *pointers)
@@ -127,6 +162,28 @@ class LeafPacker:
         self._positions: list[Array] = []
         self.leaves: list[tuple[bytes, int]] = []
         """First key and page number of every leaf page written."""
+
+    def full_before(self, payloads: Array, key_size: int) -> list[int]:
+        """Of nodes to be added, those for which a page has no room, so that it is written.
+
+        Args:
+            payloads: their sizes in bytes, ``[n]``.
+            key_size: of their keys.
+        """
+        sizes = NODE_HEADER + key_size + payloads
+        ends = np.cumsum(sizes + sizes % 2 + _POINTER).tolist()
+        found = []
+        place = bisect.bisect_right(ends, self._room)
+        while place < len(ends):
+            found.append(place)
+            begun = ends[place - 1] if place else 0
+            place = bisect.bisect_right(ends, begun + _LEAF_ROOM, place)
+        return found
+
+    def add_fitting(self, nodes: list[bytes]) -> None:
+        """Adds nodes for all of which the open page has room."""
+        self._open += nodes
+        self._room -= sum(map(len, nodes)) + _POINTER * len(nodes)
 
     def add(self, node: bytes) -> None:
         if len(node) + _POINTER > self._room:
@@ -178,11 +235,13 @@ class LeafPacker:
         if not self._open:
             return
         page = self._next_page()
-        positions = np.empty(len(self._open), "<i8")
-        end = (page + 1) * PAGE_SIZE
-        for number, node in enumerate(self._open):
-            end -= len(node)
-            positions[number] = end + NODE_HEADER + int.from_bytes(node[6:8], "little")
+        ends = itertools.accumulate(map(len, self._open))
+        # Behind the header of a node and its key.
+        places = [
+            NODE_HEADER + node[6] + (node[7] << 8) - end
+            for node, end in zip(self._open, ends, strict=True)
+        ]
+        positions = (page + 1) * PAGE_SIZE + np.array(places, "<i8")
         self._positions.append(positions)
         first = self._open[0]
         key_size = int.from_bytes(first[6:8], "little")
