@@ -156,6 +156,51 @@ def test_files_are_the_same_however_records_come(
             reader.verify()
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    size=st.integers(0, 60) | st.integers(1960, 2040) | st.integers(2000, 9000),
+    count=st.integers(0, 450),
+    cuts=st.lists(st.integers(0, 450), max_size=5),
+    part_bytes=st.sampled_from([None, 60_000]),
+)
+def test_records_of_fixed_size_are_the_same_however_they_come(
+    folder: pathlib.Path, size: int, count: int, cuts: list[int], part_bytes: int | None
+) -> None:
+    spec = TensorSpec("uint8", (size,))
+    records = np.arange(count)[:, None].repeat(size, 1).astype("u1")
+    ends = [0, *sorted(cut for cut in cuts if cut <= count), count]
+
+    def write(one_by_one: bool, waiting_records: int) -> tuple[bytes, list[bytes]]:
+        parts: list[bytes] = []
+
+        def take(part: Any, _header: Any) -> None:
+            parts.append(part.path.read_bytes())
+
+        path = folder / "cache.mdb"
+        with (
+            mock.patch.object(waiting, "_RECORDS", waiting_records),
+            CacheWriter(path, spec, part_bytes=part_bytes, take_part=take) as writer,
+        ):
+            for start, stop in itertools.pairwise(ends):
+                if one_by_one:
+                    for record in records[start:stop]:
+                        writer.append(record)
+                else:
+                    writer.append_columns([records[start:stop]], stop - start)
+            writer.commit()
+        return path.read_bytes(), parts
+
+    expected = write(True, 1)
+    assert write(True, 1024) == expected
+    assert write(True, 7) == expected
+    assert write(False, 1024) == expected
+    if count and part_bytes is None:
+        with open_cache(folder / "cache.mdb") as reader:
+            assert isinstance(reader, CacheFile)
+            reader.verify()
+            assert (np.stack([reader.read_record(at) for at in range(count)]) == records).all()
+
+
 class Flag(int):
     """A number of a class of its own."""
 

@@ -179,21 +179,8 @@ class FileWriter:
             full: of which a leaf page has no room for the node.
         """
         values, checksums = run.values()
-        view = memoryview(values)
-        ends = (np.cumsum(run.pages) * PAGE_SIZE).tolist()
         nodes = run.nodes(self.count)
-        start = written = 0
-        for place in full:
-            if ends[place] > written:
-                self._container.write(view[written : ends[place]])
-                written = ends[place]
-            self._packer.add_fitting(nodes[start:place])
-            self._packer.flush()
-            start = place
-        if len(view) > written:
-            self._container.write(view[written:])
-        self._packer.add_fitting(nodes[start:])
-        self._container.overflow_pages += int(run.pages.sum())
+        self._write(memoryview(values), np.cumsum(run.pages), nodes, full)
         entries = np.empty(len(nodes), ENTRY)
         entries["offset"] = np.where(run.is_large, run.numbers * PAGE_SIZE + PAGE_HEADER, 0)
         entries["length"] = run.lengths
@@ -204,6 +191,8 @@ class FileWriter:
     def add_columns(self, columns: Sequence[Any], count: int) -> None:
         """Appends some records of fixed size.
 
+        The bytes of the file are the same however many records come at once.
+
         Args:
             columns: arrays of shape ``[count, *component shape]``, one per component.
             count: number of records.
@@ -213,15 +202,19 @@ class FileWriter:
         """
         content_size = self._codec.layout.content_size
         assert content_size is not None
-        if content_size > INLINE_LIMIT:
-            offsets, payloads, values = self._write_overflows(columns, count, content_size)
-        else:
+        if content_size <= INLINE_LIMIT:
             values = np.zeros((count, content_size), "u1")
             self._codec.encode_columns(columns, values)
-            offsets, payloads = np.zeros(count, "<u8"), values
-        keys = record_keys(self.count + np.arange(count))
-        size = values.shape[1]
-        self._packer.add_many(leaf_nodes(keys, size, payloads, content_size > INLINE_LIMIT))
+            keys = record_keys(self.count + np.arange(count))
+            self._packer.add_many(leaf_nodes(keys, content_size, values, False))
+            self._add_entries(np.zeros(count, "<u8"), values, content_size)
+            return
+        offsets, values = self._write_large(columns, count, content_size)
+        self._add_entries(offsets, values, content_size)
+
+    def _add_entries(self, offsets: Array, values: Array, content_size: int) -> None:
+        """Notes records of one size, whose values are uint8 ``[count, size]``."""
+        count, size = values.shape
         entries = np.empty(count, ENTRY)
         entries["offset"] = offsets
         entries["length"] = size
@@ -229,24 +222,53 @@ class FileWriter:
         self._entries.append(entries)
         self.count += count
 
-    def _write_overflows(
+    def _write_large(
         self, columns: Sequence[Any], count: int, content_size: int
-    ) -> tuple[Array, Array, Array]:
-        """Writes values on pages of their own; returns offsets, leaf payloads and the values."""
+    ) -> tuple[Array, Array]:
+        """Writes values on pages of their own, and their nodes; returns offsets and the values."""
         size = LEAD + content_size
         pages = overflow_pages(size)
-        if self._buffer.shape != (count, pages * PAGE_SIZE):
+        if len(self._buffer) < count:
             self._buffer = np.zeros((count, pages * PAGE_SIZE), "u1")
-        first = self._container.next_page()
-        numbers = first + pages * np.arange(count, dtype="<u8")
-        header = np.frombuffer(overflow_header(0, size), "u1")
-        self._buffer[:, :PAGE_HEADER] = header
-        self._buffer[:, :8] = numbers.view("u1").reshape(count, 8)
-        values = self._buffer[:, PAGE_HEADER : PAGE_HEADER + size]
+        buffer, places = self._buffer[:count], np.arange(count)
+        full = self._packer.full_before(np.full(count, _PAGE_NUMBER), KEY_DIGITS)
+        leaves = np.searchsorted(full, places)
+        numbers = (self._container.next_page() + pages * places + leaves).astype("<u8")
+        buffer[:, :PAGE_HEADER] = np.frombuffer(overflow_header(0, size), "u1")
+        buffer[:, :8] = numbers.view("u1").reshape(count, 8)
+        values = buffer[:, PAGE_HEADER : PAGE_HEADER + size]
         self._codec.encode_columns(columns, values[:, LEAD:])
-        self._container.write(self._buffer)
-        self._container.overflow_pages += pages * count
-        return numbers * PAGE_SIZE + PAGE_HEADER, numbers.view("u1").reshape(count, 8), values
+        payloads = numbers.view("u1").reshape(count, 8)
+        nodes = leaf_nodes(record_keys(self.count + places), size, payloads, True)
+        self._write(memoryview(buffer.reshape(-1)), pages * (places + 1), _items(nodes), full)
+        return numbers * PAGE_SIZE + PAGE_HEADER, values
+
+    def _write(
+        self, values: memoryview, ends: Array, nodes: list[bytes], full: Sequence[int]
+    ) -> None:
+        """Writes values on pages of their own, and the leaf pages that are full between them.
+
+        A leaf is written after the value of the first record that it has no room for.
+
+        Args:
+            values: the pages.
+            ends: where the value of each record ends among them, in pages, int64 ``[n]``.
+            nodes: of the records.
+            full: of which a leaf page has no room for the node.
+        """
+        start = written = 0
+        for place in full:
+            end = int(ends[place]) * PAGE_SIZE
+            if end > written:
+                self._container.write(values[written:end])
+                written = end
+            self._packer.add_fitting(nodes[start:place])
+            self._packer.flush()
+            start = place
+        if len(values) > written:
+            self._container.write(values[written:])
+        self._packer.add_fitting(nodes[start:])
+        self._container.overflow_pages += int(ends[-1]) if len(ends) else 0
 
     def finish(self, spec: bytes, metadata: bytes, created_ns: int) -> Header:
         """Completes the file, under its partial name.
