@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import lmdb
@@ -29,6 +30,8 @@ from yogadl.format.pages import (
     write_branches,
 )
 
+_LARGE_BYTES = 64 << 10
+
 
 class Container:
     """An LMDB file that is written front to back, once. Not thread-safe.
@@ -46,6 +49,8 @@ class Container:
         self.file = PartialFile(path)
         self.packer = LeafPacker(self.write, self.next_page)
         self.overflow_pages = 1
+        self._gathered: list[Any] | None = None
+        self._gathered_bytes = 0
         self._digest = xxhash.xxh3_128()
         self._copies = b""
         try:
@@ -57,12 +62,35 @@ class Container:
 
     def next_page(self) -> int:
         """The number of the page that is written next."""
-        return self.file.size // PAGE_SIZE
+        return (self.file.size + self._gathered_bytes) // PAGE_SIZE
 
     def write(self, data: Any) -> None:
         """Appends whole pages."""
-        self.file.append(data)
-        self._digest.update(data)
+        if self._gathered is None:
+            self.file.append(data)
+            self._digest.update(data)
+        else:
+            self._gathered.append(data)
+            self._gathered_bytes += memoryview(data).nbytes
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Has what is written meanwhile written at the end: a page costs less among many.
+
+        Nobody may change it before.
+        """
+        self._gathered = []
+        try:
+            yield
+        finally:
+            gathered, self._gathered = self._gathered, None
+            size, self._gathered_bytes = self._gathered_bytes, 0
+        # To copy large ones costs more than to write them by themselves.
+        are_large = size > _LARGE_BYTES * len(gathered)
+        if not are_large:
+            gathered = [b"".join(gathered)] if gathered else []
+        for data in gathered:
+            self.write(data)
 
     def write_overflow(self, *parts: bytes) -> int:
         """Writes one value, given in parts, on pages of its own; returns the first one's number."""

@@ -180,7 +180,8 @@ class FileWriter:
         """
         values, checksums = run.values()
         nodes = run.nodes(self.count)
-        self._write(memoryview(values), np.cumsum(run.pages), nodes, full)
+        with self._container.together():
+            self._write(memoryview(values), np.cumsum(run.pages), nodes, full)
         entries = np.empty(len(nodes), ENTRY)
         entries["offset"] = np.where(run.is_large, run.numbers * PAGE_SIZE + PAGE_HEADER, 0)
         entries["length"] = run.lengths
@@ -240,7 +241,9 @@ class FileWriter:
         self._codec.encode_columns(columns, values[:, LEAD:])
         payloads = numbers.view("u1").reshape(count, 8)
         nodes = leaf_nodes(record_keys(self.count + places), size, payloads, True)
-        self._write(memoryview(buffer.reshape(-1)), pages * (places + 1), _items(nodes), full)
+        with self._container.together():
+            ends = pages * (places + 1)
+            self._write(memoryview(buffer.reshape(-1)), ends, _items(nodes), full)
         return numbers * PAGE_SIZE + PAGE_HEADER, values
 
     def _write(
