@@ -17,6 +17,7 @@ from yogadl import spec as specs
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import IndexedDataRef, LMDBDataRef
 from yogadl.errors import ChecksumError
+from yogadl.format.contents import whole
 from yogadl.spec import OptionalSpec, Ragged, RaggedSpec, Sparse, SparseSpec, TensorSpec
 
 RAGGED = RaggedSpec("int8", (None, None), 1)
@@ -28,7 +29,7 @@ def forged(path: pathlib.Path, spec: Any, records: list[list[Any]]) -> LMDBDataR
     """A file with components that the writer would not take as values; its checksums are right."""
     with CacheWriter(path, spec) as writer:
         for components in records:
-            writer._append_content(writer._codec.encode_components(components))
+            writer._append_contents(whole([writer._codec.encode_components(components)]))
         writer.commit()
     return LMDBDataRef(path)
 

@@ -30,6 +30,7 @@ from building import (
     write_noting,
     write_piece,
 )
+from waiting import wait_until
 
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import (
@@ -218,7 +219,8 @@ def test_children_that_outlive_a_driver_hold_nothing(
     with pipe.open("rb") as file:
         child = int(file.read(8))
         driver.kill()
-        driver.join(60)
+        # Its child keeps what join waits for.
+        wait_until(lambda: not driver.is_alive())
         try:
             with begin(storage) as build:
                 ref = build.commit(write_piece(build, number) for number in range(PIECES))

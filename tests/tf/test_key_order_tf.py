@@ -20,6 +20,7 @@ from yogadl import spec as specs
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError
+from yogadl.format.contents import whole
 from yogadl.spec import RaggedSpec, SparseSpec, TensorSpec
 
 LEAVES = st.sampled_from(
@@ -127,7 +128,7 @@ def test_row_splits_and_indices_that_no_value_has(
 ) -> None:
     path = tmp_path / "cache.mdb"
     with CacheWriter(path, {"a": spec}) as writer:
-        writer._append_content(writer._codec.encode_components(components))
+        writer._append_contents(whole([writer._codec.encode_components(components)]))
         writer.commit()
     dataset = yogadl.tensorflow.make_tf_dataset(LMDBDataRef(path).stream())
     with pytest.raises((tf.errors.OpError, ChecksumError), match="rebuild it"):
