@@ -351,6 +351,8 @@ class Endless(Items):
 
 def _build_for_ever(storage: LFSStorage, pipe: pathlib.Path, method: str) -> None:
     multiprocessing.set_start_method(method, force=True)
+    # In the background of a shell it is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         storage.submit(Endless(pipe), "a", "1", spec=SPEC, workers=2)
     except KeyboardInterrupt:
