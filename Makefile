@@ -2,7 +2,7 @@
 # make test         set up, then run the tests, but for those of frameworks other than TensorFlow
 # make test-torch   the same for PyTorch, in .venv-torch, which has no TensorFlow
 # make test-others  the same for the other frameworks, in .venv-others
-# make test-ray     the same for Ray, in .venv-ray
+# make test-ray     the same for Ray and Dask, in .venv-ray
 # make test-pythons the tests that need no framework, on every Python that is supported, but for
 #                   long ones of which the version of Python makes no difference
 # make outages      the tests of outages and faults at full length: half a minute is half a minute
@@ -36,8 +36,11 @@ test: $(VENV)/.test
 
 test-torch:
 	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
-	.venv-torch/bin/python -m pytest $(SPREAD) tests/pytorch tests/loaders \
-		tests/adapters tests/docs tests/examples/test_distributed_examples.py tests/test_imports.py \
+	.venv-torch/bin/python -m pytest $(SPREAD) tests/pytorch tests/loaders/test_loader_torch.py \
+		tests/adapters/test_adapter_convert.py tests/adapters/test_adapter_torch.py \
+		tests/adapters/test_adapter_traps.py tests/adapters/test_adapter_whole_columns.py \
+		tests/adapters/test_adapter_workers.py tests/docs/test_code_blocks.py \
+		tests/examples/test_distributed_examples.py tests/test_imports.py \
 		tests/remote/test_remote_adapters.py
 
 # JAX has threads and warns of forks, which the workers of PyTorch and TensorPack are. So tests that
@@ -59,6 +62,8 @@ test-others:
 test-ray:
 	$(MAKE) VENV=.venv-ray .venv-ray/.test-ray
 	.venv-ray/bin/python -m pytest tests/ray_cluster
+	.venv-ray/bin/python -m pytest tests/storage/test_dask.py \
+		"tests/docs/test_code_blocks.py::test_blocks_run[building-elsewhere.md]"
 	.venv-ray/bin/python -m pytest "tests/docs/test_code_blocks.py::test_blocks_run[ray.md]"
 
 test-pythons:

@@ -94,7 +94,19 @@ class KeptCopy:
         self._local_parts = LocalParts(folder.parent, parts.folder)
 
     def read(self, check_records: bool) -> LMDBDataRef:
-        """Opens the copy, after downloading the parts that it names and this machine lacks."""
+        """Opens the copy, after downloading the parts that it names and this machine lacks.
+
+        Raises:
+            CacheNotFoundError: it is not there, or not any more: it may be removed to make room.
+        """
+        try:
+            return self._read(check_records)
+        except FileSystemError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            raise CacheNotFoundError(f"{self.path} was removed before it was opened") from error
+
+    def _read(self, check_records: bool) -> LMDBDataRef:
         path = followed(self.path)
         if path != self.path:
             with self._contents.held(path):
