@@ -1,0 +1,92 @@
+"""Edits of one version, in any order, put together to one change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from yogadl.errors import InvalidArgumentError
+from yogadl.versions.hunks import Hunks
+from yogadl.versions.runs import NO_RUNS, Runs
+
+Array = np.ndarray[Any, Any]
+
+
+class Edits:
+    """What is to be changed of a version. All positions are the version's own, whatever was edited
+    before; each record is deleted or replaced once at most.
+
+    Not thread-safe.
+
+    Args:
+        count: records of the version.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        # Start and stop of what is replaced, and the source, first and count of what by; per call.
+        self._rows: list[Array] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def insert(self, position: int, source: int, count: int) -> None:
+        """Puts ``count`` records of a source before the record at a position, behind what was put
+        there before."""
+        self._add(np.array([[position, position, source, 0, count]], dtype=np.int64))
+
+    def delete(self, positions: Array) -> None:
+        """Deletes the records at some positions, int64 ``[n]``.
+
+        Raises:
+            InvalidArgumentError: one is there twice.
+        """
+        rows = np.zeros((len(positions), 5), dtype=np.int64)
+        rows[:, 0] = np.sort(positions)
+        rows[:, 1] = rows[:, 0] + 1
+        self._add(rows)
+
+    def replace(self, positions: Array, source: int) -> None:
+        """Has the records of a source stand in for those at some positions, int64 ``[n]``.
+
+        Raises:
+            InvalidArgumentError: one is there twice.
+        """
+        rows = np.empty((len(positions), 5), dtype=np.int64)
+        order = np.argsort(positions, kind="stable")
+        rows[:, 0] = positions[order]
+        rows[:, 1] = rows[:, 0] + 1
+        rows[:, 2] = source
+        rows[:, 3] = order
+        rows[:, 4] = 1
+        self._add(rows)
+
+    def _add(self, rows: Array) -> None:
+        _check_apart(rows)
+        self._rows.append(rows)
+
+    def put_together(self) -> tuple[Hunks, Runs]:
+        """The change, and the records that stand in for others, in their order.
+
+        Raises:
+            InvalidArgumentError: a record is deleted or replaced twice.
+        """
+        rows = np.concatenate([np.empty((0, 5), dtype=np.int64), *self._rows])
+        # What is inserted before a record comes before what stands in for it.
+        rows = rows[np.lexsort((np.arange(len(rows)), rows[:, 1], rows[:, 0]))]
+        _check_apart(rows)
+        starts, stops, sources, firsts, counts = np.ascontiguousarray(rows.T)
+        has_new = counts > 0
+        new = Runs(sources[has_new], firsts[has_new], counts[has_new])
+        return Hunks(starts, stops, counts).joined(), new.joined() if len(new) else NO_RUNS
+
+
+def _check_apart(rows: Array) -> None:
+    """Sees that sorted ranges do not overlap."""
+    again = np.flatnonzero((rows[1:, 0] < rows[:-1, 1]) & (rows[1:, 1] > rows[1:, 0]))
+    if len(again):
+        raise InvalidArgumentError(
+            f"record {int(rows[again[0] + 1, 0])} is deleted or replaced twice in one change; "
+            "positions are those of the version that is changed"
+        )
