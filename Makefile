@@ -62,7 +62,7 @@ test-others:
 test-ray:
 	$(MAKE) VENV=.venv-ray .venv-ray/.test-ray
 	.venv-ray/bin/python -m pytest tests/ray_cluster
-	.venv-ray/bin/python -m pytest tests/storage/test_dask.py \
+	.venv-ray/bin/python -m pytest tests/storage/test_dask.py tests/cloud/test_cloud_dask.py \
 		"tests/docs/test_code_blocks.py::test_blocks_run[building-elsewhere.md]"
 	.venv-ray/bin/python -m pytest "tests/docs/test_code_blocks.py::test_blocks_run[ray.md]"
 
