@@ -13,7 +13,7 @@ from yogadl.storage import _part_collector
 
 pytest.importorskip("distributed")
 
-from dask_building import check_second_makes_what_is_missing  # noqa: E402 # without it, none
+from dask_building import check_second_makes_what_is_missing  # without it, none
 
 
 def names(rig: Any, ending: str) -> set[str]:

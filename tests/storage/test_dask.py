@@ -12,7 +12,7 @@ from yogadl.storage import LFSStorage
 
 pytest.importorskip("distributed")
 
-from dask_building import check_second_makes_what_is_missing  # noqa: E402 # without it, none
+from dask_building import check_second_makes_what_is_missing  # without it, none
 
 
 def test_tasks_nodes_and_the_driver_are_killed(tmp_path: pathlib.Path) -> None:

@@ -84,9 +84,9 @@ def test_what_processes_write_is_the_same(storage: LFSStorage, count: int, worke
     storage.submit(Items(count), "a", "2", spec=SPEC, metadata={"k": 1})
     one, other = storage.fetch("a", "1"), storage.fetch("a", "2")
     assert same_records(one, other)
-    orders = [list(ref.stream(shuffle=True, shuffle_seed=3).batches(64)) for ref in (one, other)]
-    for batch, same in zip(*orders, strict=True):
-        assert all(np.array_equal(batch[name], same[name]) for name in SPEC)
+    shuffled = [ref.stream(shuffle=True, shuffle_seed=3) for ref in (one, other)]
+    for record, same in zip(*shuffled, strict=True):
+        assert all(np.array_equal(record[name], same[name]) for name in SPEC)
     assert one.metadata == other.metadata
     assert one.info.provenance == other.info.provenance
 
