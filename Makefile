@@ -70,9 +70,9 @@ test-pythons:
 	set -e; for version in $(PYTHONS); do \
 		python=$$(.ci/find-python $$version); \
 		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
-		.venv-$$version/bin/python -m pytest $(SPREAD) tests/test_*.py tests/adapters tests/cache \
-			tests/dataref tests/format tests/loaders tests/profiles tests/remote \
-			tests/rw_coordinator tests/storage -m "not once"; \
+		.venv-$$version/bin/python -m pytest $(SPREAD) --hypothesis-profile=brief -m "not once" \
+			tests/test_*.py tests/adapters tests/cache tests/dataref tests/format tests/loaders \
+			tests/profiles tests/remote tests/rw_coordinator tests/storage; \
 	done
 
 # They mostly wait.
