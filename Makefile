@@ -62,7 +62,7 @@ test-others:
 test-ray:
 	$(MAKE) VENV=.venv-ray .venv-ray/.test-ray
 	.venv-ray/bin/python -m pytest tests/ray_cluster
-	.venv-ray/bin/python -m pytest tests/storage/test_dask.py \
+	.venv-ray/bin/python -m pytest tests/storage/test_dask.py tests/cloud/test_cloud_dask.py \
 		"tests/docs/test_code_blocks.py::test_blocks_run[building-elsewhere.md]"
 	.venv-ray/bin/python -m pytest "tests/docs/test_code_blocks.py::test_blocks_run[ray.md]"
 
@@ -70,9 +70,9 @@ test-pythons:
 	set -e; for version in $(PYTHONS); do \
 		python=$$(.ci/find-python $$version); \
 		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
-		.venv-$$version/bin/python -m pytest $(SPREAD) tests/test_*.py tests/adapters tests/cache \
-			tests/dataref tests/format tests/loaders tests/profiles tests/remote \
-			tests/rw_coordinator tests/storage -m "not once"; \
+		.venv-$$version/bin/python -m pytest $(SPREAD) --hypothesis-profile=brief -m "not once" \
+			tests/test_*.py tests/adapters tests/cache tests/dataref tests/format tests/loaders \
+			tests/profiles tests/remote tests/rw_coordinator tests/storage; \
 	done
 
 # They mostly wait.

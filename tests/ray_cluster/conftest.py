@@ -36,8 +36,13 @@ def environment() -> Iterator[None]:
     from rig import environment
 
     paths = os.pathsep.join(filter(None, sys.path))
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**_QUIET, **environment("s3", ""), "PYTHONPATH": paths}.items():
+    # Names of sockets are short.
+    folder = tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True)
+    with folder as place, pytest.MonkeyPatch.context() as patch:
+        # Of a cluster that has nodes, Ray notes the address in a folder that it does not make.
+        pathlib.Path(place, "ray").mkdir()
+        given = {"PYTHONPATH": paths, "RAY_TMPDIR": place}
+        for name, value in {**_QUIET, **environment("s3", ""), **given}.items():
             patch.setenv(name, value)
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
             patch.delenv(name, raising=False)
@@ -57,9 +62,7 @@ def _started(nodes: int) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     with contextlib.ExitStack() as stack:
-        # Names of sockets are short.
-        folder = tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True)
-        head = {**_NODE, "include_dashboard": False, "temp_dir": stack.enter_context(folder)}
+        head = {**_NODE, "include_dashboard": False}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         stack.callback(cluster.shutdown)
         for _ in range(nodes - 1):
