@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import xxhash
 
+from yogadl import spec as specs
 from yogadl.cache.container import Container
-from yogadl.cache.content_id import NO_TOKENS, TokenSums
+from yogadl.cache.content_id import (
+    NO_TOKENS,
+    TokenSums,
+    sums_of_slices,
+    sums_of_wholes,
+)
+from yogadl.cache.file_writer import FileWriter
+from yogadl.cache.files import shown
+from yogadl.cache.grouped import LeafMap
 from yogadl.cache.partial import PartialFile
+from yogadl.format import spec_json
 from yogadl.format import table as tables
+from yogadl.format.codec import RecordCodec
 from yogadl.format.header import Header
+from yogadl.format.index import BLOCK
 from yogadl.format.layout import WIDE_ALIGNMENT
+from yogadl.format.record_keys import MOST_RECORDS
 
 Array = np.ndarray[Any, Any]
+
+TokensOf = Callable[[int, int, int], Array]
+"""Gives the tokens, uint64 ``[count]``, of records of the part of a number: of ``count`` from the
+one at a position of it on."""
+
+# Tokens that are held at a time.
+_STEP = 1 << 20
 
 
 class PartList:
@@ -36,6 +60,11 @@ class PartList:
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    @property
+    def array(self) -> Array:
+        """What a table says of them, ``PART`` ``[n]``."""
+        return np.concatenate([np.zeros(0, tables.PART), *self.entries])
 
     @property
     def record_count(self) -> int:
@@ -70,7 +99,7 @@ class PartList:
     def write(
         self, path: pathlib.Path, spec: bytes, metadata: bytes, created_ns: int
     ) -> PartialFile:
-        """The whole table, under a partial name beside its path.
+        """The table of all their records, under a partial name beside its path.
 
         Args:
             path: of the table to be.
@@ -78,24 +107,225 @@ class PartList:
             metadata: JSON.
             created_ns: when it was made, nanoseconds since 1970.
         """
-        container = Container(path)
-        sections = {
-            "checksums": np.concatenate(self.checksums).tobytes(),
-            "metadata": metadata,
-            "spec": spec,
-            "index": np.concatenate(self.entries).tobytes(),
-        }
-        fields = {
-            "record_count": self.record_count,
-            "alignment": self.alignment,
-            "value_size": self.value_size,
+        group = tables.Group(self.array, None, self.alignment, None, 0)
+        return _write(
+            path,
+            tables.encode([group], None),
+            np.concatenate(self.checksums),
+            spec,
+            metadata,
+            {
+                "record_count": self.record_count,
+                "alignment": self.alignment,
+                "value_size": self.value_size,
+                "created_ns": created_ns,
+                "part_count": len(self.entries),
+                "token_sums": self._sums.sums,
+            },
+        )
+
+
+@dataclass(frozen=True)
+class ColumnGroup:
+    """Some leaves of the records of a version to be, and where these are.
+
+    Attributes:
+        spec: the element spec of the parts, as JSON to the byte as they have it.
+        parts: of that spec.
+        runs: which of their records are those of the version, ``RUN`` ``[n]``; a part by its number
+            in ``parts``. One may be used by many runs, or by none, and is then left out.
+    """
+
+    spec: bytes
+    parts: PartList
+    runs: Array
+
+
+def whole_runs(parts: PartList) -> Array:
+    """The runs of all records of some parts, in order."""
+    runs = np.zeros(len(parts), tables.RUN)
+    runs["part"] = np.arange(len(parts))
+    runs["count"] = parts.array["count"]
+    return runs
+
+
+def sums_of_runs(parts: PartList, runs: Array, tokens_of: TokensOf) -> TokenSums:
+    """The sums over the tokens of the records of some runs.
+
+    Args:
+        parts: the parts.
+        runs: of them, ``RUN`` ``[n]``.
+        tokens_of: is asked for the tokens of a part of which not all records are in one run, and
+            for no others.
+    """
+    counts, firsts = runs["count"].astype("i8"), runs["first"].astype("i8")
+    starts = np.cumsum(counts) - counts
+    entries = parts.array
+    are_whole = counts == entries["count"][runs["part"]].astype("i8")
+    sums = entries["token_sums"][runs["part"][are_whole]]
+    found = [sums_of_wholes(sums, starts[are_whole])]
+    cut = np.flatnonzero(~are_whole)
+    for some in _near_each_other(cut, runs["part"].astype("i8"), firsts, counts):
+        number, ends = int(runs["part"][some[0]]), firsts[some] + counts[some]
+        begin, end = int(firsts[some].min()), int(ends.max())
+        for first in range(begin, end, _STEP):
+            stop = min(first + _STEP, end)
+            begins, stops = firsts[some].clip(first, stop), ends.clip(first, stop)
+            here = begins < stops
+            tokens = tokens_of(number, first, stop - first)
+            at = (starts[some] + begins - firsts[some])[here]
+            lengths = (stops - begins)[here]
+            found.append(sums_of_slices(tokens, begins[here] - first, lengths, at))
+    one, two = (sum(pair) % 2**64 for pair in zip(*found, strict=True))
+    return TokenSums(int(counts.sum()), (one, two))
+
+
+def _near_each_other(chosen: Array, parts: Array, firsts: Array, counts: Array) -> list[Array]:
+    """The numbers of some runs, cut where the next are in another part, or far away in theirs.
+
+    Args:
+        chosen: the numbers, int64 ``[n]``.
+        parts, firsts, counts: of all runs.
+    """
+    order = chosen[np.lexsort((firsts[chosen], parts[chosen]))]
+    # Those of a part behind those of the one before, so that no run ends behind them.
+    begins = parts[order] * (2 * MOST_RECORDS) + firsts[order]
+    reached = np.maximum.accumulate(begins + counts[order])
+    breaks = np.flatnonzero(begins[1:] > reached[:-1] + BLOCK) + 1
+    return np.split(order, breaks) if len(order) else []
+
+
+def write_version(
+    path: pathlib.Path,
+    groups: Sequence[ColumnGroup],
+    spec: bytes,
+    leaves: Sequence[tuple[int, int]] | None,
+    *,
+    metadata: bytes,
+    created_ns: int,
+    sums: TokenSums,
+) -> PartialFile:
+    """The table of a version, under a partial name beside its path.
+
+    Args:
+        path: of the table to be.
+        groups: at least one, with as many records each, of which there is one at least.
+        spec: the element spec of the version, as JSON.
+        leaves: for each leaf of that, the number of a group and of a leaf in its spec; each group
+            has one at least. ``None`` if there is one group, of the same spec.
+        metadata: JSON; see ``cache.writer.metadata_json``.
+        created_ns: when it was made, nanoseconds since 1970.
+        sums: over the tokens of the records; see :func:`sums_of_runs` for one group, and
+            ``cache.grouped.sums_of_joined`` for others.
+
+    Raises:
+        ValueError: there can be no such version.
+    """
+    structure = spec_json.from_json(json.loads(spec))
+    codec = RecordCodec(structure)
+    if not sums.count:
+        writer = FileWriter(path, codec)
+        writer.finish(spec, metadata, created_ns)
+        return writer.file
+    in_order = [(0, leaf) for leaf, _ in enumerate(specs.leaves(structure))]
+    if leaves is not None and groups[0].spec == spec and list(leaves) == in_order:
+        leaves = None
+    if leaves is not None:
+        LeafMap(structure, [spec_json.from_json(json.loads(it.spec)) for it in groups], leaves)
+    tidied = [_tidied(group) for group in groups]
+    if leaves is None:
+        (group,) = tidied
+        stored = [tables.Group(group.parts.array, _needed(group), group.parts.alignment, None, 0)]
+        where = None
+    else:
+        stored = [
+            tables.Group(
+                group.parts.array,
+                group.runs,
+                group.parts.alignment,
+                np.frombuffer(group.spec, "u1"),
+                xxhash.xxh3_64_intdigest(group.spec),
+            )
+            for group in tidied
+        ]
+        where = np.array(list(leaves), "u4").view(tables.LEAF).reshape(-1)
+    return _write(
+        path,
+        tables.encode(stored, where),
+        np.concatenate([each for group in tidied for each in group.parts.checksums]),
+        spec,
+        metadata,
+        {
+            "record_count": sums.count,
+            "alignment": min(group.alignment for group in stored),
+            "value_size": codec.layout.value_size or 0,
             "created_ns": created_ns,
-            "part_count": len(self.entries),
-            "token_sums": self._sums.sums,
-        }
-        try:
-            container.finish(sections, 0, fields)
-        except BaseException:
-            container.file.close()
-            raise
-        return container.file
+            "part_count": sum(len(group.parts) for group in stored),
+            "token_sums": sums.sums,
+        },
+    )
+
+
+def _tidied(group: ColumnGroup) -> ColumnGroup:
+    """The same with every part that is used once, in the order of use, and the fewest runs."""
+    runs = group.runs[group.runs["count"] > 0]
+    known: dict[bytes, int] = {}
+    digests = [entry["digest"].tobytes() for entry in group.parts.entries]
+    same = np.array([known.setdefault(digest, at) for at, digest in enumerate(digests)], "i8")
+    numbers = same[runs["part"]]
+    used, first_uses = np.unique(numbers, return_index=True)
+    order = used[np.argsort(first_uses)]
+    renumbered = np.zeros(len(digests), "u4")
+    renumbered[order] = np.arange(len(order))
+    parts = PartList()
+    parts.alignment, parts.value_size = group.parts.alignment, group.parts.value_size
+    for number in order.tolist():
+        parts.append(group.parts.entries[number], group.parts.checksums[number])
+    ends = runs["first"].astype("i8") + runs["count"]
+    begins = np.ones(len(runs), bool)
+    begins[1:] = (np.diff(numbers) != 0) | (runs["first"][1:] != ends[:-1])
+    heads = np.flatnonzero(begins)
+    merged = np.zeros(len(heads), tables.RUN)
+    merged["part"] = renumbered[numbers[heads]]
+    merged["first"] = runs["first"][heads]
+    merged["count"] = np.add.reduceat(runs["count"], heads)
+    return ColumnGroup(group.spec, parts, merged)
+
+
+def _needed(group: ColumnGroup) -> Array | None:
+    """The runs of a group; ``None`` if they are all records of its parts in order."""
+    whole = whole_runs(group.parts)
+    return None if np.array_equal(group.runs, whole) else group.runs
+
+
+def _write(
+    path: pathlib.Path,
+    index: bytes,
+    checksums: Array,
+    spec: bytes,
+    metadata: bytes,
+    fields: Mapping[str, Any],
+) -> PartialFile:
+    """A table, under a partial name; see ``cache.container``.
+
+    Args:
+        index: of the table.
+        checksums: of the blocks of the indexes of its parts, uint64.
+        fields: of the header.
+    """
+    container = Container(path)
+    sections = {
+        "checksums": checksums.tobytes(),
+        "metadata": metadata,
+        "spec": spec,
+        "index": index,
+    }
+    has_runs = len(index) > fields["part_count"] * tables.PART.itemsize
+    try:
+        header = container.finish(sections, 0, fields, sums_index=has_runs)
+        # Nothing is published that no reader takes.
+        tables.load(np.frombuffer(index, "u1"), header, shown(path))
+    except BaseException:
+        container.file.close()
+        raise
+    return container.file
