@@ -13,21 +13,18 @@ import xxhash
 
 from yogadl import spec as specs
 from yogadl.cache.container import Container
-from yogadl.cache.content_id import (
-    NO_TOKENS,
-    TokenSums,
-    sums_of_slices,
-    sums_of_wholes,
-)
+from yogadl.cache.content_id import TokenSums, sums_of_slices, sums_of_wholes
 from yogadl.cache.file_writer import FileWriter
 from yogadl.cache.files import shown
 from yogadl.cache.grouped import LeafMap
 from yogadl.cache.partial import PartialFile
+from yogadl.cache.sections import section
+from yogadl.errors import ChecksumError
 from yogadl.format import spec_json
 from yogadl.format import table as tables
 from yogadl.format.codec import RecordCodec
 from yogadl.format.header import Header
-from yogadl.format.index import BLOCK
+from yogadl.format.index import BLOCK, block_counts
 from yogadl.format.layout import WIDE_ALIGNMENT
 from yogadl.format.record_keys import MOST_RECORDS
 
@@ -49,6 +46,7 @@ class PartList:
         checksums: of the blocks of their indexes, uint64, for each.
         alignment: of the contents of all of them.
         value_size: of all their records; 0 if these differ.
+        record_count: records of all parts.
     """
 
     def __init__(self) -> None:
@@ -56,7 +54,7 @@ class PartList:
         self.checksums: list[Array] = []
         self.alignment = WIDE_ALIGNMENT
         self.value_size = 0
-        self._sums = NO_TOKENS
+        self.record_count = 0
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -65,11 +63,6 @@ class PartList:
     def array(self) -> Array:
         """What a table says of them, ``PART`` ``[n]``."""
         return np.concatenate([np.zeros(0, tables.PART), *self.entries])
-
-    @property
-    def record_count(self) -> int:
-        """Records of all parts."""
-        return self._sums.count
 
     def add(self, header: Header, checksums: Array) -> None:
         """Adds a part.
@@ -86,8 +79,7 @@ class PartList:
         """Adds a part by what a table says of it; its alignment is known."""
         self.entries.append(entry)
         self.checksums.append(checksums)
-        ((count, sums),) = entry[["count", "token_sums"]].tolist()
-        self._sums = self._sums.then(TokenSums(count, (int(sums[0]), int(sums[1]))))
+        self.record_count += int(entry["count"][0])
 
     def extend(self, others: PartList) -> None:
         """Adds others' parts behind these."""
@@ -107,7 +99,10 @@ class PartList:
             metadata: JSON.
             created_ns: when it was made, nanoseconds since 1970.
         """
-        group = tables.Group(self.array, None, self.alignment, None, 0)
+        entries = self.array
+        group = tables.Group(entries, None, self.alignment, None, 0)
+        counts = entries["count"].astype("i8")
+        sums = sums_of_wholes(entries["token_sums"], np.cumsum(counts) - counts)
         return _write(
             path,
             tables.encode([group], None),
@@ -120,7 +115,7 @@ class PartList:
                 "value_size": self.value_size,
                 "created_ns": created_ns,
                 "part_count": len(self.entries),
-                "token_sums": self._sums.sums,
+                "token_sums": sums,
             },
         )
 
@@ -139,6 +134,58 @@ class ColumnGroup:
     spec: bytes
     parts: PartList
     runs: Array
+
+
+@dataclass(frozen=True)
+class StoredGroups:
+    """Of what a version that is stored is made, to make another of it.
+
+    Attributes:
+        spec: its element spec, as JSON.
+        groups: its column groups. That of a plain file has one part, which is that file.
+        leaves: where the leaves of its spec are; see :func:`write_version`.
+    """
+
+    spec: bytes
+    groups: tuple[ColumnGroup, ...]
+    leaves: list[tuple[int, int]] | None
+
+
+def stored_groups(buffer: Array, header: Header, name: str) -> StoredGroups:
+    """Of what a version is made.
+
+    Args:
+        buffer: its file, uint8: all of it if it is a table, otherwise the header, the spec and the
+            index checksums are enough.
+        header: of it.
+        name: of it, for errors.
+
+    Raises:
+        ChecksumError: it is damaged, as far as that is read.
+    """
+    spec = section(buffer, header.spec, "element spec", name).tobytes()
+    checksums = section(buffer, header.index_checksums, "index", name).view("<u8")
+    if not header.part_count:
+        parts = PartList()
+        if header.record_count:
+            parts.add(header, checksums)
+        return StoredGroups(spec, (ColumnGroup(spec, parts, whole_runs(parts)),), None)
+    place = header.index
+    table = tables.load(buffer[place.offset : place.offset + place.length], header, name)
+    if len(checksums) != tables.block_total(table.parts):
+        raise ChecksumError(f"{name} has checksums of the wrong size; rebuild it")
+    groups, first = [], 0
+    for group in table.groups:
+        text = spec if group.spec is None else group.spec.tobytes()
+        parts = PartList()
+        parts.alignment, parts.value_size = group.alignment, header.value_size
+        for at, blocks in enumerate(block_counts(group.parts["count"].astype("i8")).tolist()):
+            parts.append(group.parts[at : at + 1], checksums[first : first + blocks])
+            first += blocks
+        runs = whole_runs(parts) if group.runs is None else group.runs
+        groups.append(ColumnGroup(text, parts, runs))
+    leaves = None if table.leaves is None else table.leaves.tolist()
+    return StoredGroups(spec, tuple(groups), leaves)
 
 
 def whole_runs(parts: PartList) -> Array:
