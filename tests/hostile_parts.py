@@ -27,7 +27,10 @@ import numpy as np
 import xxhash
 from hostile_originals import record_sets
 from strategies import same
+from versioned import write_groups, write_parts, write_runs
 
+from yogadl import spec as specs
+from yogadl.cache.file_reader import FileReader
 from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER
@@ -67,14 +70,25 @@ class Table:
         return path
 
     def first(self, number: int) -> int:
-        """The position of the first record of a part."""
+        """The position of the first record of a part, of a table without runs."""
         return sum(self.entries["count"][:number].tolist())
 
     @property
     def entries(self) -> np.ndarray[Any, Any]:
         """What the table says of its parts, ``PART`` ``[n]``."""
-        offset, length, _ = struct.unpack_from("<QQQ", self.table, _INDEX)
+        offset, length = _entries_at(self.table)
         return np.frombuffer(self.table[offset : offset + length], PART)
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether there is something behind the entries."""
+        return struct.unpack_from("<QQQ", self.table, _INDEX)[1] > _entries_at(self.table)[1]
+
+
+def _entries_at(table: bytes | bytearray) -> tuple[int, int]:
+    """Offset and length of what a table says of its parts."""
+    (offset,), (parts,) = (struct.unpack_from("<Q", table, at) for at in (_INDEX, _PARTS))
+    return offset, PART.itemsize * parts
 
 
 @functools.cache
@@ -83,7 +97,46 @@ def originals() -> tuple[Table, ...]:
     made = [
         _written(*data_set, part_bytes) for data_set in record_sets() for part_bytes in (1, 900)
     ]
+    for spec, records in record_sets():
+        if len(records) > 1:
+            made += [_of_runs(spec, records), _of_groups(spec, records)]
     return tuple(table for table in made if len(table.parts) > 1)
+
+
+def _of_runs(spec: Any, records: list[Any]) -> Table:
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "id", "version", "cache.mdb")
+        half = len(records) // 2
+        parts = write_parts(path, spec, [records[:half], records[half:]])
+        count = len(records) - half
+        runs = [(1, 0, count), (0, 0, 1), (1, count - 1, 1), (0, 0, half)]
+        with write_runs(path, spec, parts, runs) as ref:
+            return _stored(path, ref.reader)
+
+
+def _of_groups(spec: Any, records: list[Any]) -> Table:
+    """Its leaves, in one group that is used in order, and one of which half is used twice."""
+    leaves, half = list(specs.leaves(spec)), len(records) // 2
+    rows = [specs.flatten(spec, record) for record in records]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "id", "version", "cache.mdb")
+        groups, where = [], []
+        bounds = [(0, 1), (1, len(leaves))] if len(leaves) > 1 else [(0, 1)]
+        for number, (start, stop) in enumerate(bounds):
+            own = tuple(leaves[start:stop])
+            values = [tuple(row[start:stop]) for row in rows]
+            parts = write_parts(path, own, [values[:half], values[half:]])
+            runs = [(0, 0, half), (1, 0, half)] if number else [(0, 0, half)] * 2
+            groups.append((own, parts, runs))
+            where += [(number, leaf) for leaf in range(stop - start)]
+        with write_groups(path, spec, groups, where) as ref:
+            return _stored(path, ref.reader)
+
+
+def _stored(path: pathlib.Path, reader: FileReader) -> Table:
+    files = {part.name: part.read_bytes() for part in reader.parts_by_digest().values()}
+    found = [reader.read_record(at) for at in range(len(reader))]
+    return Table(path.read_bytes(), files, found)
 
 
 def _written(spec: Any, records: list[Any], part_bytes: int) -> Table:
@@ -115,6 +168,9 @@ def damage(rng: random.Random, intact: Table) -> Table:
         _change_fields,
         _change_entries,
         _change_entries,
+        _change_runs,
+        _change_runs,
+        _change_runs,
         _move_entries,
         _damage_part,
         _damage_part,
@@ -135,14 +191,45 @@ def _change_fields(rng: random.Random, intact: Table) -> Table:
     for _ in range(rng.choice([1, 1, 2])):
         at = rng.choice([*hostile_damage.FIELDS, _COUNT, _PARTS, *_SUMS])
         hostile_damage.change_number(rng, data, at)
+    _seal(data)
+    return replace(intact, table=bytes(data))
+
+
+def _seal(data: bytearray) -> None:
+    """Makes the checksums of a table right, but for its digest."""
+    offset, length, checksum = struct.unpack_from("<QQQ", data, _INDEX)
+    if checksum and offset + length <= len(data):
+        hostile_damage.sum_section(data, _INDEX)
     hostile_damage.seal(data)
+
+
+def _change_runs(rng: random.Random, intact: Table) -> Table:
+    """Changes what stands behind the entries: runs, groups, leaves, and their numbers."""
+    if not intact.has_runs:
+        return _change_entries(rng, intact)
+    data = bytearray(intact.table)
+    offset, length, _ = struct.unpack_from("<QQQ", data, _INDEX)
+    start, stop = sum(_entries_at(data)), offset + length
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        how = rng.randrange(4)
+        at = rng.randrange(start, stop - 8, 4)
+        if how == 0:
+            struct.pack_into("<I", data, at, rng.choice([0, 1, 2, 3, 2**31, 2**32 - 1]))
+        elif how == 1:
+            data[at] ^= 1 << rng.randrange(8)
+        elif how == 2:
+            other = rng.randrange(start, stop - 8, 4)
+            data[at : at + 4], data[other : other + 4] = data[other : other + 4], data[at : at + 4]
+        else:
+            hostile_damage.change_number(rng, data, at)
+    _seal(data)
     return replace(intact, table=bytes(data))
 
 
 def _change_entries(rng: random.Random, intact: Table) -> Table:
     """Changes what the table says of parts; the sum over their records may be right again."""
     data = bytearray(intact.table)
-    offset, length, _ = struct.unpack_from("<QQQ", data, _INDEX)
+    offset, length = _entries_at(data)
     for _ in range(rng.choice([1, 1, 2, 5])):
         entry = offset + PART.itemsize * rng.randrange(length // PART.itemsize)
         hostile_damage.change_number(rng, data, entry + rng.choice(_ENTRY_FIELDS))
@@ -165,9 +252,10 @@ def _with_entries(intact: Table, entries: np.ndarray[Any, Any], are_counted: boo
     (offset,) = struct.unpack_from("<Q", data, _INDEX)
     data[offset : offset + entries.nbytes] = entries.tobytes()
     if are_counted:
-        total = sum(entries["count"].tolist()) % 2**64
-        struct.pack_into("<Q", data, _COUNT, total)
-        hostile_damage.seal(data)
+        if not intact.has_runs:
+            total = sum(entries["count"].tolist()) % 2**64
+            struct.pack_into("<Q", data, _COUNT, total)
+        _seal(data)
     return replace(intact, table=bytes(data))
 
 

@@ -18,10 +18,12 @@ import lmdb
 import numpy as np
 import pytest
 import xxhash
+from versioned import write_groups, write_parts, write_runs
 
 import yogadl.storage
 from yogadl import spec as specs
 
+INT64 = specs.TensorSpec("int64")
 Read = Callable[[int, int], bytes]
 Array = tuple[Any, Any]
 """Item type (``None`` for the bytes of strings), and shape if it is fixed, else ``None``."""
@@ -337,6 +339,127 @@ def test_a_table_of_parts(tmp_path: pathlib.Path) -> None:
     assert found == list(range(5000))
     assert table.section(table.sums_at) == checksums
     assert table.token_sums == [found % 2**64 for found in sums]
+
+
+def records_of(path: pathlib.Path) -> list[Any]:
+    """Those of a table with runs."""
+    read = RangedReads(path)
+    table = SpecReader(read, len(read.data))
+    table.check_digest()
+    index = table.section(table.index_at)
+    parts = [index[64 * number :][:64] for number in range(table.parts)]
+    at = 64 * table.parts
+    run_count, group_count = struct.unpack_from("<QQ", index, at)
+    at += 16
+    runs = [struct.unpack_from("<4I", index, at + 16 * number) for number in range(run_count)]
+    at += 16 * run_count
+    groups = [struct.unpack_from("<6Q", index, at + 48 * number) for number in range(group_count)]
+    at += 48 * group_count
+    leaves = []
+    if group_count:
+        text_bytes = sum(group[3] for group in groups)
+        for place in range(at, len(index) - text_bytes, 8):
+            leaves.append(struct.unpack_from("<II", index, place))
+        at += 8 * len(leaves)
+    columns = []
+    texts, checksums = [], b""
+    for part_count, own_runs, alignment, length, checksum, zero in groups or [
+        (table.parts, run_count, table.alignment, 0, 0, 0)
+    ]:
+        text = index[at : at + length]
+        at += length
+        if groups:
+            assert xxhash.xxh3_64_intdigest(text) == checksum
+            assert zero == 0
+            texts.append(json.loads(text))
+        readers = []
+        for entry in parts[:part_count]:
+            file = path.parent.parent / "yogadl.parts" / f"{entry[:16].hex()}.mdb"
+            read_part = RangedReads(file)
+            readers.append(SpecReader(read_part, len(read_part.data)))
+            part = readers[-1]
+            assert (part.digest, part.file_size) == (entry[:16], len(read_part.data))
+            assert part.spec_at[2] == (checksum if groups else table.spec_at[2])
+            assert part.alignment % alignment == 0
+            checksums += part.section(part.sums_at)
+        used = [run[0] for run in runs[:own_runs]]
+        assert set(used) == set(range(part_count))
+        columns.append(
+            [
+                readers[number].record(position)
+                for number, first, count, zero in runs[:own_runs]
+                for position in range(first, first + count)
+            ]
+        )
+        assert {run[3] for run in runs} == {0}
+        assert len(columns[-1]) == table.count
+        parts, runs = parts[part_count:], runs[own_runs:]
+    assert (at, parts, runs) == (len(index), [], [])
+    assert table.section(table.sums_at) == checksums
+    if not groups:
+        return columns[0]
+    found = [
+        [leaf_values(spec, record) for record in column]
+        for spec, column in zip(texts, columns, strict=True)
+    ]
+    return [
+        build_leaves(table.spec, iter([found[group][at][leaf] for group, leaf in leaves]))
+        for at in range(table.count)
+    ]
+
+
+def leaf_values(node: Any, value: Any) -> list[Any]:
+    if node["kind"] == "dict":
+        return [leaf for key, child in node["items"] for leaf in leaf_values(child, value[key])]
+    if node["kind"] in ("tuple", "namedtuple"):
+        pairs = zip(node["items"], value, strict=True)
+        return [leaf for child, part in pairs for leaf in leaf_values(child, part)]
+    return [value]
+
+
+def build_leaves(node: Any, leaves: Any) -> Any:
+    if node["kind"] == "dict":
+        return {key: build_leaves(child, leaves) for key, child in node["items"]}
+    if node["kind"] in ("tuple", "namedtuple"):
+        return tuple(build_leaves(child, leaves) for child in node["items"])
+    return next(leaves)
+
+
+def test_a_table_of_runs(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "some" / "runs" / "cache.mdb"
+    parts = write_parts(path, INT64, [list(range(5000)), list(range(5000, 5010)), [-1]])
+    runs = [(1, 3, 2), (0, 4090, 20), (1, 0, 10), (0, 0, 1)]
+    write_runs(path, INT64, parts, runs).close()
+    wanted = [5003, 5004, *range(4090, 4110), *range(5000, 5010), 0]
+    assert records_of(path) == wanted
+    read = RangedReads(path)
+    table = SpecReader(read, len(read.data))
+    assert (table.count, table.parts, table.value_size) == (len(wanted), 2, 8)
+    # Its sums are those of the same records in one file.
+    plain, _ = store(tmp_path, wanted, INT64)
+    assert plain.token_sums == table.token_sums
+    plain.check_token_sums()
+
+
+def test_a_table_of_column_groups(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "some" / "groups" / "cache.mdb"
+    images = {"old": specs.TensorSpec("string"), "x": specs.TensorSpec("float32", (None,))}
+    spec = {"image": specs.TensorSpec("float32", (None,)), "label": (INT64, INT64)}
+    rows = [{"old": "gone", "x": np.full(n, n, "f4")} for n in range(20)]
+    one = write_parts(path, images, [rows[:15], rows[15:]])
+    two = write_parts(path, (INT64, INT64), [[(n, -n) for n in range(12)]])
+    groups = [(images, one, [(1, 0, 5), (0, 3, 7)]), ((INT64, INT64), two, [(0, 0, 12)])]
+    # The numbers change places.
+    write_groups(path, spec, groups, [(0, 1), (1, 1), (1, 0)]).close()
+    found = records_of(path)
+    assert [record["label"] for record in found] == [(-n, n) for n in range(12)]
+    order = [*range(15, 20), *range(3, 10)]
+    assert [record["image"].tolist() for record in found] == [[n] * n for n in order]
+    read = RangedReads(path)
+    table = SpecReader(read, len(read.data))
+    assert (table.count, table.parts, table.value_size) == (12, 3, 0)
+    plain, _ = store(tmp_path, found, spec)
+    assert plain.token_sums == table.token_sums
 
 
 def test_variable_size(tmp_path: pathlib.Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -14,11 +14,10 @@ from yogadl import chunk_sizes
 from yogadl import spec as specs
 from yogadl.adapters._convert import class_name
 from yogadl.cache.columns import Column
+from yogadl.cache.encoding import is_fixed, takes_columns
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import SpecMismatchError, UnsupportedTypeError
-from yogadl.format.codec import RecordCodec
 from yogadl.format.layout import RecordLayout
-from yogadl.format.rows import are_simple, rows_of
 
 Array = np.ndarray[Any, Any]
 
@@ -137,33 +136,6 @@ class MapSource(Source):
             _log.debug("Records %d to %d do not fit as columns: %s", start, stop, error)
             return False
         return True
-
-
-def is_fixed(spec: specs.Structure) -> bool:
-    """Whether all records of this spec have one size, and their leaves are stacked as columns."""
-    return _is_plain(spec) and RecordLayout(spec).content_size is not None
-
-
-def takes_columns(spec: specs.Structure) -> bool:
-    """Whether a writer takes the leaves of many records of this spec as whole columns."""
-    return _is_plain(spec) and are_simple(RecordLayout(spec))
-
-
-def _is_plain(spec: specs.Structure) -> bool:
-    return all(isinstance(leaf, specs.TensorSpec) for leaf in specs.leaves(spec))
-
-
-def encoded_leaves(codec: RecordCodec, columns: Sequence[Column]) -> Iterator[Any]:
-    """The contents of records given as one column per leaf: as a cache would have them."""
-    if is_fixed(codec.spec):
-        rows = np.zeros((len(columns[0]), codec.layout.content_size or 0), "u1")
-        codec.encode_columns(columns, rows)
-        yield from rows
-    elif takes_columns(codec.spec):
-        yield from rows_of(codec, columns, len(columns[0])).each()
-    else:
-        for row in zip(*columns, strict=True):
-            yield codec.encode(specs.unflatten(codec.spec, row))
 
 
 def append_leaves(

@@ -10,10 +10,11 @@ import numpy as np
 
 from yogadl import dtypes
 from yogadl import spec as specs
-from yogadl.adapters._base import MapSource, Source, append_leaves, takes_columns
+from yogadl.adapters._base import MapSource, Source, append_leaves
 from yogadl.adapters._convert import to_leaf, type_name
 from yogadl.adapters._iterable import as_spec
 from yogadl.adapters._rows import explaining
+from yogadl.cache.encoding import takes_columns
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 

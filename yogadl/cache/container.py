@@ -102,7 +102,11 @@ class Container:
         return page
 
     def finish(
-        self, sections: Mapping[str, bytes], records: int, fields: Mapping[str, Any]
+        self,
+        sections: Mapping[str, bytes],
+        records: int,
+        fields: Mapping[str, Any],
+        sums_index: bool = False,
     ) -> headers.Header:
         """Writes what is not records, and completes the file.
 
@@ -110,9 +114,12 @@ class Container:
             sections: ``checksums``, ``metadata``, ``spec``, ``index``.
             records: nodes of records among those that the packer was given.
             fields: those of the header that do not follow from the file.
+            sums_index: whether the header has a checksum of the index, too. That of records has
+                others, so that it need not be read when the file is opened.
         """
         self.packer.flush()
         places, nodes = self._write_sections(sections)
+        index = places["index"]
         for node in nodes:
             self.packer.add(node)
         self.packer.flush()
@@ -125,8 +132,7 @@ class Container:
             file_size=self.file.size,
             spec=places["spec"],
             metadata=places["metadata"],
-            # It has checksums of its own, so that it need not be read when the file is opened.
-            index=dataclasses.replace(places["index"], checksum=0),
+            index=index if sums_index else dataclasses.replace(index, checksum=0),
             index_checksums=places["checksums"],
             library_version=__version__,
             digest=bytes(16),

@@ -26,7 +26,8 @@ Array = np.ndarray[Any, Any]
 
 _CHUNK = 1 << 16
 _WORDS = 1 << 64
-# Of the longest period.
+# Of the longest period, which is as long.
+_PERIOD = 1 << 62
 _FACTORS = (0x9E6C63D0876A9A4D, 0xC2B2AE3D27D4EB4D)
 _SHIFTS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
@@ -39,10 +40,15 @@ def content_id_of(spec: specs.Structure, count: int, tokens: Callable[[Array], A
         count: number of records.
         tokens: gives the tokens of the records at some positions.
     """
+    return sums_of_tokens(count, tokens).content_id(spec)
+
+
+def sums_of_tokens(count: int, tokens: Callable[[Array], Array]) -> TokenSums:
+    """The sums over the tokens of all records of a data set; see :func:`content_id_of`."""
     sums = NO_TOKENS
     for start in range(0, count, _CHUNK):
         sums = sums.then(TokenSums.of(tokens(np.arange(start, min(start + _CHUNK, count)))))
-    return sums.content_id(spec)
+    return sums
 
 
 @dataclass(frozen=True)
@@ -64,9 +70,7 @@ class TokenSums:
         # Scattered in two ways, since a sum tells records of far distance apart by fewer bits.
         scattered = _scattered(tokens)
         for factor in _FACTORS:
-            powers = np.full(len(tokens), factor, "u8")
-            powers[:1] = 1
-            np.multiply.accumulate(powers, out=powers)
+            powers = _powers_up_to(factor, len(tokens))
             found.append(int((scattered * powers).sum(dtype="u8")))
             scattered = _scattered(scattered)
         return cls(len(tokens), (found[0], found[1]))
@@ -94,6 +98,59 @@ def sums_of(entries: Array) -> TokenSums:
     for start in range(0, len(entries), _CHUNK):
         sums = sums.then(TokenSums.of(entry_tokens(entries[start : start + _CHUNK])))
     return sums
+
+
+def sums_of_slices(tokens: Array, firsts: Array, counts: Array, starts: Array) -> tuple[int, int]:
+    """What slices of some tokens add to the sums over all records of a data set.
+
+    Args:
+        tokens: uint64 ``[n]``; 16 bytes of memory each are taken for it.
+        firsts: the first of each slice in ``tokens``, int64 ``[m]``.
+        counts: tokens in each.
+        starts: the position in the data set of the first of each.
+    """
+    found = []
+    scattered = _scattered(tokens)
+    for factor in _FACTORS:
+        behind = np.concatenate([np.zeros(1, "u8"), scattered * _powers_up_to(factor, len(tokens))])
+        np.add.accumulate(behind, out=behind)
+        within = behind[firsts + counts] - behind[firsts]
+        found.append(int((within * _powers(factor, starts - firsts)).sum(dtype="u8")))
+        scattered = _scattered(scattered)
+    return found[0], found[1]
+
+
+def sums_of_wholes(sums: Array, starts: Array) -> tuple[int, int]:
+    """What some records that follow on one another add to the sums over all of a data set.
+
+    Args:
+        sums: over the tokens of the records of each run of them, uint64 ``[m, 2]``.
+        starts: the position in the data set of the first record of each run, int64 ``[m]``.
+    """
+    one, two = [
+        int((sums[:, at] * _powers(factor, starts)).sum(dtype="u8"))
+        for at, factor in enumerate(_FACTORS)
+    ]
+    return one, two
+
+
+def _powers_up_to(factor: int, count: int) -> Array:
+    """The powers of a factor from 0 on, uint64 ``[count]``."""
+    powers = np.full(count, factor, "u8")
+    powers[:1] = 1
+    np.multiply.accumulate(powers, out=powers)
+    return powers
+
+
+def _powers(factor: int, exponents: Array) -> Array:
+    """Some powers of an odd factor, uint64; exponents may be negative."""
+    left = exponents % _PERIOD
+    powers = np.ones(len(left), "u8")
+    while left.any():
+        powers[left % 2 == 1] *= np.uint64(factor)
+        factor = factor * factor % _WORDS
+        left = left // 2
+    return powers
 
 
 def entry_tokens(entries: Array, marks: Any = 0) -> Array:

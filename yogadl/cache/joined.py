@@ -16,7 +16,7 @@ from yogadl.cache.mapping import MappedFile, ReservedRange, can_map_again
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import ENTRY
-from yogadl.format.index import Index, IndexedFiles
+from yogadl.format.index import Index, IndexedFiles, Runs
 
 Array = np.ndarray[Any, Any]
 
@@ -57,6 +57,12 @@ class JoinedReader(MappedReader):
             at = int(np.searchsorted(ends, position, side="right"))
             return places[at](position - int(ends[at - 1] if at else 0))
 
+        names = [index.where for index in indexes]
+
+        def where_in_file(number: int, place: int) -> tuple[str, int]:
+            at = int(np.searchsorted(first_files, number, side="right")) - 1
+            return names[at](number - int(first_files[at]), place)
+
         def joined(name: str) -> Array:
             return np.concatenate([getattr(index.files, name) for index in indexes])
 
@@ -71,8 +77,9 @@ class JoinedReader(MappedReader):
             np.concatenate([index.checksums for index in indexes]),
             layout=codec.layout,
             alignment=alignment,
-            where=where,
+            where=where_in_file,
             touch=space.touch,
+            runs=_joined_runs(indexes),
         )
         sums = NO_TOKENS
         for reader in readers:
@@ -85,6 +92,23 @@ class JoinedReader(MappedReader):
 
     def _where(self, position: int) -> tuple[str, int]:
         return self._find(position)
+
+
+def _joined_runs(indexes: Sequence[Index]) -> Runs | None:
+    """The runs of some indexes, one index after the other; ``None`` if none has any."""
+    if all(index.runs is None for index in indexes):
+        return None
+    found, files = [], 0
+    for index in indexes:
+        runs = Runs.of_whole(index.files.counts) if index.runs is None else index.runs
+        found.append(runs.behind(files))
+        files += len(index.files.counts)
+    return Runs(
+        *[
+            np.concatenate([getattr(runs, name) for runs in found])
+            for name in ("files", "firsts", "counts")
+        ]
+    )
 
 
 def can_be_joined(readers: Sequence[MappedReader]) -> bool:

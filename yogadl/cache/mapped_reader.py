@@ -53,7 +53,7 @@ class MappedReader(RecordReader):
         self._column_reader = ColumnReader(codec)
         self._sums = sums
         self._count = len(index)
-        self._record_bytes = max(len(memory.array) // max(self._count, 1), 1)
+        self._record_bytes = max(int(index.record_bytes), 1)
         self._open_index: Index | None = index
         self._open_memory: Memory | None = memory
 
@@ -116,16 +116,27 @@ class MappedReader(RecordReader):
         if not len(positions):
             return []
         if isinstance(positions, range):
-            # In the order of positions they lie one behind the other, or nearly so.
-            edges = self._index.lookup(np.array([positions[0], positions[-1]]))
-            starts = edges["offset"].astype("<i8")
-            first, end = starts.min(keepdims=True), (starts + edges["length"]).max(keepdims=True)
-            # What is not mapped cannot be announced.
-            self._memory.reach(int(first[0]), int(end[0]))
-            return [MappedExtents(self._memory, first, end)]
+            return [
+                self._stretches(
+                    min(positions[0], positions[-1]), max(positions[0], positions[-1]) + 1
+                )
+            ]
         entries = self._index.lookup(positions)
         starts = entries["offset"].astype("<i8")
         return [MappedExtents(self._memory, starts, starts + entries["length"])]
+
+    def _stretches(self, start: int, stop: int) -> Extents:
+        """Where the records from a position to before another lie."""
+        index = self._index
+        edges = np.stack(index.stretches(start, stop))
+        # In the order of positions they lie one behind the other, or nearly so.
+        entries = index.lookup(edges.reshape(-1)).reshape(edges.shape)
+        offsets = entries["offset"].astype("<i8")
+        starts, ends = offsets.min(axis=0), (offsets + entries["length"]).max(axis=0)
+        if index.runs is None:
+            # What is not mapped cannot be announced.
+            self._memory.reach(int(starts[0]), int(ends[0]))
+        return MappedExtents(self._memory, starts, ends)
 
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         if self.codec.layout.content_size is not None:

@@ -72,12 +72,16 @@ def _open(path: pathlib.Path, check_records: bool, access: Access) -> FileReader
                 return None
             lock = descriptor
         if headers.is_table(page):
+            from yogadl.cache.grouped import GroupedReader
+            from yogadl.cache.open_table import OpenTable
             from yogadl.cache.parts_reader import PartsReader
 
             if lock is None and not hold(descriptor, path):
                 return None
             try:
-                return PartsReader(path, file, descriptor, check_records, access)
+                table = OpenTable(path, file, descriptor, access)
+                kind = PartsReader if table.parts.table.leaves is None else GroupedReader
+                return kind(path, table, check_records)
             except CacheFormatError:
                 if is_replaced(descriptor, path):
                     return None

@@ -52,7 +52,7 @@ def _folder(table: pathlib.Path) -> pathlib.Path:
 
 
 class PartFiles:
-    """The parts of a table, in the order of their records. Safe for threads and forks.
+    """The parts of a table, of all column groups. Safe for threads and forks.
 
     Args:
         table: the path of the table.
@@ -62,7 +62,8 @@ class PartFiles:
         lock: a descriptor to keep open for as long as parts may be mapped.
 
     Attributes:
-        entries: of the table, ``PART`` ``[n]``, checked.
+        table: what it says, checked.
+        entries: of it, ``PART`` ``[n]``.
 
     Raises:
         ChecksumError: there can be no such parts.
@@ -76,11 +77,13 @@ class PartFiles:
         access: Access,
         lock: Descriptor | None = None,
     ) -> None:
-        self._table = table
-        self._header = header
+        self._path = table
         self._access = access
         self._lock = lock
-        self.entries = _load(buffer, header, shown(table))
+        place = header.index
+        section = buffer[place.offset : place.offset + place.length]
+        self.table = tables.load(section, header, shown(table))
+        self.entries = self.table.parts
         self._digests = self.entries["digest"].tobytes()
 
     def __len__(self) -> int:
@@ -96,7 +99,7 @@ class PartFiles:
 
     def path(self, number: int) -> pathlib.Path:
         """The file of a part."""
-        return part_path(self._table, self.digest(number))
+        return part_path(self._path, self.digest(number))
 
     def check_sizes(self) -> None:
         """Sees that all parts are there, and as long as they should be.
@@ -106,7 +109,7 @@ class PartFiles:
             FileSystemError: that cannot be said.
         """
         # Of ten thousand parts, a path object each would take most of the time.
-        folder, digests = os.fspath(_folder(self._table)), self._digests.hex()
+        folder, digests = os.fspath(_folder(self._path)), self._digests.hex()
         width = 2 * _DIGEST_BYTES
         for number, size in enumerate(self.entries["size"].tolist()):
             name = digests[number * width : (number + 1) * width]
@@ -160,9 +163,10 @@ class PartFiles:
         """
         name = shown(self.path(number))
         part = self.entries[number : number + 1]
-        if not tables.is_part(header_of(file, name), part, self._header):
+        spec_checksum = self.table.group_of(number).spec_checksum
+        if not tables.is_part(header_of(file, name), part, spec_checksum):
             raise ChecksumError(
-                f"{name} is not the part that {shown(self._table)} names; rebuild the data set"
+                f"{name} is not the part that {shown(self._path)} names; rebuild the data set"
             )
 
     def _open(self, path: pathlib.Path) -> Descriptor:
@@ -179,7 +183,7 @@ class PartFiles:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
             raise ChecksumError(
-                f"{shown(path)}, a part of {shown(self._table)}, is not there; rebuild the data set"
+                f"{shown(path)}, a part of {shown(self._path)}, is not there; rebuild the data set"
             ) from error
 
 
@@ -222,17 +226,3 @@ def parts_of(path: pathlib.Path) -> dict[bytes, int]:
     parts = PartFiles(path, header, file.array, Access.NORMAL)
     sizes = parts.entries["size"].tolist()
     return {parts.digest(number): size for number, size in enumerate(sizes)}
-
-
-def _load(buffer: Array, header: headers.Header, name: str) -> Array:
-    """The entries of a table, checked.
-
-    Raises:
-        ChecksumError: there can be no such parts.
-    """
-    place = header.index
-    if place.length != header.part_count * tables.PART.itemsize:
-        raise ChecksumError(f"{name} has a list of parts of the wrong size; rebuild it")
-    parts = buffer[place.offset : place.offset + place.length].view(tables.PART)
-    tables.check_parts(parts, header, name)
-    return parts

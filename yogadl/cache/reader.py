@@ -66,7 +66,7 @@ class CacheFile(MappedReader, FileReader):
             checksums,
             layout=codec.layout,
             alignment=header.alignment,
-            where=lambda position: (name, position),
+            where=lambda _file, position: (name, position),
             touch=lambda _file, start, stop: file.will_need(np.array([start]), np.array([stop])),
         )
         sums = TokenSums(count, header.token_sums)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from yogadl import spec as specs
-from yogadl.errors import ChecksumError, InvalidArgumentError, YogadlError
+from yogadl.errors import ChecksumError, InvalidArgumentError, UnsupportedTypeError
 from yogadl.format import header as headers
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
@@ -38,7 +37,7 @@ def load_metadata(
     Raises:
         ChecksumError: they are damaged.
     """
-    metadata = _load_json(buffer, place, "metadata", name)
+    metadata = _json_object(section(buffer, place, "metadata", name), "metadata", name)
     return metadata, Provenance.from_json(metadata.pop(METADATA_KEY, None))
 
 
@@ -54,28 +53,33 @@ def load_codec(buffer: Array, place: headers.Section, value_size: int, name: str
     Raises:
         ChecksumError: the spec is damaged, or none that records can have.
     """
-    spec = _load_spec(buffer, place, name)
-    codec = RecordCodec(spec)
-    try:
-        codec.layout.check_size()
-    except InvalidArgumentError as error:
-        raise ChecksumError(f"{name}: {error}; rebuild it") from error
+    codec = spec_codec(section(buffer, place, "element spec", name), name)
     if (codec.layout.value_size or 0) != value_size:
         raise ChecksumError(f"{name} has a header that contradicts its element spec; rebuild it")
     return codec
 
 
-def _load_spec(buffer: Array, place: headers.Section, name: str) -> specs.Structure:
-    node = _load_json(buffer, place, "element spec", name)
+def spec_codec(text: Array, name: str) -> RecordCodec:
+    """What all that reads records of a spec goes by.
+
+    Args:
+        text: the spec as JSON, uint8.
+        name: of the file that has it, for errors.
+
+    Raises:
+        ChecksumError: it is none that records can have.
+    """
     try:
-        return spec_json.from_json(node)
-    except YogadlError as error:
+        codec = RecordCodec(spec_json.from_json(_json_object(text, "element spec", name)))
+        codec.layout.check_size()
+    except (InvalidArgumentError, UnsupportedTypeError) as error:
         raise ChecksumError(f"{name}: {error}; rebuild it") from error
+    return codec
 
 
-def _load_json(buffer: Array, place: headers.Section, what: str, name: str) -> dict[str, Any]:
+def _json_object(text: Array, what: str, name: str) -> dict[str, Any]:
     try:
-        value = json.loads(section(buffer, place, what, name).tobytes())
+        value = json.loads(text.tobytes())
     except (ValueError, RecursionError) as error:
         raise ChecksumError(f"{name}: its {what} is no JSON; rebuild it") from error
     if not isinstance(value, dict):

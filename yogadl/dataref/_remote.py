@@ -13,12 +13,12 @@ from yogadl.dataref._read_ahead import announced_together
 from yogadl.dataref._stored import OpenedDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.remote._plan import Network, Plan, plan
-from yogadl.remote._reader import RemoteReader
+from yogadl.remote._records import RemoteRecords
 
 _VERIFIED_AT_ONCE = 256
 
 
-class RemoteDataRef(OpenedDataRef[RemoteReader]):
+class RemoteDataRef(OpenedDataRef[RemoteRecords]):
     """A reference to a stored data set of which this machine has as much as was read of it.
 
     What is needed is fetched, in the order of the stream that is read, and kept on the local disk,
@@ -34,7 +34,7 @@ class RemoteDataRef(OpenedDataRef[RemoteReader]):
         open_reader: opens it; to be pickled, it must be so that it can.
     """
 
-    def __init__(self, open_reader: Callable[[], RemoteReader]) -> None:
+    def __init__(self, open_reader: Callable[[], RemoteRecords]) -> None:
         self._open_reader = open_reader
         self._open()
 
@@ -107,10 +107,10 @@ class RemoteDataRef(OpenedDataRef[RemoteReader]):
         window = announced_together(self.reader)
         return plan(self.reader, num_shards, here, size, local_cache_bytes, network, window)
 
-    def __getstate__(self) -> tuple[Callable[[], RemoteReader], str]:
+    def __getstate__(self) -> tuple[Callable[[], RemoteRecords], str]:
         return self._open_reader, self.info.digest
 
-    def __setstate__(self, state: tuple[Callable[[], RemoteReader], str]) -> None:
+    def __setstate__(self, state: tuple[Callable[[], RemoteRecords], str]) -> None:
         self._open_reader, digest = state
         self._open()
         self._insist_on(digest)

@@ -12,13 +12,13 @@ import numpy as np
 import xxhash
 
 from yogadl.adapters import ItemsSource, MapSource, open_source
-from yogadl.adapters._base import encoded_leaves
 from yogadl.adapters._convert import type_name
 from yogadl.adapters._grain import map_dataset_by_position
 from yogadl.adapters._nests import are_columns, is_table, open_nest
 from yogadl.adapters._registry import is_a
 from yogadl.cache.columns import Column
-from yogadl.cache.content_id import content_id_of, record_tokens
+from yogadl.cache.content_id import content_id_of
+from yogadl.cache.encoding import content_tokens
 from yogadl.cache.record_reader import RecordReader
 from yogadl.dataref._indexed import IndexedDataRef, UnstoredDataRef
 from yogadl.errors import ClosedError, InvalidArgumentError, UnsupportedTypeError
@@ -80,13 +80,11 @@ class SourceReader(RecordReader):
             return super().tokens(positions)
         source, codec = self.source, RecordCodec(self.spec)
         step = source.chunk_size
-        lengths, checksums = [], []
-        for start in range(0, len(positions), step):
-            columns = source.columns(positions[start : start + step])
-            for content in encoded_leaves(codec, columns):
-                lengths.append(len(content))
-                checksums.append(xxhash.xxh3_64_intdigest(content) & 0xFFFFFFFF)
-        return record_tokens(np.array(lengths, "u8"), np.array(checksums, "u8"))
+        found = [
+            content_tokens(codec, source.columns(positions[start : start + step]))
+            for start in range(0, len(positions), step)
+        ]
+        return np.concatenate([np.empty(0, "u8"), *found])
 
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         del spans  # Its values are no bytes in a file.

@@ -42,7 +42,8 @@ _DIGEST_SIZE = 16
 
 @dataclass(frozen=True)
 class Section:
-    """A run of bytes of the file: offset, length, XXH3-64 (0 for the index, which has its own)."""
+    """Bytes of the file: offset, length, XXH3-64. That of an index is 0, since it has checksums of
+    its own, unless it is a table's with runs."""
 
     offset: int
     length: int

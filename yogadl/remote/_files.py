@@ -16,7 +16,7 @@ import numpy as np
 from yogadl.cache.files import telling
 from yogadl.cache.traffic import Traffic
 from yogadl.format.entries import ENTRY
-from yogadl.format.index import BLOCK, block_counts
+from yogadl.format.index import BLOCK, RunFinder, Runs, block_counts
 from yogadl.remote._object import RemoteObject
 from yogadl.remote._sparse_file import open_sparse
 from yogadl.remote._work import Range, RemoteFile, Space
@@ -29,7 +29,7 @@ _DESCRIPTORS_PER_OPEN = 8
 
 
 class RemoteFiles:
-    """The files in which the records of a version are, in their order. Safe for threads and forks.
+    """The files in which the records of a version are. Safe for threads and forks.
 
     Args:
         counts: records of each, int64 ``[n]``.
@@ -39,6 +39,7 @@ class RemoteFiles:
         objects: where the file of a number comes from.
         paths: where what is here of the file of a number is, in a folder that is there.
         space: says what may be kept.
+        runs: which of their records are those of the version; without, all of them in order.
 
     Attributes:
         counts, sizes, entries, salts: see above.
@@ -54,11 +55,15 @@ class RemoteFiles:
         objects: Callable[[int], RemoteObject],
         paths: Callable[[int], pathlib.Path],
         space: Space,
+        runs: Runs | None = None,
     ) -> None:
         self.sizes = sizes
         self.traffic = Traffic()
-        self._ends = np.cumsum(counts)
-        self._firsts = self._ends - counts
+        self._runs = Runs.of_whole(counts) if runs is None else runs
+        self._finder = RunFinder(self._runs.counts)
+        # A position less this is that of the record in its file.
+        self._shifts = self._finder.starts - self._runs.firsts
+        self._firsts = np.cumsum(counts) - counts
         blocks = block_counts(counts)
         self._last_blocks = np.cumsum(blocks)
         self._first_blocks = self._last_blocks - blocks
@@ -101,8 +106,8 @@ class RemoteFiles:
 
     @property
     def record_count(self) -> int:
-        """Of all of them."""
-        return int(self._ends[-1])
+        """Of all of them, whether the version has them or not."""
+        return int(self.counts.sum())
 
     @property
     def block_count(self) -> int:
@@ -111,11 +116,16 @@ class RemoteFiles:
 
     def find(self, positions: Array) -> tuple[Array, Array]:
         """The numbers of the files of some records, and their positions in these: int64 ``[n]``."""
-        numbers = np.searchsorted(self._ends, positions, side="right")
-        return numbers, positions - self._firsts[numbers]
+        runs = self._finder.find(positions)
+        return self._runs.files[runs], positions - self._shifts[runs]
 
-    def position(self, number: int, place: int) -> int:
-        """That of the record which is at a position in the file of a number."""
+    def slots(self, numbers: Array, places: Array) -> Array:
+        """The numbers of some records among those of all files, int64 ``[n]``."""
+        slots: Array = self._firsts[numbers] + places
+        return slots
+
+    def slot(self, number: int, place: int) -> int:
+        """The same of one."""
         return int(self._firsts[number]) + place
 
     def offsets(self, numbers: Array, places: Array) -> Array:
@@ -135,13 +145,13 @@ class RemoteFiles:
         return blocks
 
     def block(self, block: int) -> tuple[int, Range]:
-        """The first position of a block of the index, and where it is."""
+        """The first record of a block of the index in its file, and where the block is."""
         number = int(np.searchsorted(self._last_blocks, block, side="right"))
         first = (block - int(self._first_blocks[number])) * BLOCK
         count = min(BLOCK, int(self.counts[number]) - first)
         start = int(self.entries[number]) + ENTRY.itemsize * first
         where = self.file(number), start, start + ENTRY.itemsize * count
-        return first + int(self._firsts[number]), where
+        return first, where
 
     def index(self, number: int) -> tuple[int, int]:
         """Where the index of a file, and what comes behind it, begins and ends."""

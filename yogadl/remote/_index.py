@@ -36,7 +36,7 @@ _FILE_KEYS = 1 << 36
 
 
 class DamagedIndexError(Exception):
-    """The index, from the record at ``position`` on, cannot be what was written."""
+    """The index of the record at ``position``, and of others, cannot be what was written."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -95,19 +95,20 @@ class RemoteIndex:
         numbers, places = self._files.find(positions)
         if not self._is_small:
             entries = np.empty(len(positions), ENTRY)
-            for piece, found in self._load(numbers, places):
+            for piece, found in self._load(positions, numbers, places):
                 entries[piece.wanted] = found[places[piece.wanted] - piece.first]
         else:
-            lacking = ~self._is_known[positions]
+            slots = self._files.slots(numbers, places)
+            lacking = ~self._is_known[slots]
             if lacking.any():
-                self._remember(numbers[lacking], places[lacking])
-            entries = self._entries[positions]
+                self._remember(positions[lacking], numbers[lacking], places[lacking])
+            entries = self._entries[slots]
         entries["checksum"] ^= marks_of(places, self._files.salts[numbers])
         return numbers, entries
 
-    def _remember(self, numbers: Array, places: Array) -> None:
-        for piece, found in self._load(numbers, places):
-            first = self._files.position(piece.number, piece.first)
+    def _remember(self, positions: Array, numbers: Array, places: Array) -> None:
+        for piece, found in self._load(positions, numbers, places):
+            first = self._files.slot(piece.number, piece.first)
             self._entries[first : first + len(found)] = found
             self._is_known[first : first + len(found)] = True
 
@@ -122,14 +123,14 @@ class RemoteIndex:
             file, start, stop = piece.where
             file.pieces.discard(start, stop)
             if self._is_small:
-                first = self._files.position(piece.number, piece.first)
+                first = self._files.slot(piece.number, piece.first)
                 self._is_known[first : first + (stop - start) // ENTRY.itemsize] = False
 
     def ranges(self, positions: Array) -> list[Range]:
         """What has to be here before some entries can be used; not what is in memory."""
         numbers, places = self._files.find(positions)
         if self._is_small:
-            lacking = ~self._is_known[positions]
+            lacking = ~self._is_known[self._files.slots(numbers, places)]
             if not lacking.any():
                 return []
             numbers, places = numbers[lacking], places[lacking]
@@ -161,14 +162,17 @@ class RemoteIndex:
             for number, data in right_bytes([where for _, where in found_at], is_right):
                 chosen = blocks == wanted[number]
                 first, _ = found_at[number]
-                entries[chosen] = data.view(ENTRY)[positions[chosen] - first]
+                entries[chosen] = data.view(ENTRY)[places[chosen] - first]
         except WrongBytesError as error:
-            raise DamagedIndexError(found_at[error.number][0]) from error
+            chosen = blocks == wanted[error.number]
+            raise DamagedIndexError(int(positions[chosen].min())) from error
         entries["checksum"] ^= marks_of(places, self._files.salts[numbers])
         return entries
 
-    def _load(self, numbers: Array, places: Array) -> Iterator[tuple[_Piece, Array]]:
-        """The pieces in which some entries are, and all ``ENTRY`` of each."""
+    def _load(
+        self, positions: Array, numbers: Array, places: Array
+    ) -> Iterator[tuple[_Piece, Array]]:
+        """The pieces in which the entries of some records are, and all ``ENTRY`` of each."""
         pieces = self._pieces(numbers, places, has_windows=self._is_small)
 
         def is_right(at: int, data: Array) -> bool:
@@ -179,8 +183,8 @@ class RemoteIndex:
             for at, data in right_bytes([piece.where for piece in pieces], is_right):
                 yield pieces[at], data.view(ENTRY)
         except WrongBytesError as error:
-            piece = pieces[error.number]
-            raise DamagedIndexError(self._files.position(piece.number, piece.first)) from error
+            wanted = pieces[error.number].wanted
+            raise DamagedIndexError(int(positions[wanted].min())) from error
 
     def _pieces(self, numbers: Array, places: Array, has_windows: bool) -> list[_Piece]:
         """Whole cells of the index in which some entries are; those that are near are one piece.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import functools
+import itertools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from typing import Any
@@ -15,6 +18,7 @@ import xxhash
 from yogadl import backoff
 from yogadl.cache.content_id import TokenSums
 from yogadl.cache.file_reader import CacheInfo
+from yogadl.cache.grouped import leaf_map
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER
 from yogadl.cache.sections import load_codec, load_metadata
 from yogadl.cache.whole_file import digest_of
@@ -23,10 +27,12 @@ from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.format.entries import ENTRY, salt_of
 from yogadl.remote._files import RemoteFiles
+from yogadl.remote._groups import RemoteGroups
 from yogadl.remote._kept import note_opened
 from yogadl.remote._near import Near
 from yogadl.remote._object import RemoteObject
-from yogadl.remote._reader import RemoteReader, Version
+from yogadl.remote._reader import RemoteReader
+from yogadl.remote._records import RemoteRecords, Version
 from yogadl.remote._right import WrongBytesError, right_bytes
 from yogadl.remote._sparse_file import CELL
 from yogadl.remote._work import RemoteFile, Space
@@ -90,7 +96,7 @@ def open_remote(
     folder: pathlib.Path,
     part_of: Callable[[bytes], RemoteObject],
     space: Space,
-) -> RemoteReader:
+) -> RemoteRecords:
     """Reads the records of a version where they are.
 
     Args:
@@ -122,8 +128,9 @@ def open_remote(
     sections = _Sections(main.file(0), page, header)
     codec = load_codec(sections.spec, _at_start(header.spec), header.value_size, name)
     metadata, provenance = load_metadata(sections.metadata, _at_start(header.metadata), name)
-    files = _parts_files(main, header, folder, part_of, space) if header.part_count else main
-    if header.index_checksums.length != 8 * files.block_count:
+    table = _load_table(main, header) if header.part_count else None
+    kinds = [main] if table is None else _parts_files(table, folder, part_of, space)
+    if header.index_checksums.length != 8 * sum(files.block_count for files in kinds):
         raise ChecksumError(f"{name} has checksums of the wrong size; rebuild it")
     info = CacheInfo(
         record_count=header.record_count,
@@ -131,16 +138,33 @@ def open_remote(
         library_version=header.library_version,
         created=datetime.datetime.fromtimestamp(header.created_ns / 1e9, datetime.timezone.utc),
         metadata=metadata,
-        file_size=header.file_size + (files.nbytes if header.part_count else 0),
+        file_size=header.file_size + (0 if table is None else sum(it.nbytes for it in kinds)),
         digest=header.digest.hex(),
         provenance=provenance,
     )
     sums = TokenSums(header.record_count, header.token_sums)
     note_opened(main.paths()[0], name)
-    near = Near(main.paths()[0], main, *([files] if header.part_count else []))
+    near = Near(main.paths()[0], main, *([] if table is None else kinds))
     version = Version(name, info, codec, header.alignment, sums)
+    checksums = [
+        functools.partial(_checksums, main, header, *blocks) for blocks in _block_ranges(kinds)
+    ]
+    if table is None or table.leaves is None:
+        return RemoteReader(version, kinds[0], checksums[0], near)
+    leaves, codecs = leaf_map(codec.spec, table, name)
+    readers = [
+        RemoteReader(
+            dataclasses.replace(version, codec=own, alignment=group.alignment), files, sums, None
+        )
+        for group, own, files, sums in zip(table.groups, codecs, kinds, checksums, strict=True)
+    ]
+    return RemoteGroups(version, leaves, readers, near)
 
-    return RemoteReader(version, files, lambda: _checksums(main, header), near)
+
+def _block_ranges(kinds: Sequence[RemoteFiles]) -> list[tuple[int, int]]:
+    """Which blocks of indexes are those of each of some kinds of files, from one to another."""
+    ends = list(itertools.accumulate(files.block_count for files in kinds))
+    return list(zip([0, *ends], ends, strict=False))
 
 
 def _header_of(head: Head, name: str) -> tuple[bytes, headers.Header]:
@@ -156,7 +180,6 @@ def _check_sizes(header: headers.Header, name: str) -> None:
     if (
         header.file_size > tables.MOST_BYTES
         or header.record_count > tables.MOST_BYTES
-        or (header.part_count and index_bytes != entry_bytes)
         or (header.part_count and header.file_size > _LARGEST_TABLE)
         or index_bytes < entry_bytes
         or header.index_checksums.length > _LARGEST_TABLE
@@ -212,19 +235,13 @@ def _fetched(file: RemoteFile, where: tuple[int, int], is_right: Callable[[Array
     return data
 
 
-def _checksums(main: RemoteFiles, header: headers.Header) -> Array:
-    """Those of the blocks of the index, or of all parts' indexes."""
-    return np.frombuffer(_section(main.file(0), header.index_checksums), "<u8")
+def _checksums(main: RemoteFiles, header: headers.Header, first: int, stop: int) -> Array:
+    """Those of some blocks of the index, or of all parts' indexes."""
+    return np.frombuffer(_section(main.file(0), header.index_checksums), "<u8")[first:stop]
 
 
-def _parts_files(
-    main: RemoteFiles,
-    header: headers.Header,
-    folder: pathlib.Path,
-    part_of: Callable[[bytes], RemoteObject],
-    space: Space,
-) -> RemoteFiles:
-    """The parts that a table names."""
+def _load_table(main: RemoteFiles, header: headers.Header) -> tables.Table:
+    """What a table says of its parts."""
     at = header.index.offset
 
     def is_right(data: Array) -> bool:
@@ -233,19 +250,32 @@ def _parts_files(
 
     # Its list of parts has no checksum of its own.
     table = _fetched(main.file(0), (0, header.file_size), is_right)
-    parts = table[at : at + header.index.length].view(tables.PART)
-    tables.check_parts(parts, header, main.file(0).asked.name)
-    digests = parts["digest"].tobytes()
+    return tables.load(table[at : at + header.index.length], header, main.file(0).asked.name)
 
-    def digest(number: int) -> bytes:
-        return digests[16 * number : 16 * number + 16]
 
-    return RemoteFiles(
-        parts["count"].astype("i8"),
-        parts["size"].astype("i8"),
-        parts["entries"].astype("i8"),
-        salt_of(parts["token_sums"][:, 0]),
-        lambda number: part_of(digest(number)),
-        lambda number: folder / PARTS_FOLDER / f"{digest(number).hex()}.mdb",
-        space,
-    )
+def _parts_files(
+    table: tables.Table,
+    folder: pathlib.Path,
+    part_of: Callable[[bytes], RemoteObject],
+    space: Space,
+) -> list[RemoteFiles]:
+    """The parts of each column group that a table names."""
+
+    def files_of(group: tables.Group) -> RemoteFiles:
+        parts, digests = group.parts, group.parts["digest"].tobytes()
+
+        def digest(number: int) -> bytes:
+            return digests[16 * number : 16 * number + 16]
+
+        return RemoteFiles(
+            parts["count"].astype("i8"),
+            parts["size"].astype("i8"),
+            parts["entries"].astype("i8"),
+            salt_of(parts["token_sums"][:, 0]),
+            lambda number: part_of(digest(number)),
+            lambda number: folder / PARTS_FOLDER / f"{digest(number).hex()}.mdb",
+            space,
+            group.indexed_runs(),
+        )
+
+    return list(map(files_of, table.groups))

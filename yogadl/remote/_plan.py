@@ -7,22 +7,25 @@ by chance, and by how the processes of a machine come between each other.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from yogadl.cache.file_writer import record_bytes
+from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import ENTRY
 from yogadl.format.header import BODY_OFFSET
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 from yogadl.remote._fetcher import CONNECTIONS
+from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import BRIDGED_CELLS
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._planner import FIRST_RECORDS
 from yogadl.remote._queue import BULK_BYTES, HELD_CONNECTIONS
-from yogadl.remote._reader import RemoteReader, is_whole_cheaper
+from yogadl.remote._records import RemoteRecords, is_whole_cheaper
 from yogadl.remote._sparse_file import CELL
 
 Array = np.ndarray[Any, Any]
@@ -100,7 +103,7 @@ class Network:
 
 
 def plan(
-    reader: RemoteReader,
+    reader: RemoteRecords,
     num_shards: int,
     shards_here: int,
     batch_size: int,
@@ -109,34 +112,37 @@ def plan(
     window: int,
 ) -> Plan:
     """See ``RemoteDataRef.plan``; ``window`` records are announced together."""
-    files, count = reader.files, len(reader)
+    kinds, count = reader.kinds, len(reader)
+    files_bytes = sum(files.nbytes for files, _ in kinds)
     share = shards_here / num_shards
     records = round(count * share)
-    size = _fetched_bytes(reader)
+    size = sum(_fetched_bytes(files, codec) for files, codec in kinds)
     # Of a table, what is opened has no records.
-    table = reader.version.info.file_size - files.nbytes
-    head = min(HEAD_BYTES, table or files.nbytes)
+    table = reader.version.info.file_size - files_bytes
+    head = min(HEAD_BYTES, table or files_bytes)
     rest = max(0, table - head)
     opening = shards_here + (rest > 0), shards_here * head + rest
-    is_bulk = is_whole_cheaper(files.nbytes // max(count, 1), num_shards)
+    is_bulk = all(is_whole_cheaper(files.nbytes // max(count, 1), num_shards) for files, _ in kinds)
     if is_bulk:
         # Each byte once, whichever process asks for it, and each file by itself.
-        of_index = _in_bulk(files.sizes - files.entries)
-        requests, nbytes = _in_bulk(files.entries - (0 if table else head))
+        of_index = _total(_in_bulk(files.sizes - files.entries) for files, _ in kinds)
+        requests, nbytes = _total(
+            _in_bulk(files.entries - (0 if table else head)) for files, _ in kinds
+        )
         # Each process asks for the first records by themselves, unless they come in bulk already.
-        early = min(1.0, shards_here * HELD_CONNECTIONS * BULK_BYTES / files.nbytes)
+        early = min(1.0, shards_here * HELD_CONNECTIONS * BULK_BYTES / files_bytes)
         alone = round(shards_here * min(FIRST_RECORDS, records / shards_here) * (1 - early))
-        of_records = requests + alone, nbytes
+        of_records = requests + len(kinds) * alone, nbytes
     else:
-        of_index = _of_index(files.counts, records, window)
-        of_records = records, round(records * size)
+        of_index = _total(_of_index(files.counts, records, window) for files, _ in kinds)
+        of_records = len(kinds) * records, round(records * size)
     connections = CONNECTIONS * shards_here
     kept = 1.0
     if local_bytes is not None:
         room = max(0, local_bytes - head - rest - of_index[1])
         kept = min(1.0, room / max(1, of_records[1]))
     # What does not fit is asked for record by record.
-    later = round((1 - kept) * records), round((1 - kept) * records * size)
+    later = round((1 - kept) * len(kinds) * records), round((1 - kept) * records * size)
     of_records = round(kept * of_records[0]) + later[0], round(kept * of_records[1]) + later[1]
     requests = of_index[0] + of_records[0]
     first = min(batch_size, max(1, records // max(1, shards_here))) * size
@@ -156,6 +162,12 @@ def plan(
         epoch_seconds=network.seconds(requests, of_index[1] + of_records[1], connections),
         later_seconds=network.seconds(*later, connections),
     )
+
+
+def _total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """The sums of requests and of bytes."""
+    requests, nbytes = zip(*parts, strict=True)
+    return sum(requests), sum(nbytes)
 
 
 def _in_bulk(sizes: Array) -> tuple[int, int]:
@@ -186,12 +198,11 @@ def _of_index(counts: Array, records: int, window: int) -> tuple[int, int]:
     return math.ceil(max(runs, fetched)), round(count * fetched * CELL)
 
 
-def _fetched_bytes(reader: RemoteReader) -> float:
+def _fetched_bytes(files: RemoteFiles, codec: RecordCodec) -> float:
     """Bytes that are fetched for a record by itself, on average."""
-    files = reader.files
-    known = reader.version.codec.layout.value_size
+    known = codec.layout.value_size
     if known is None:
-        spans = float((files.entries - BODY_OFFSET).sum()) / max(1, len(reader))
+        spans = float((files.entries - BODY_OFFSET).sum()) / max(1, files.record_count)
         # Beside the value: what a leaf has of it, and half a page that is not used.
         beside = record_bytes(INLINE_LIMIT + 1) - PAGE_SIZE - ENTRY.itemsize
         length = spans - beside - (PAGE_SIZE / 2 if spans > PAGE_SIZE else 0)

@@ -13,13 +13,11 @@ import numpy as np
 import xxhash
 
 from yogadl.cache.columns import Column, ColumnReader
-from yogadl.cache.content_id import TokenSums, entry_tokens
-from yogadl.cache.file_reader import CacheInfo, FileReader
+from yogadl.cache.content_id import entry_tokens
 from yogadl.cache.mapping import Extents
 from yogadl.cache.memory import MemoryPool
-from yogadl.cache.record_reader import MappedRecords, RecordReader
 from yogadl.cache.traffic import Traffic
-from yogadl.errors import CacheFormatError, ChecksumError, ClosedError
+from yogadl.errors import ChecksumError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import EntryCheck
 from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT
@@ -29,6 +27,7 @@ from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
 from yogadl.remote._planner import planner
+from yogadl.remote._records import RemoteRecords, Version, is_whole_cheaper
 from yogadl.remote._work import Range
 
 Array = np.ndarray[Any, Any]
@@ -39,35 +38,8 @@ _FETCHES = 4
 # As a share of a file: what may come twice, since a request costs more than it does.
 _AGAIN = 0.01
 
-# What a request costs in bytes that could have been transferred meanwhile: 30 ms at some MB/s.
-_REQUEST_BYTES = 64 << 10
 
-
-@dataclass(frozen=True)
-class Version:
-    """What is known of the records of a version before any of them is read.
-
-    Attributes:
-        name: what to call it in errors.
-        info: what its file says of itself.
-        codec: of its records.
-        alignment: of their contents.
-        sums: of their tokens.
-    """
-
-    name: str
-    info: CacheInfo
-    codec: RecordCodec
-    alignment: int
-    sums: TokenSums
-
-
-def is_whole_cheaper(record_bytes: int, num_shards: int) -> bool:
-    """Whether all is wanted, or requests for the records of a shard would cost as much as all."""
-    return num_shards == 1 or record_bytes * num_shards <= _REQUEST_BYTES
-
-
-class RemoteReader(RecordReader):
+class RemoteReader(RemoteRecords):
     """The records of a version whose bytes are fetched when they are needed, and kept.
 
     Every record is compared with its checksum whenever it is read. Safe for threads and forks.
@@ -76,15 +48,17 @@ class RemoteReader(RecordReader):
         version: what it has.
         files: in which it has it.
         checksums: see ``RemoteIndex``.
-        near: reads them itself, when all of them are here.
+        near: see ``RemoteRecords``.
     """
 
     def __init__(
-        self, version: Version, files: RemoteFiles, checksums: Callable[[], Array], near: Near
+        self,
+        version: Version,
+        files: RemoteFiles,
+        checksums: Callable[[], Array],
+        near: Near | None,
     ) -> None:
-        self.version = version
-        self.spec = version.codec.spec
-        self._near: Near | None = near
+        super().__init__(version, near)
         self._columns_of = ColumnReader(version.codec)
         self._open_files: RemoteFiles | None = files
         check = EntryCheck(version.codec.layout, version.alignment)
@@ -92,9 +66,6 @@ class RemoteReader(RecordReader):
         # Whether the last records read were here, so that the next may be read without looking.
         self._is_here = False
         self._sharing = 1
-
-    def __len__(self) -> int:
-        return self.version.info.record_count
 
     @property
     def files(self) -> RemoteFiles:
@@ -104,8 +75,12 @@ class RemoteReader(RecordReader):
             ClosedError: this is closed.
         """
         if self._open_files is None:
-            raise ClosedError(f"the reader of {self.version.name} is closed; fetch it again")
+            raise self._closed()
         return self._open_files
+
+    @property
+    def kinds(self) -> Sequence[tuple[RemoteFiles, RecordCodec]]:
+        return ((self.files, self.version.codec),)
 
     @property
     def _index(self) -> RemoteIndex:
@@ -114,29 +89,7 @@ class RemoteReader(RecordReader):
         assert index is not None
         return index
 
-    @property
-    def content_id(self) -> str:
-        return self.version.sums.content_id(self.spec)
-
-    def _whole(self) -> FileReader | None:
-        """What reads the files themselves, once all of them are here."""
-        self.files  # noqa: B018 # raises if it is closed
-        near = self._near
-        return None if near is None else near.reader()
-
-    def _give_up_near(self, error: Exception) -> None:
-        """What was here was damaged or removed since; of that, what is wrong is fetched again."""
-        near = self._near
-        if near is not None:
-            near.give_up(error)
-
-    def tokens(self, positions: Array) -> Array:
-        whole = self._whole()
-        if whole is not None:
-            try:
-                return whole.tokens(positions)
-            except CacheFormatError as error:
-                self._give_up_near(error)
+    def _far_tokens(self, positions: Array) -> Array:
         with self._telling_damage():
             return entry_tokens(self._index.verified(positions))
 
@@ -166,8 +119,7 @@ class RemoteReader(RecordReader):
             yield
         except DamagedIndexError as error:
             raise ChecksumError(
-                f"{self.version.name} has a damaged index from record {error.position} on; "
-                "rebuild it"
+                f"{self.version.name} has a damaged index at record {error.position}; rebuild it"
             ) from error
 
     def index_ranges(self, positions: Array) -> list[Range]:
@@ -189,13 +141,9 @@ class RemoteReader(RecordReader):
 
     # Reading
 
-    def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
-        whole = self._whole()
-        if whole is not None:
-            try:
-                return whole.read_columns(positions, out, spans)
-            except CacheFormatError as error:
-                self._give_up_near(error)
+    def _far_columns(
+        self, positions: Array, out: Sequence[Array] | None, spans: bool
+    ) -> list[Column]:
         buffer, entries = self._staged(positions)
         try:
             offsets, lengths = entries["offset"].astype("i8"), entries["length"].astype("i8")
@@ -203,17 +151,7 @@ class RemoteReader(RecordReader):
         except ChecksumError as error:
             raise ChecksumError(f"{self.version.name}: {error}; rebuild it") from error
 
-    def _mapped_records(self) -> MappedRecords | None:
-        whole = self._whole()
-        return None if whole is None else whole.mapped_records()
-
-    def _record(self, position: int) -> Any:
-        whole = self._whole()
-        if whole is not None:
-            try:
-                return whole.read_record(position)
-            except CacheFormatError as error:
-                self._give_up_near(error)
+    def _far_record(self, position: int) -> Any:
         buffer, entries = self._staged(np.array([position]))
         ((offset, length, _),) = entries.tolist()
         lead = LEAD if length > INLINE_LIMIT else 0
@@ -256,36 +194,15 @@ class RemoteReader(RecordReader):
 
     # Fetching ahead
 
-    @property
-    def record_bytes(self) -> int:
-        whole = self._whole()
-        if whole is not None:
-            return whole.record_bytes
-        return max(self.files.nbytes // max(len(self), 1), _REQUEST_BYTES)
-
-    @property
-    def is_far(self) -> bool:
-        return True
-
     def traffic(self) -> list[Traffic]:
         return [self.files.traffic]
 
-    def is_read_whole(self, num_shards: int) -> bool:
-        """Whether all is wanted, or requests for a share of it would cost as much as all."""
-        whole = self._whole()
-        if whole is not None:
-            return whole.is_read_whole(num_shards)
+    def _is_wanted_whole(self, num_shards: int) -> bool:
         self._sharing = num_shards
-        return is_whole_cheaper(self.files.nbytes // max(len(self), 1), num_shards)
+        return is_whole_cheaper(self._bytes_of_each(), num_shards)
 
-    def extents(self, positions: Array | range) -> list[Extents]:
-        whole = self._whole()
-        if whole is not None:
-            try:
-                return whole.extents(positions)
-            except CacheFormatError as error:
-                self._give_up_near(error)
-        return [_RemoteExtents(self, positions)] if len(positions) else []
+    def _far_extents(self, positions: Array | range) -> list[Extents]:
+        return [_RemoteExtents(self, positions)]
 
     def are_here(self, positions: Array) -> bool:
         """Whether some records need not be fetched."""

@@ -16,7 +16,7 @@ from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.dataref._remote import RemoteDataRef
 from yogadl.errors import CacheFormatError, StorageFullError, StoreError, UnsafeStoreError
-from yogadl.remote._reader import RemoteReader
+from yogadl.remote._records import RemoteRecords
 from yogadl.storage._base import CacheStorage, StoredVersion, Submission, check_configurations
 from yogadl.storage._bucket_parts import FORMAT_KEY, BucketParts
 from yogadl.storage._collected import CollectedParts
@@ -167,7 +167,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         folders = self._version("any", "any").folders
         return LocalVersions(folders.safe_pieces, lambda *names: self._version(*names).name)
 
-    def _open_far(self, dataset_id: str, dataset_version: str) -> RemoteReader:
+    def _open_far(self, dataset_id: str, dataset_version: str) -> RemoteRecords:
         version = self._version(dataset_id, dataset_version)
         try:
             limit = self._configurations.local_cache_bytes

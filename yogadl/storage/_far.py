@@ -10,7 +10,7 @@ from yogadl.cache.partial import reserve_of
 from yogadl.errors import CacheReplacedError, ForeignFileError
 from yogadl.remote._object import ChangedError
 from yogadl.remote._open import look_at, open_remote
-from yogadl.remote._reader import RemoteReader
+from yogadl.remote._records import RemoteRecords
 from yogadl.storage._bucket_parts import BucketParts
 from yogadl.storage._local_folders import LocalFolders
 from yogadl.storage._object_store import ObjectStore
@@ -36,7 +36,7 @@ def open_far(
     folders: LocalFolders,
     parts: BucketParts,
     local_bytes: int | None,
-) -> RemoteReader:
+) -> RemoteRecords:
     """Opens a version where it is.
 
     Args:

@@ -21,7 +21,7 @@ from yogadl.errors import (
 from yogadl.redaction import without_password, without_secrets
 from yogadl.remote._object import Address, ChangedError, plain_url
 from yogadl.remote._open import look_at, open_remote
-from yogadl.remote._reader import RemoteReader
+from yogadl.remote._records import RemoteRecords
 from yogadl.storage._local_folders import LocalFolders
 
 _ATTEMPTS = 5
@@ -65,7 +65,7 @@ def from_url(
     return RemoteDataRef(functools.partial(_open, str(url), directory, local_cache_bytes))
 
 
-def _open(url: str, directory: pathlib.Path, limit: int | None) -> RemoteReader:
+def _open(url: str, directory: pathlib.Path, limit: int | None) -> RemoteRecords:
     name = _shown(url)
     folders = LocalFolders(directory, name, pathlib.PurePosixPath("any"), name)
     for _ in range(_ATTEMPTS):

@@ -1,0 +1,166 @@
+"""Versions whose leaves lie in column groups are read as one file of the same records is."""
+
+from __future__ import annotations
+
+import pathlib
+import pickle
+import tempfile
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import data_sets, same
+from versioned import chosen, write_groups, write_parts, write_plain, write_runs
+
+import yogadl
+from yogadl import spec as specs
+from yogadl.cache.grouped import GroupedReader
+from yogadl.dataref import LMDBDataRef
+from yogadl.errors import ChecksumError, ClosedError
+from yogadl.spec import TensorSpec
+from yogadl.storage import LFSStorage
+
+NUMBER = TensorSpec("int64")
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), data_set=data_sets(max_size=8))
+def test_groups_are_read_as_one_file_is(
+    data: st.DataObject, data_set: tuple[Any, list[Any]]
+) -> None:
+    spec, records = data_set
+    leaves = list(specs.leaves(spec))
+    if not records or not leaves:
+        return
+    numbers = data.draw(st.lists(st.integers(0, 2), min_size=len(leaves), max_size=len(leaves)))
+    known = sorted(set(numbers))
+    where: list[Any] = [None] * len(leaves)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        path = folder / "a" / "groups" / "cache.mdb"
+        groups = []
+        for group, number in enumerate(known):
+            own = [at for at in range(len(leaves)) if numbers[at] == number]
+            own = data.draw(st.permutations(own))
+            for leaf, at in enumerate(own):
+                where[at] = (group, leaf)
+            # One more leaf, which is dropped.
+            group_spec = (*[leaves[at] for at in own], *data.draw(st.sampled_from([(), (NUMBER,)])))
+            values = [
+                (*[specs.flatten(spec, record)[at] for at in own], 7)[: len(group_spec)]
+                for record in records
+            ]
+            order = data.draw(st.permutations(range(len(records))))
+            rows, half = [values[at] for at in order], data.draw(st.integers(1, len(records)))
+            places = [order.index(at) for at in range(len(records))]
+            runs = [(int(at >= half), at - half * (at >= half), 1) for at in places]
+            parts = [rows[:half], rows[half:]] if half < len(rows) else [rows]
+            groups.append((group_spec, write_parts(path, group_spec, parts), runs))
+        one = write_plain(folder / "a" / "one" / "cache.mdb", spec, records)
+        many = write_groups(path, spec, groups, where, {"made": 1})
+        assert (len(many), same(many.spec, spec), many.metadata) == (len(one), True, {"made": 1})
+        assert many.reader.content_id == one.reader.content_id
+        picked = np.array(data.draw(st.lists(st.integers(0, len(records) - 1))), "i8")
+        assert np.array_equal(many.reader.tokens(picked), one.reader.tokens(picked))
+        assert all(same(many[at], records[at]) for at in picked.tolist())
+        for columns in zip(*[ref.reader.read_columns(picked) for ref in (one, many)], strict=True):
+            assert same(*[list(column) for column in columns])
+        stream = {"shuffle": True, "shuffle_seed": 3, "start_offset": len(records) // 2}
+        assert same(list(many.stream(**stream)), list(one.stream(**stream)))
+        assert same(list(many.stream(**stream).batches(3)), list(one.stream(**stream).batches(3)))
+        state = one.stream(**stream).state_dict()
+        assert same(list(many.stream(state=state)), list(one.stream(state=state)))
+        assert same(list(pickle.loads(pickle.dumps(many)).stream()), records)
+        assert same(list(yogadl.concat([many, one]).stream()), 2 * records)
+        many.verify()
+        checking = LMDBDataRef(path, check_records=True)
+        assert same(list(checking.stream()), records)
+        for ref in (one, many, checking):
+            ref.close()
+        with pytest.raises(ClosedError):
+            many.reader.read_record(0)
+
+
+def images(folder: pathlib.Path, leaves: Any = ((0, 0), (1, 0))) -> LMDBDataRef:
+    """Ten images, in one group, and their labels, in another, the other way round."""
+    path = folder / "a" / "1" / "cache.mdb"
+    image = TensorSpec("float32", (3, 4))
+    one = write_parts(
+        path, {"image": image}, [[{"image": np.full((3, 4), n, "f4")} for n in range(10)]]
+    )
+    two = write_parts(path, {"label": NUMBER}, [[{"label": n} for n in reversed(range(10))]])
+    runs = [(0, 9 - n, 1) for n in range(10)]
+    groups = [({"image": image}, one, [(0, 0, 10)]), ({"label": NUMBER}, two, runs)]
+    spec = [{"picture": image, "class": NUMBER}, {"image": image}][len(leaves) == 1]
+    if len(leaves) == 2:
+        # The keys of a dict are sorted, so the class comes first.
+        leaves = leaves[::-1]
+    return write_groups(path, spec, groups[: len(leaves)], leaves)
+
+
+def test_components_are_added_and_renamed(tmp_path: pathlib.Path) -> None:
+    with images(tmp_path) as ref:
+        assert isinstance(ref.reader, GroupedReader)
+        records = list(ref.stream())
+        assert [list(record) for record in records] == [["picture", "class"]] * 10
+        assert [int(record["class"]) for record in records] == list(range(10))
+        assert all((record["picture"] == record["class"]).all() for record in records)
+        # What is read into given memory is the same.
+        out = {"picture": np.empty((4, 3, 4), "f4"), "class": np.empty(4, "i8")}
+        batch = next(iter(ref.stream().batches(4, out=[out])))
+        assert batch["picture"].tolist() == np.repeat(np.arange(4.0), 12).reshape(4, 3, 4).tolist()
+        reader = ref.reader
+        assert len(reader.parts_by_digest()) == 2
+
+
+def test_a_group_of_all_leaves_in_order_is_no_group(tmp_path: pathlib.Path) -> None:
+    with images(tmp_path, ((0, 0),)) as ref:
+        assert not isinstance(ref.reader, GroupedReader)
+        assert ref.reader.header.index.length == 64  # type: ignore[attr-defined]
+
+
+def test_leaves_that_are_not_those_of_the_groups(tmp_path: pathlib.Path) -> None:
+    for wrong in (((0, 0), (0, 0)), ((1, 0), (0, 0)), ((0, 0), (1, 1)), ((0, 0), (1, 0), (1, 0))):
+        with pytest.raises(ValueError, match=r"leaves|leaf"):
+            images(tmp_path, wrong)
+
+
+def test_a_part_of_another_spec_is_refused(tmp_path: pathlib.Path) -> None:
+    """Though its file is what the table says in all else."""
+    with images(tmp_path) as ref:
+        one, two = sorted(ref.reader.parts_by_digest().values())
+    kept = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(kept)
+    ref = LMDBDataRef(tmp_path / "a" / "1" / "cache.mdb")
+    with ref, pytest.raises(ChecksumError, match="is not the part that"):
+        list(ref.stream())
+
+
+def test_versions_in_a_storage(tmp_path: pathlib.Path) -> None:
+    storage = LFSStorage(tmp_path)
+    images(tmp_path).close()
+    other = LFSStorage(tmp_path / "other")
+    storage.copy("a", "1", other)
+    with storage.fetch("a", "1") as ref, other.fetch("a", "1") as copied:
+        copied.verify()
+        assert copied.reader.content_id == ref.reader.content_id
+        assert same(list(copied.stream()), list(ref.stream()))
+    # Of what is collected, it needs both.
+    assert storage.collect_parts("a").removed == ()
+    storage.delete("a", "1")
+
+
+def test_runs_in_a_storage(tmp_path: pathlib.Path) -> None:
+    storage = LFSStorage(tmp_path)
+    path = tmp_path / "a" / "1" / "cache.mdb"
+    records = [list(range(10)), list(range(10, 20))]
+    runs = [(1, 3, 4), (0, 0, 2), (1, 0, 1)]
+    write_runs(path, NUMBER, write_parts(path, NUMBER, records), runs).close()
+    other = LFSStorage(tmp_path / "other")
+    storage.copy("a", "1", other, new_version="2")
+    with other.fetch("a", "2") as copied:
+        copied.verify()
+        assert [int(record) for record in copied.stream()] == chosen(records, runs)
