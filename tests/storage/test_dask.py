@@ -60,7 +60,7 @@ def drive(storage: LFSStorage, folder: pathlib.Path, dies_after: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             if len(receipts) == PIECES // 2:
                 cluster.scale(1)
-        assert not storage.list_versions("a")
+        assert not storage.list("a")
         build.commit(receipts).close()
 
 
@@ -76,7 +76,7 @@ def test_tasks_nodes_and_the_driver_are_killed(tmp_path: pathlib.Path) -> None:
     made = tmp_path / "made"
     made.mkdir()
     assert run(storage, made, 5) == -signal.SIGKILL
-    assert not storage.list_versions("a")
+    assert not storage.list("a")
     stored = {path.name.split(".")[1] for path in (tmp_path / "stored").rglob("*.piece")}
     assert len(stored) >= 4
     for number in stored:
