@@ -60,7 +60,7 @@ def main():
     stream = squares.stream(shuffle=True, shuffle_seed=23)
     total = sum(int(record["square"]) for record in stream)
     print(f"{len(squares)} records, sum of squares {total}.")
-    for stored in storage.list_versions():
+    for stored in storage.list():
         print(f"Stored: {stored.dataset_id}:{stored.dataset_version}, {stored.size:,} bytes.")
 
 

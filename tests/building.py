@@ -71,8 +71,8 @@ def drive(storage: Any, folder: pathlib.Path, seed: int) -> None:
 def left_over(storage: Any, folder: pathlib.Path) -> list[str]:
     """What there is on a disk beside versions, and parts and tables that they need."""
     storage.collect_parts(older_than=AT_ONCE)
-    needed = {"cache.mdb", "yogadl.lock", "yogadl.building"}
-    for stored in storage.list_versions():
+    needed = {"cache.mdb", "yogadl.lock", "yogadl.building", "root.json"}
+    for stored in storage.list():
         with storage.fetch(stored.dataset_id, stored.dataset_version) as ref:
             needed |= {f"{it.hex()}.mdb" for it in ref.reader.parts_by_digest()}
     names = {path.name for path in folder.rglob("*") if path.is_file()}

@@ -58,7 +58,7 @@ def drive(open_storage: Callable[[], Any], folder: pathlib.Path, dies_after: int
                 os.kill(os.getpid(), signal.SIGKILL)
             if len(receipts) == PIECES // 2:
                 cluster.scale(1)
-        assert not storage.list_versions("a")
+        assert not storage.list("a")
         build.commit(receipts).close()
 
 
@@ -82,7 +82,7 @@ def check_second_makes_what_is_missing(
     """
     storage = open_storage()
     assert run(open_storage, folder, 5) == -signal.SIGKILL
-    assert not storage.list_versions("a")
+    assert not storage.list("a")
     stored = {name.split(".")[1] for name in receipts()}
     assert len(stored) >= 4
     for number in stored:

@@ -94,7 +94,7 @@ SIGNATURES: dict[tuple[str, str], list[tuple[str, Any]]] = {
     ],
     ("yogadl.storage", "LFSStorage.fetch"): [
         ("dataset_id", REQUIRED),
-        ("dataset_version", REQUIRED),
+        ("dataset_version", None),
     ],
     ("yogadl.storage", "LFSStorage.cacheable"): [
         ("dataset_id", REQUIRED),

@@ -14,6 +14,8 @@ and ``except FileNotFoundError`` work without knowing this module::
     ├── StateMismatchError (ValueError)         a saved place is of another data set or order
     ├── CacheReplacedError (RuntimeError)       a pickled reference meets a different cache
     ├── ClosedError (ValueError)                a reader that was closed is used
+    ├── TagMovedError (RuntimeError)            a tag is not where it was expected
+    ├── CatalogueError (RuntimeError)           a catalogue is damaged, or cannot be changed now
     ├── LocalDirectoryError (PermissionError)   a directory on this machine cannot be used
     ├── FileSystemError (OSError)               the file system refused; ``errno`` says why
     │   ├── FileAccessError (PermissionError)   the user may not, or nobody: it is read-only
@@ -97,6 +99,22 @@ class CacheReplacedError(YogadlError, RuntimeError):
 
 class ClosedError(YogadlError, ValueError):
     """Something that was closed is used again."""
+
+
+class TagMovedError(YogadlError, RuntimeError):
+    """A tag is not where it was expected.
+
+    Attributes:
+        current: the version that it is at, ``None`` if it is not there.
+    """
+
+    def __init__(self, message: str, current: str | None = None) -> None:
+        super().__init__(message)
+        self.current = current
+
+
+class CatalogueError(YogadlError, RuntimeError):
+    """The catalogue of a storage is damaged, or cannot be changed now."""
 
 
 class FileSystemError(YogadlError, OSError):

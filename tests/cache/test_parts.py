@@ -309,7 +309,7 @@ def test_parts_in_a_storage(tmp_path: pathlib.Path) -> None:
     one, many = storage.fetch("a", "one"), storage.fetch("a", "many")
     assert (part_count(one), part_count(many) > 5) == (0, True)
     assert many.metadata == one.metadata == {"made": 1}
-    assert [stored.dataset_version for stored in storage.list_versions()] == ["many", "one"]
+    assert [stored.dataset_version for stored in storage.list()] == ["many", "one"]
     joined = yogadl.concat([one, many[100:]])
     assert same(joined.read([999, 1000, 1899]), many.read([999, 100, 999]))
 
@@ -338,7 +338,7 @@ def test_a_source_that_fails_leaves_no_version(tmp_path: pathlib.Path) -> None:
     storage = LFSStorage(tmp_path)
     with pytest.raises(ValueError, match="broken"):
         storage.submit(failing(), "a", "1", part_bytes=100)
-    assert storage.list_versions() == []
+    assert storage.list() == []
     assert [path.name for path in (tmp_path / "a" / "1").iterdir()] == []
     storage.submit(range(1000), "a", "1", part_bytes=100)
     assert [int(record) for record in storage.fetch("a", "1").stream()] == list(range(1000))

@@ -53,7 +53,7 @@ def kept(rig: Any, ending: str) -> set[str]:
 
 def needed(storage: Any) -> set[str]:
     found = set()
-    for stored in storage.list_versions("a"):
+    for stored in storage.list("a"):
         with storage.fetch("a", stored.dataset_version) as ref:
             found |= {f"{digest.hex()}.mdb" for digest in ref.reader.parts_by_digest()}
     return found

@@ -53,7 +53,7 @@ def parts_here(local: pathlib.Path) -> set[str]:
 
 def needed(storage: Any) -> set[str]:
     found = set()
-    for stored in storage.list_versions():
+    for stored in storage.list():
         with storage.fetch(stored.dataset_id, stored.dataset_version) as ref:
             found |= {digest.hex() for digest in ref.reader.parts_by_digest()}
     return found
@@ -110,7 +110,7 @@ def test_a_copy_of_removed_parts_is_refused(
     assert storage.collect_parts("a", older_than=AT_ONCE).removed
     with pytest.raises(StoreError, match="less than two days ago"):
         disk.copy("a", "1", storage)
-    assert storage.list_versions() == []
+    assert storage.list() == []
     disk.copy("a", "1", storage, new_id="b")
     assert records(storage.fetch("b", "1")) == list(range(COUNT))
 

@@ -172,7 +172,7 @@ class Scene:
                 self._may_finish.set()
 
     def _list(self) -> bool:
-        return [stored.dataset_version for stored in self._here.list_versions("small")] == ["1"]
+        return [stored.dataset_version for stored in self._here.list("small")] == ["1"]
 
     def _delete(self) -> bool:
         self._here.delete("deleted", "1")

@@ -14,7 +14,7 @@ from yogadl.storage import CacheStorage, LFSConfigurations, LFSStorage
 
 
 def listed(storage: CacheStorage, dataset_id: str | None = None) -> list[tuple[str, str]]:
-    return [(v.dataset_id, v.dataset_version) for v in storage.list_versions(dataset_id)]
+    return [(v.dataset_id, v.dataset_version) for v in storage.list(dataset_id)]
 
 
 @pytest.mark.parametrize("folder", ["", "data", "deep/er"])
@@ -28,11 +28,11 @@ def test_versions_are_listed(folder: str, rig: Any, storage_dir: pathlib.Path) -
     rig.raw.put(f"{prefix}cache.mdb", b"without id and version")
     assert listed(storage) == [("a", "1"), ("a", "2"), ("a/c", "1"), ("ab", "ü ?"), ("b", "1")]
     assert listed(storage, "a") == [("a", "1"), ("a", "2")]
-    found = storage.list_versions("b")[0]
+    found = storage.list("b")[0]
     assert found.size == len(rig.raw.get(f"{prefix}b/1/cache.mdb"))
     assert found.created == rig.raw.created(f"{prefix}b/1/cache.mdb")
     with pytest.raises(InvalidArgumentError):
-        storage.list_versions("../a")
+        storage.list("../a")
 
 
 def test_more_versions_than_one_answer_holds(rig: Any, storage_dir: pathlib.Path) -> None:
@@ -41,7 +41,7 @@ def test_more_versions_than_one_answer_holds(rig: Any, storage_dir: pathlib.Path
     data = rig.raw.get("data/a/1/cache.mdb")
     for number in range(2, 1051):
         rig.raw.put(f"data/a/{number}/cache.mdb", data[:1])
-    assert len(storage.list_versions("a")) == 1050
+    assert len(storage.list("a")) == 1050
 
 
 def test_copies_between_all_kinds_are_the_same_to_the_byte(

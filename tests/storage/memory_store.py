@@ -16,6 +16,7 @@ from yogadl.storage._object_store import (
     ObjectInfo,
     ObjectStore,
     PreconditionFailedError,
+    Skip,
 )
 
 
@@ -57,7 +58,7 @@ class MemoryStore(ObjectStore):
         with self._request("head", key):
             return self._objects[key][1] if key in self._objects else None
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, skip: Skip | None = None) -> Iterator[ObjectInfo]:
         with self._request("list", prefix):
             found = [info for key, (_, info) in self._objects.items() if key.startswith(prefix)]
         yield from found

@@ -182,7 +182,7 @@ def test_drivers_that_are_killed(storage: LFSStorage, tmp_path: pathlib.Path) ->
     made = tmp_path / "made"
     made.mkdir()
     seed = 0
-    while not storage.list_versions("a"):
+    while not storage.list("a"):
         drivers = [
             SPAWN.Process(target=drive, args=(storage, made, seed + more)) for more in (0, 1)
         ]

@@ -54,7 +54,7 @@ def parts(directory: pathlib.Path) -> set[str]:
 
 def needed(storage: LFSStorage) -> set[str]:
     found = set()
-    for stored in storage.list_versions():
+    for stored in storage.list():
         with storage.fetch(stored.dataset_id, stored.dataset_version) as ref:
             found |= {digest.hex() for digest in ref.reader.parts_by_digest()}
     return found
@@ -427,7 +427,7 @@ def test_builders_and_collectors_that_are_killed(tmp_path: pathlib.Path) -> None
                 collect = LocalParts(tmp_path / "a", "a").collect
                 _killed(lambda collect=collect: collect(AT_ONCE), chance.uniform(0, taken / 4))  # type: ignore[misc]
             orphans += len(parts(tmp_path) - needed(storage))
-            for stored in storage.list_versions():
+            for stored in storage.list():
                 storage.fetch("a", stored.dataset_version).verify()
             assert records(ref) == list(range(COUNT))
     assert orphans > 0
@@ -436,7 +436,7 @@ def test_builders_and_collectors_that_are_killed(tmp_path: pathlib.Path) -> None
     names = {path.suffix for path in (tmp_path / "a" / PARTS_FOLDER).iterdir()}
     assert names == {".mdb", ".table", ".building"}
     tables = list((tmp_path / "a" / PARTS_FOLDER).glob("*.table"))
-    assert len(tables) == len(storage.list_versions())
+    assert len(tables) == len(storage.list())
 
 
 def test_tables_that_were_put_there_by_hand(tmp_path: pathlib.Path) -> None:

@@ -45,7 +45,7 @@ def numbers(storage: LFSStorage, name: str = "a", version: str = "1") -> list[An
 
 
 def versions(storage: LFSStorage) -> list[tuple[str, str]]:
-    return [(found.dataset_id, found.dataset_version) for found in storage.list_versions()]
+    return [(found.dataset_id, found.dataset_version) for found in storage.list()]
 
 
 # Names
@@ -124,7 +124,7 @@ def test_paths_that_are_too_long(storage: LFSStorage, parts: int) -> None:
             use()
     with pytest.raises(InvalidArgumentError):
         storage.submit([1], name, "1")
-    assert storage.list_versions() == []
+    assert storage.list() == []
 
 
 def _uses(storage: LFSStorage, name: str) -> list[Callable[[], Any]]:
@@ -154,7 +154,7 @@ def test_a_file_where_a_folder_has_to_be(
     for use in (fetch, delete, copy):
         with pytest.raises(CacheNotFoundError):
             use()
-    assert storage.list_versions() == storage.list_versions("a") == []
+    assert storage.list() == storage.list("a") == []
 
 
 def test_a_folder_where_the_cache_has_to_be(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
@@ -166,7 +166,7 @@ def test_a_folder_where_the_cache_has_to_be(storage: LFSStorage, storage_dir: pa
     for use in (fetch, copy):
         with pytest.raises(ForeignFileError):
             use()
-    assert storage.list_versions() == []
+    assert storage.list() == []
     assert [path.name for path in storage_dir.rglob("*.partial")] == []
 
 
@@ -199,7 +199,7 @@ if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
 storage = LFSStorage(LFSConfigurations(sys.argv[1]))
-assert [found.dataset_id for found in storage.list_versions()] == ["a"]
+assert [found.dataset_id for found in storage.list()] == ["a"]
 assert storage.fetch("a", "1")[0] == 1
 assert storage.cacheable("a", "1")(lambda: [2])()[0] == 1
 for use in (
@@ -298,10 +298,14 @@ def test_every_new_folder_is_synced_in_the_one_above(
     before = done[: done.index("published")]
     assert before[:3] == [str(real), str(real / "a"), str(real / "a" / "b")]
     assert ".partial" in before[-1]
-    assert done[len(before) :] == ["published", str(real / "a" / "b" / "1")]
+    after = done[len(before) :]
+    assert after[:2] == ["published", str(real / "a" / "b" / "1")]
+    # And those of the catalogue.
+    catalogue = str(real / "yogadl.catalogue")
+    assert (after[2], after[-2:]) == (str(real), ["published", catalogue])
     del done[:]
     storage.submit([1], "a/b", "1")
-    assert len(done) == 3
+    assert len(done) == 6
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
@@ -375,7 +379,7 @@ def test_lists_while_others_submit_and_delete(storage: LFSStorage) -> None:
         thread.start()
     for _ in range(300):
         assert ("kept", "1") in versions(storage)
-        storage.list_versions("x/0")
+        storage.list("x/0")
     stop.set()
     for thread in threads:
         thread.join()

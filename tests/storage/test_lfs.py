@@ -45,7 +45,11 @@ def records(ref: DataRef) -> list[Any]:
 
 
 def files(directory: pathlib.Path) -> list[str]:
-    return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file())
+    """All but those of the catalogue."""
+    found = (path for path in directory.rglob("*") if path.is_file())
+    return sorted(
+        str(path.relative_to(directory)) for path in found if path.parent.name != "yogadl.catalogue"
+    )
 
 
 # Paths and names

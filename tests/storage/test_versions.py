@@ -1,4 +1,4 @@
-"""``list_versions``, ``delete`` and ``copy`` of the local storage."""
+"""``list``, ``delete`` and ``copy`` of the local storage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def other(tmp_path: pathlib.Path) -> LFSStorage:
 
 
 def listed(storage: LFSStorage, dataset_id: str | None = None) -> list[tuple[str, str]]:
-    return [(v.dataset_id, v.dataset_version) for v in storage.list_versions(dataset_id)]
+    return [(v.dataset_id, v.dataset_version) for v in storage.list(dataset_id)]
 
 
 def test_versions_are_listed(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
@@ -39,11 +39,11 @@ def test_versions_are_listed(storage: LFSStorage, storage_dir: pathlib.Path) -> 
     assert listed(storage, "a") == [("a", "1"), ("a", "2")]
     assert listed(storage, "a/c") == [("a/c", "1")]
     assert listed(storage, "z") == []
-    found = storage.list_versions("b")[0]
+    found = storage.list("b")[0]
     assert found.size == (storage_dir / "b" / "1" / "cache.mdb").stat().st_size
     assert found.created.tzinfo is datetime.timezone.utc
     with pytest.raises(InvalidArgumentError):
-        storage.list_versions("../a")
+        storage.list("../a")
 
 
 def test_a_deleted_version_is_gone_and_readers_keep_it(storage: LFSStorage) -> None:

@@ -21,6 +21,7 @@ from yogadl.cache.waiting import WaitingRecords
 from yogadl.closing import Closing
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.format import header as headers
+from yogadl.format import provenance as provenances
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
 from yogadl.format.contents import Contents
@@ -60,6 +61,12 @@ def metadata_json(metadata: Mapping[str, Any] | None, provenance: Provenance) ->
             f"{headers.LARGEST_METADATA:,}; store them as a data set"
         )
     return found
+
+
+def with_duration(document: bytes, seconds: float) -> bytes:
+    """A metadata document that says how long it took to build the records, if there is room."""
+    longer = provenances.with_duration(document, seconds)
+    return longer if len(longer) <= headers.LARGEST_METADATA else document
 
 
 def encoded_spec(spec: specs.Structure) -> bytes:
@@ -109,6 +116,8 @@ class CacheWriter(Closing):
             it cannot have a part of this name. Without it, all records are in one file.
         is_shown: tell how it is getting on.
         first: what errors call the first record.
+        began: when the data set began to be built, on the clock of ``time.monotonic``: the file
+            then tells how long that took.
     """
 
     def __init__(
@@ -123,9 +132,11 @@ class CacheWriter(Closing):
         take_part: Callable[[PartialFile, Header], object] | None = None,
         is_shown: bool = True,
         first: int = 0,
+        began: float | None = None,
     ) -> None:
         self._path = path
         self._first = first
+        self._began = began
         self._metadata = metadata_json(metadata, provenance)
         self._spec_json = encoded_spec(spec)
         self._codec = RecordCodec(spec)
@@ -313,12 +324,15 @@ class CacheWriter(Closing):
         """
         self._flush_waiting()
         now = time.time_ns()
+        metadata = self._metadata
+        if self._began is not None:
+            metadata = with_duration(metadata, time.monotonic() - self._began)
         if self._parts and self._take_part is not None:
             if self._writer.count:
                 self._finish_part(self._take_part)
-            self._table = self._parts.write(self._path, self._spec_json, self._metadata, now)
+            self._table = self._parts.write(self._path, self._spec_json, metadata, now)
         else:
-            self._writer.finish(self._spec_json, self._metadata, now)
+            self._writer.finish(self._spec_json, metadata, now)
         self._progress.close(done=True)
         return self._table or self._writer.file
 

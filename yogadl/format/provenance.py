@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 METADATA_KEY = "__yogadl__"
 """The key of the metadata document that users cannot have."""
 
+MOST_PARENTS = 1000
+
+_LONGEST_SECONDS = 1e12
+
 
 @dataclass(frozen=True)
 class Provenance:
-    """By whom, where and from what a data set was stored. Empty strings are not known.
+    """By whom, where and from what a data set was stored. What is empty, or ``None``, is not known.
 
     Attributes:
         function: the name of the function that made the data set, ``module.name``.
@@ -20,6 +25,11 @@ class Provenance:
         source: digest of its source, XXH3-128; comments and layout do not count.
         host: the name of the machine.
         user: the name of the user.
+        parents: id and version of each that it was made from by a commit.
+        message: what the user says of the commit.
+        change: the id of the commit; no other has it.
+        recipe: digest of all that determines the records.
+        duration: seconds that it took to build.
     """
 
     function: str = ""
@@ -27,17 +37,66 @@ class Provenance:
     source: str = ""
     host: str = ""
     user: str = ""
+    parents: tuple[tuple[str, str], ...] = ()
+    message: str = ""
+    change: str = ""
+    recipe: str = ""
+    duration: float | None = None
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """What is known of it."""
-        return {name: value for name, value in asdict(self).items() if value}
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in known.items() if value not in ("", (), None)}
 
     @classmethod
     def from_json(cls, found: Any) -> Provenance:
         """What a file says; what makes no sense is not known."""
         given = found if isinstance(found, Mapping) else {}
-        known = {field.name: given.get(field.name) for field in fields(cls)}
-        return cls(**{name: value for name, value in known.items() if isinstance(value, str)})
+        known: dict[str, Any] = {}
+        for field in fields(cls):
+            value = _sane(field.name, given.get(field.name))
+            if value is not None:
+                known[field.name] = value
+        return cls(**known)
 
 
 UNKNOWN = Provenance()
+
+
+def with_duration(document: bytes, seconds: float) -> bytes:
+    """A metadata document, JSON as it is stored, that says how long it took to build."""
+    found = json.loads(document)
+    if METADATA_KEY not in found:
+        return document
+    found[METADATA_KEY]["duration"] = round(seconds, 6)
+    return json.dumps(found, allow_nan=False, sort_keys=True).encode()
+
+
+def _sane(name: str, value: Any) -> Any:
+    """A value of a field, ``None`` if it can be none."""
+    if name == "duration":
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number and 0 <= value <= _LONGEST_SECONDS else None
+    if name == "parents":
+        return _sane_parents(value)
+    return value if _is_text(value) else None
+
+
+def _sane_parents(value: Any) -> tuple[tuple[str, str], ...] | None:
+    if not isinstance(value, list) or len(value) > MOST_PARENTS:
+        return None
+    for pair in value:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_text, pair)):
+            return None
+    return tuple((pair[0], pair[1]) for pair in value)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a string that UTF-8 can hold."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

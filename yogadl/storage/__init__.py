@@ -1,5 +1,6 @@
 """Where data sets are kept."""
 
+from yogadl.catalogue import CatalogueEntry
 from yogadl.storage._base import CacheStorage
 from yogadl.storage._build import Build
 from yogadl.storage._cloud import BaseCloudStorage
@@ -16,13 +17,13 @@ from yogadl.storage._lfs import LFSStorage
 from yogadl.storage._local_versions import LocalVersion, LocalVersions
 from yogadl.storage._receipt import Receipt
 from yogadl.storage._s3 import S3Storage
-from yogadl.storage._version import StoredVersion
 
 __all__ = [
     "BaseCloudConfigurations",
     "BaseCloudStorage",
     "Build",
     "CacheStorage",
+    "CatalogueEntry",
     "CollectedParts",
     "GCSConfigurations",
     "GCSStorage",
@@ -34,6 +35,5 @@ __all__ = [
     "S3Configurations",
     "S3Storage",
     "StoredPart",
-    "StoredVersion",
     "from_url",
 ]

@@ -10,7 +10,7 @@ import logging
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from yogadl.adapters import as_spec
 from yogadl.arguments import as_index
@@ -18,7 +18,7 @@ from yogadl.cache.file_reader import FileReader
 from yogadl.cache.files import shown, telling
 from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile, remove_leftovers
-from yogadl.core import Params, Storage, Submittable
+from yogadl.core import Params, Submittable
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
@@ -31,13 +31,14 @@ from yogadl.errors import (
 from yogadl.storage import _provenance
 from yogadl.storage._build import Build, Turn
 from yogadl.storage._building import building_alone
+from yogadl.storage._catalogued import CataloguedStorage, V
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._pieces import Pieces
 from yogadl.storage._submission import Parts, Submission, staged
-from yogadl.storage._version import StoredVersion, Version
+from yogadl.storage._version import Version
 from yogadl.storage._workers import build_with
 
-__all__ = ["CacheStorage", "StoredVersion", "Submission", "Version", "check_configurations"]
+__all__ = ["CacheStorage", "Submission", "Version", "check_configurations"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,10 +62,7 @@ def check_configurations(name: str, directory: pathlib.Path, cache_format: str) 
         raise InvalidArgumentError(f"cache_format must be 'LMDB', not {cache_format!r}")
 
 
-V = TypeVar("V", bound=Version)
-
-
-class CacheStorage(Storage, Generic[V]):
+class CacheStorage(CataloguedStorage[V]):
     """A storage of cache files.
 
     A storage of one's own need not derive from this class; ``yogadl.Storage`` is all that is asked.
@@ -76,28 +74,12 @@ class CacheStorage(Storage, Generic[V]):
     # What a kind of storage supplies
 
     @abc.abstractmethod
-    def _version(self, dataset_id: str, dataset_version: str) -> V:
-        """A version, which need not be stored.
-
-        Raises:
-            InvalidArgumentError: an id or version that is empty or leaves the storage.
-        """
-
-    @abc.abstractmethod
     def _fetch(self, version: V, check_records: bool) -> LMDBDataRef:
         """See :meth:`fetch`: a version that is on this machine, then."""
 
     def _fetch_best(self, version: V, check_records: bool) -> StoredDataRef:
         """The same, or one that stays where it is, if that is better."""
         return self._fetch(version, check_records)
-
-    @abc.abstractmethod
-    def _list(self, dataset_id: str | None) -> Iterator[StoredVersion]:
-        """See :meth:`list_versions`, in any order."""
-
-    @abc.abstractmethod
-    def _delete(self, version: V) -> None:
-        """See :meth:`delete`."""
 
     @abc.abstractmethod
     def _adding(self, version: V, may_stamp: bool, /) -> contextlib.AbstractContextManager[Parts]:
@@ -147,11 +129,6 @@ class CacheStorage(Storage, Generic[V]):
             removed: digests of parts that may not be stored, see ``Parts.removed``.
         """
 
-    @property
-    @abc.abstractmethod
-    def _where(self) -> str:
-        """Where everything is stored, for messages."""
-
     # What is the same for all of them
 
     def submit(
@@ -196,9 +173,9 @@ class CacheStorage(Storage, Generic[V]):
             self._publish(file, version, parts)
 
     def fetch(
-        self, dataset_id: str, dataset_version: str, *, check_records: bool = False
+        self, dataset_id: str, dataset_version: str | None = None, *, check_records: bool = False
     ) -> StoredDataRef:
-        """See ``Storage.fetch``.
+        """See ``Storage.fetch``; also by a tag, or, without a version, the newest.
 
         From a bucket: one request tells whether the copy on this machine is current; if not, it is
         downloaded, by one process of this machine while the others wait. The copy of who has it
@@ -206,40 +183,17 @@ class CacheStorage(Storage, Generic[V]):
 
         Args:
             dataset_id: of the version.
-            dataset_version: of the version.
+            dataset_version: of the version; if there is no such version, the tag that is at it.
+                ``None`` for what ``latest`` says.
             check_records: see ``LMDBDataRef``.
 
         Raises:
             StoreError: the bucket cannot be read.
             StorageFullError: the copy does not fit on this machine.
         """
-        return self._fetch_best(self._version(dataset_id, dataset_version), check_records)
-
-    def list_versions(self, dataset_id: str | None = None) -> list[StoredVersion]:
-        """What is stored, sorted by id and version.
-
-        Args:
-            dataset_id: list only the versions of this one.
-
-        Raises:
-            InvalidArgumentError: the id is empty or leaves the storage.
-            StoreError: the bucket cannot be listed.
-        """
-        return sorted(
-            self._list(dataset_id), key=lambda stored: (stored.dataset_id, stored.dataset_version)
+        return self._fetch_named(
+            dataset_id, dataset_version, lambda it: self._fetch_best(it, check_records)
         )
-
-    def delete(self, dataset_id: str, dataset_version: str) -> None:
-        """Deletes a version, of a bucket the copy on this machine, too.
-
-        Who has it open can go on reading it.
-
-        Raises:
-            CacheNotFoundError: it is not stored.
-            InvalidArgumentError: an id or version that is empty or leaves the storage.
-            StoreError: the bucket cannot be changed.
-        """
-        self._delete(self._version(dataset_id, dataset_version))
 
     def cacheable(
         self,
@@ -362,6 +316,7 @@ class CacheStorage(Storage, Generic[V]):
         new_id = dataset_id if new_id is None else new_id
         new_version = dataset_version if new_version is None else new_version
         target = to._version(new_id, new_version)
+        to._check_name(target)
         with self._fetch(self._version(dataset_id, dataset_version), check_records=True) as ref:
             ref.verify()
             path = target.claim()
@@ -427,6 +382,7 @@ class CacheStorage(Storage, Generic[V]):
         self, submission: Submission, version: V
     ) -> contextlib.AbstractContextManager[tuple[PartialFile, Any]]:
         """See ``staged``."""
+        self._check_name(version)
         adding = self._adding(version, True)
         return staged(submission, version, adding, self._tensorflow_config)
 
@@ -465,9 +421,6 @@ class CacheStorage(Storage, Generic[V]):
         return CacheNotFoundError(
             f"no {version} in {self._where}; submit it first, or use cacheable"
         )
-
-    def _nothing_to_delete(self, version: V) -> CacheNotFoundError:
-        return CacheNotFoundError(f"there is no {version} to delete in {self._where}")
 
 
 @dataclass(frozen=True)

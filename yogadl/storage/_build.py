@@ -17,7 +17,7 @@ from yogadl.adapters import Source, as_spec, open_source
 from yogadl.arguments import as_index
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.table_writer import PartList
-from yogadl.cache.writer import CacheWriter, encoded_spec, metadata_json
+from yogadl.cache.writer import CacheWriter, encoded_spec, metadata_json, with_duration
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
@@ -66,6 +66,8 @@ class BuildStorage(Protocol):
 
     def _fetch_usable(self, version: Any) -> StoredDataRef | None: ...
 
+    def _check_name(self, version: Any) -> None: ...
+
 
 class Build:
     """A version that is built out of pieces. Of ``storage.build(…)``; a context manager.
@@ -106,6 +108,7 @@ class Build:
         self._removed: frozenset[bytes] = frozenset()
         self._found: StoredDataRef | None = None
         self._is_stored = self._is_open = False
+        self._began = 0.0
 
     def fix(self, spec: Any, metadata: Mapping[str, Any] | None, recipe: str) -> Build:
         """Says what is built, before anything is written; returns this.
@@ -147,6 +150,8 @@ class Build:
                         _provenance.check_stored(turn, name, *given, self._provenance)
                     return
                 if turn is not None:
+                    self._storage._check_name(self._version)
+                    self._began = time.monotonic()
                     self._turn = turn
                     self._parts = held.enter_context(self._storage._adding(self._version, True))
                     self._parts.begin()
@@ -317,12 +322,18 @@ class Build:
         remove_leftovers(path)
         if not parts:
             with CacheWriter(
-                path, self.spec, self._metadata, 0, provenance=self._provenance
+                path,
+                self.spec,
+                self._metadata,
+                0,
+                provenance=self._provenance,
+                began=self._began,
             ) as writer:
                 yield writer.finish()
             return
         now = time.time_ns()
-        with parts.write(path, encoded_spec(self.spec), self._metadata_json, now) as file:
+        metadata = with_duration(self._metadata_json, time.monotonic() - self._began)
+        with parts.write(path, encoded_spec(self.spec), metadata, now) as file:
             yield file
 
     # Copies

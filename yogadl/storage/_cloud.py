@@ -8,17 +8,21 @@ import datetime
 import functools
 import logging
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER
+from yogadl.catalogue import Catalogue, Entry, Key
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.dataref._remote import RemoteDataRef
 from yogadl.errors import CacheFormatError, StorageFullError, StoreError, UnsafeStoreError
 from yogadl.remote._records import RemoteRecords
-from yogadl.storage._base import CacheStorage, StoredVersion, Submission, check_configurations
+from yogadl.storage._base import CacheStorage, Submission, check_configurations
+from yogadl.storage._bucket_entries import described_objects
+from yogadl.storage._bucket_objects import BucketObjects
 from yogadl.storage._bucket_parts import FORMAT_KEY, BucketParts
+from yogadl.storage._catalogued import Listed
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._conditions import ConditionalWrites
 from yogadl.storage._configurations import BaseCloudConfigurations
@@ -35,25 +39,15 @@ from yogadl.storage._part_builder import PartBuilder
 from yogadl.storage._part_collector import PartCollector
 from yogadl.storage._paths import (
     CACHE_FILE,
-    LEASE_OBJECT,
-    LOCK_FILE,
-    METADATA_FILE,
-    PIECES_FOLDER,
-    WAITING_FILE,
+    CATALOGUE_FOLDER,
+    RESERVED_IN_BUCKETS,
+    beyond_parts,
+    is_version,
     relative_path,
 )
 from yogadl.storage._pieces import BucketPieces
 from yogadl.storage._publisher import PARTS_KEY, publish
 
-_RESERVED = (
-    CACHE_FILE,
-    LOCK_FILE,
-    LEASE_OBJECT,
-    METADATA_FILE,
-    WAITING_FILE,
-    PARTS_FOLDER,
-    PIECES_FOLDER,
-)
 # What is built needs so much room on this machine, and what breaks off is sent again; a request
 # takes long enough for its latency not to count.
 _PART_BYTES = 256 << 20
@@ -94,7 +88,11 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     def _start(self) -> None:
         self._store = self._open_store()
-        self._conditions = ConditionalWrites(self._store, self._configurations)
+        self._conditions = conditions = ConditionalWrites(self._store, self._configurations)
+        folder = self._configurations.bucket_directory_path / CATALOGUE_FOLDER
+        self._catalogue = Catalogue(
+            BucketObjects(self._store, str(folder), lambda: conditions.are_ruled_out)
+        )
 
     # What a provider supplies
 
@@ -112,7 +110,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
     def fetch(
         self,
         dataset_id: str,
-        dataset_version: str,
+        dataset_version: str | None = None,
         *,
         check_records: bool = False,
         download: bool | None = None,
@@ -121,7 +119,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
         Args:
             dataset_id: of the version.
-            dataset_version: of the version.
+            dataset_version: of the version, or a tag, or ``None`` for the newest.
             check_records: see ``LMDBDataRef``; what is not downloaded is always checked.
             download: whether to download all of it, before the first record can be read. If not,
                 what is read is fetched when it is needed, and kept. ``None`` downloads it unless
@@ -134,10 +132,13 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
                 with those that are open or pinned; or, without a download, not even a folder does.
             ForeignFileError: it is to be read without a download, and yogadl 0.1.4 wrote it.
         """
-        version = self._version(dataset_id, dataset_version)
-        if download is None:
-            return self._fetch_best(version, check_records)
-        return self._fetch(version, check_records) if download else self._far(version)
+
+        def fetch(version: ObjectVersion) -> StoredDataRef:
+            if download is None:
+                return self._fetch_best(version, check_records)
+            return self._fetch(version, check_records) if download else self._far(version)
+
+        return self._fetch_named(dataset_id, dataset_version, fetch)
 
     def _fetch_best(self, version: ObjectVersion, check_records: bool) -> StoredDataRef:
         info = self._store.head(version.key)
@@ -208,26 +209,41 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             "those who submit it have finished"
         )
 
-    def _list(self, dataset_id: str | None) -> Iterator[StoredVersion]:
+    def _listed(self, dataset_id: str | None) -> Iterator[Listed]:
         root = self._configurations.bucket_directory_path
         folder = root if dataset_id is None else root / relative_path(dataset_id, "any").parent
         prefix = "" if str(folder) == "." else f"{folder}/"
-        for info in self._store.list(prefix):
+        for info in self._store.list(prefix, beyond_parts):
             path = pathlib.PurePosixPath(info.key)
             if path.name != CACHE_FILE or not path.is_relative_to(root):
                 continue
             *folders, _ = path.relative_to(root).parts
-            name = "/".join(folders[:-1])
-            if name and dataset_id in (None, name):
-                yield StoredVersion(name, folders[-1], info.size, info.created)
+            name, version = "/".join(folders[:-1]), "".join(folders[-1:])
+            if dataset_id in (None, name) and is_version(name, version, RESERVED_IN_BUCKETS):
+                yield _listed((name, version), info)
 
-    def _delete(self, version: ObjectVersion) -> None:
+    def _look(self, version: ObjectVersion) -> Listed | None:
         info = self._store.head(version.key)
-        if info is None:
-            raise self._nothing_to_delete(version)
-        self._store.delete(version.key, info.tag)
+        names = version.dataset_id, version.dataset_version
+        return None if info is None else _listed(names, info)
+
+    def _described(self, listed: Sequence[Listed]) -> Iterator[tuple[Listed, Entry]]:
+        for entry in described_objects(self._store, [(it.key, it.source) for it in listed]):
+            info, found = entry
+            yield _listed(found.key, info), found
+
+    def _prove_tags(self, version: ObjectVersion) -> None:
+        if not self._conditions.decide_races(version.key):
+            raise UnsafeStoreError(
+                f"data sets in {self._store.url} cannot be tagged, since its conditional writes "
+                "cannot be trusted, or are ruled out by conditional_writes=False: of two who move "
+                "a tag, both might think that they did"
+            )
+
+    def _delete(self, version: ObjectVersion, listed: Listed) -> None:
+        self._store.delete(version.key, listed.tag)
         version.local.remove()
-        if PARTS_KEY in info.metadata:
+        if PARTS_KEY in listed.source.metadata:
             self._collect_after(version)
 
     # Collecting
@@ -255,7 +271,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
     def _ids_of_parts(self) -> Iterator[str]:
         root = self._configurations.bucket_directory_path
         prefix = "" if str(root) == "." else f"{root}/"
-        for info in self._store.list(prefix):
+        for info in self._store.list(prefix, beyond_parts):
             *folders, _ = info.key.removeprefix(prefix).split("/")
             if folders[-1:] == [PARTS_FOLDER] and folders[:-1]:
                 yield "/".join(folders[:-1])
@@ -291,6 +307,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             self._conditions,
             self._storage_type,
             self._fetch_usable,
+            self._enter,
         )
 
     # Publishing
@@ -306,13 +323,13 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         )
 
     def _publish(self, file: PartialFile, version: ObjectVersion, parts: PartBuilder) -> None:
-        publish(self._store, file, version, parts, None)
+        self._enter(publish(self._store, file, version, parts, None).entry)
 
     # Names
 
     def _version(self, dataset_id: str, dataset_version: str) -> ObjectVersion:
         given = self._configurations
-        folder = relative_path(dataset_id, dataset_version, _RESERVED)
+        folder = relative_path(dataset_id, dataset_version, RESERVED_IN_BUCKETS)
         key = str(given.bucket_directory_path / folder / CACHE_FILE)
         source = f"{self._store.origin}/{key}"
         origin = f"{self._store.origin}/{given.bucket_directory_path}"
@@ -339,3 +356,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._configurations!r})"
+
+
+def _listed(key: Key, info: ObjectInfo) -> Listed:
+    return Listed(*key, info.size, info.tag, info.created, info)

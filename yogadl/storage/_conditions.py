@@ -30,6 +30,11 @@ class ConditionalWrites:
         self._decide: bool | None = None
         self._probing = os.getpid(), threading.Lock()
 
+    @property
+    def are_ruled_out(self) -> bool:
+        """Whether the store is known to have none, by its users or by a trial."""
+        return False in (self._are_heeded, self._decide)
+
     def prove(self, key: str) -> None:
         """Tries the store out beside a key, once, unless it is known.
 

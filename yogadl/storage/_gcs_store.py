@@ -34,6 +34,7 @@ from yogadl.storage._object_store import (
     ObjectInfo,
     ObjectStore,
     PreconditionFailedError,
+    Skip,
 )
 
 if TYPE_CHECKING:
@@ -139,11 +140,30 @@ class GCSStore(ObjectStore):
             self.check(patience)
         return None
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, skip: Skip | None = None) -> Iterator[ObjectInfo]:
         """See ``ObjectStore.list``."""
+        behind = ""
         with self._told("listing"):
-            for blob in self._client.list_blobs(self._bucket, prefix=prefix, **self._limits()):
-                yield _info(blob)
+            while True:
+                first = {"start_offset": behind} if behind else {}
+                found = self._client.list_blobs(
+                    self._bucket, prefix=prefix, **first, **self._limits()
+                )
+                before, behind = behind, ""
+                for page in found.pages:
+                    last = ""
+                    for blob in page:
+                        last = blob.name
+                        # The offset is that of the first one, and this is to be behind it.
+                        if last > before:
+                            yield _info(blob)
+                    if skip is not None and last and found.next_page_token:
+                        behind = skip(last)
+                        if behind > last:
+                            break
+                        behind = ""
+                if not behind:
+                    return
 
     # Small objects
 

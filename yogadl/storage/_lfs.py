@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import errno
 import logging
 import os
 import pathlib
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from yogadl.cache.files import make_folders, shown, telling
 from yogadl.cache.partial import PartialFile
-from yogadl.cache.parts import PARTS_FOLDER, part_path
+from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of
+from yogadl.catalogue import Catalogue, Entry, Key
 from yogadl.dataref import LMDBDataRef, StoredDataRef
-from yogadl.errors import CacheNotFoundError, FileSystemError, InvalidArgumentError
+from yogadl.errors import (
+    CacheFormatError,
+    CacheNotFoundError,
+    FileSystemError,
+    InvalidArgumentError,
+)
 from yogadl.storage._base import CacheStorage, check_configurations
+from yogadl.storage._catalogued import Listed
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._configurations import LFSConfigurations
+from yogadl.storage._described import Parents, describe, describe_file, sizes_of
 from yogadl.storage._local_lock import local_lock
+from yogadl.storage._local_objects import LocalObjects
 from yogadl.storage._local_parts import LocalParts
 from yogadl.storage._local_pieces import LocalPieces
-from yogadl.storage._paths import CACHE_FILE, LOCK_FILE, relative_path
+from yogadl.storage._paths import (
+    CACHE_FILE,
+    CATALOGUE_FOLDER,
+    LOCK_FILE,
+    RESERVED,
+    is_version,
+    relative_path,
+)
 from yogadl.storage._submission import Submission
-from yogadl.storage._version import StoredVersion, Version
+from yogadl.storage._version import Version
 
 _log = logging.getLogger(__name__)
 
@@ -126,6 +143,7 @@ class LFSStorage(CacheStorage[FileVersion]):
         check_configurations("storage_dir_path", directory, configurations.cache_format)
         self._configurations = configurations
         self._tensorflow_config = tensorflow_config
+        self._catalogue = Catalogue(LocalObjects(directory / CATALOGUE_FOLDER))
 
     def _fetch(self, version: FileVersion, check_records: bool) -> LMDBDataRef:
         try:
@@ -133,7 +151,7 @@ class LFSStorage(CacheStorage[FileVersion]):
         except CacheNotFoundError as error:
             raise self._missing(version) from error
 
-    def _list(self, dataset_id: str | None) -> Iterator[StoredVersion]:
+    def _listed(self, dataset_id: str | None) -> Iterator[Listed]:
         root = self._configurations.storage_dir_path
         folder = root
         if dataset_id is not None:
@@ -141,17 +159,62 @@ class LFSStorage(CacheStorage[FileVersion]):
         for path, status in _cache_files(folder):
             *parts, version = path.parent.relative_to(root).parts or ("",)
             name = "/".join(parts)
-            if dataset_id in (None, name) and _is_version(name, version):
-                created = datetime.datetime.fromtimestamp(status.st_mtime, datetime.timezone.utc)
-                yield StoredVersion(name, version, status.st_size, created)
+            if dataset_id in (None, name) and is_version(name, version, RESERVED):
+                yield _listed(name, version, path, status)
 
-    def _delete(self, version: FileVersion) -> None:
+    def _look(self, version: FileVersion) -> Listed | None:
+        try:
+            with telling("look for", version.path):
+                status = os.stat(version.path)
+        except FileSystemError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            return None
+        return _listed(version.dataset_id, version.dataset_version, version.path, status)
+
+    def _described(self, listed: Sequence[Listed]) -> Iterator[tuple[Listed, Entry]]:
+        for each in listed:
+            with contextlib.suppress(FileNotFoundError):
+                yield self._describe(each)
+
+    def _describe(self, listed: Listed) -> tuple[Listed, Entry]:
+        """What a file says of its version, and how it was found to be."""
+        path = listed.source
+        try:
+            with open(path, "rb", buffering=0) as file:
+                found = _listed(*listed.key, path, os.fstat(file.fileno()))
+
+                def read(offset: int, length: int) -> bytes:
+                    return os.pread(file.fileno(), length, offset)
+
+                def sizes(parents: Parents) -> tuple[int, int | None]:
+                    return sizes_of(parts_of(path), parents, self._parts_of)
+
+                return found, describe(found.key, found.size, found.tag, read, sizes)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            _log.warning("Of %s, nothing is known: %s", shown(path), error.strerror)
+            size = listed.size
+            return listed, Entry(*listed.key, size, listed.tag, size=size)
+
+    def _parts_of(self, key: Key) -> dict[bytes, int]:
+        """The parts of a version, and their bytes; none of one that cannot be read."""
+        with contextlib.suppress(CacheFormatError, FileSystemError, InvalidArgumentError):
+            return parts_of(self._version(*key).path)
+        return {}
+
+    def _prove_tags(self, version: FileVersion) -> None:
+        """Locks and renames are what a local file system has."""
+
+    def _delete(self, version: FileVersion, listed: Listed) -> None:  # noqa: ARG002 # buckets need it
         try:
             was_table = version.parts.remove(version.path)
         except FileSystemError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
-            raise self._nothing_to_delete(version) from error
+            _log.info("%s was deleted by somebody else.", version.label)
+            return
         if was_table:
             self._collect_after(version)
 
@@ -164,8 +227,11 @@ class LFSStorage(CacheStorage[FileVersion]):
             self._collect_after(version)
 
     def _publish(self, file: PartialFile, version: FileVersion, parts: _PartFiles) -> None:
+        entry = describe_file((version.dataset_id, version.dataset_version), file, self._parts_of)
+        tag = _tag(os.fstat(file.fileno()))
         parts.has_replaced_table = version.parts.publish(file, version.path)
         _log.info("Stored %s in %s.", version.label, shown(version.path))
+        self._enter(dataclasses.replace(entry, object_tag=tag))
 
     def _collect(
         self, dataset_id: str, older_than: datetime.timedelta | None, dry_run: bool
@@ -178,7 +244,7 @@ class LFSStorage(CacheStorage[FileVersion]):
             if PARTS_FOLDER in folders:
                 folders.remove(PARTS_FOLDER)
                 name = pathlib.Path(at).relative_to(root).as_posix()
-                if _is_version(name, "any"):
+                if is_version(name, "any", RESERVED):
                     yield name
 
     def _build(self, submission: Submission, version: FileVersion) -> StoredDataRef:
@@ -243,10 +309,11 @@ def _cache_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, os.stat_r
                     yield pathlib.Path(entry.path), status
 
 
-def _is_version(dataset_id: str, dataset_version: str) -> bool:
-    """Whether a version can be fetched by these names."""
-    try:
-        relative_path(dataset_id, dataset_version)
-    except InvalidArgumentError:
-        return False
-    return True
+def _listed(name: str, version: str, path: pathlib.Path, status: os.stat_result) -> Listed:
+    created = datetime.datetime.fromtimestamp(status.st_mtime, datetime.timezone.utc)
+    return Listed(name, version, status.st_size, _tag(status), created, path)
+
+
+def _tag(status: os.stat_result) -> str:
+    """Tells a file from any that has its name before or after it."""
+    return f"{status.st_ino:x}-{status.st_mtime_ns:x}"

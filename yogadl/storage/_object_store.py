@@ -10,21 +10,27 @@ from dataclasses import dataclass, field
 from email.message import Message
 from typing import TypeAlias
 
+from yogadl.conditional import ABSENT, SMALL_BYTES, PreconditionFailedError
 from yogadl.errors import NetworkError, StoreError
 from yogadl.remote._object import RemoteObject
 
-ABSENT = ""
-"""A precondition: there must be no such object yet."""
+__all__ = [
+    "ABSENT",
+    "SMALL_BYTES",
+    "AlteredAnswerError",
+    "ObjectGoneError",
+    "ObjectInfo",
+    "ObjectStore",
+    "OnBytes",
+    "PreconditionFailedError",
+    "Skip",
+]
 
-SMALL_BYTES = 1 << 20
-"""A small object has no more, unless it is known to."""
+Skip: TypeAlias = Callable[[str], str]
+"""See ``ObjectStore.list``."""
 
 OnBytes: TypeAlias = Callable[[int], object]
 """Is told how many more bytes were transferred, from any thread."""
-
-
-class PreconditionFailedError(Exception):
-    """The object is not in the state that a conditional request asked for."""
 
 
 class AlteredAnswerError(NetworkError):
@@ -101,8 +107,15 @@ class ObjectStore(abc.ABC):
         """The state of an object, in one request if it is there; ``None`` if it is not."""
 
     @abc.abstractmethod
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """All objects whose keys begin with ``prefix``, without their metadata."""
+    def list(self, prefix: str, skip: Skip | None = None) -> Iterator[ObjectInfo]:
+        """All objects whose keys begin with ``prefix``, without their metadata.
+
+        Args:
+            prefix: what the keys begin with.
+            skip: given the last key of an answer that is not the last one, behind which key the
+                next one is to begin: the same, or a later one in the order of code points. Some
+                answers may be asked for all the same.
+        """
 
     @abc.abstractmethod
     def read(

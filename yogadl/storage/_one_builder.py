@@ -10,6 +10,7 @@ from typing import Any
 
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.progress import waiting_for
+from yogadl.catalogue import Entry
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import AccessDeniedError, LockLostError, UnsafeStoreError
 from yogadl.storage._conditions import ConditionalWrites
@@ -41,6 +42,7 @@ class OneBuilder:
         conditions: of the bucket.
         storage_type: its name in the lock server's protocol.
         fetch_usable: what is stored of a version; ``None`` if it has to be built.
+        enter: is told what was published.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class OneBuilder:
         conditions: ConditionalWrites,
         storage_type: str,
         fetch_usable: Callable[[ObjectVersion], StoredDataRef | None],
+        enter: Callable[[Entry], object],
     ) -> None:
         self._store = store
         self._configurations = configurations
         self._conditions = conditions
         self._storage_type = storage_type
         self._fetch_usable = fetch_usable
+        self._enter = enter
 
     def build_once(
         self, version: ObjectVersion, staged: Callable[[], Staged]
@@ -103,7 +107,9 @@ class OneBuilder:
                 # What cannot be tried out is told before anything is built.
                 is_conditional = is_mine and self._conditions.are_heeded(version.key)
             if is_mine:
-                yield ObjectTurn(self._store, version, lock, replaces, is_published, is_conditional)
+                yield ObjectTurn(
+                    self._store, version, lock, replaces, is_published, is_conditional, self._enter
+                )
             else:
                 yield None
         finally:
@@ -156,6 +162,7 @@ class ObjectTurn:
         replaces: the tag of what is to be replaced.
         is_published: whether somebody else has published it.
         is_conditional: whether the store knows conditions.
+        enter: is told what was published.
     """
 
     def __init__(
@@ -166,6 +173,7 @@ class ObjectTurn:
         replaces: str,
         is_published: Callable[[], bool],
         is_conditional: bool,
+        enter: Callable[[Entry], object],
     ) -> None:
         self._store = store
         self._version = version
@@ -173,6 +181,7 @@ class ObjectTurn:
         self._replaces = replaces
         self._is_published = is_published
         self._is_conditional = is_conditional
+        self._enter = enter
 
     def publish(self, file: PartialFile, parts: PartBuilder) -> LMDBDataRef | None:
         """Publishes what was built, unless the lock was lost and somebody else did.
@@ -196,7 +205,9 @@ class ObjectTurn:
         while True:
             try:
                 if_tag = replaces if is_conditional else None
-                return publish(self._store, file, version, parts, if_tag, check)
+                published = publish(self._store, file, version, parts, if_tag, check)
+                self._enter(published.entry)
+                return published.ref
             except LockLostError as error:
                 _log.warning("Not publishing %s yet: %s", version.name, error)
                 lock.release()

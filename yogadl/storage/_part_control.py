@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import random
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from yogadl.conditional import Document
 from yogadl.errors import StoreError
-from yogadl.storage._object_store import ABSENT, ObjectStore, PreconditionFailedError
+from yogadl.storage._object_store import ObjectStore
 from yogadl.storage._probe import cannot_be_trusted
 
 CONTROL_OBJECT = "yogadl.control"
@@ -26,7 +26,6 @@ LARGEST = 256 << 20
 
 _DIGEST_CHARACTERS = 32
 _LONGEST_PAUSE = 0.5
-_MOST_REFUSALS = 10
 _MOST_LOOKS = 20
 
 Times: TypeAlias = dict[bytes, "float | None"]
@@ -96,27 +95,33 @@ class Control:
             ) from error
 
 
-class ControlObject:
-    """The object, as its builders and collectors read and write it. Safe for threads.
-
-    Args:
-        store: the bucket.
-        key: of the object.
-    """
+class _ControlDocument(Document[Control]):
+    """See ``Document``. Whoever changes it is shown when all of it was written."""
 
     def __init__(self, store: ObjectStore, key: str) -> None:
+        super().__init__(store, key, LARGEST)
         self._store = store
-        self._key = key
         self._name = f"{store.url}/{key}"
 
-    def read(self) -> tuple[Control, str]:
-        """What it says, all times known, and its tag.
+    def _empty(self) -> Control:
+        return Control()
 
-        Raises:
-            StoreError: that cannot be told.
-        """
+    def _parse(self, data: bytes) -> tuple[Control, str]:
+        return Control.parse(data, self._name)
+
+    def _encode(self, content: Control, nonce: str) -> bytes:
+        return content.to_json(nonce)
+
+    def _cannot_be_trusted(self, what: str) -> Exception:
+        return cannot_be_trusted(self._store, what)
+
+    def _is_busy(self, seconds: float) -> Exception:
+        return StoreError(f"{self._name} was changed by others for {seconds:g} s; try again later")
+
+    def read(self, patience: float | None = None) -> tuple[Control, str]:
+        """See ``ControlObject.read``."""
         for _ in self._tries():
-            control, tag, _ = self._read()
+            control, tag = super().read(patience)
             if control.is_dated():
                 return control, tag
             info = self._store.head(self._key)
@@ -125,17 +130,13 @@ class ControlObject:
         raise self._unsteady()
 
     def now(self) -> tuple[Control, str, float]:
-        """What it says, its tag, and the store's time, between which and the tag nothing happened.
-
-        Raises:
-            StoreError: that cannot be told.
-        """
+        """See ``ControlObject.now``."""
         for _ in self._tries():
-            tag = self.change(_nothing)
+            _, tag = self.change(lambda control: control)
             info = self._store.head(self._key)
             if info is not None and info.tag == tag:
                 now = info.created.timestamp()
-                control, found, _ = self._read()
+                control, found = super().read()
                 if found == tag:
                     return control.dated(now), tag, now
         raise self._unsteady()
@@ -153,6 +154,34 @@ class ControlObject:
             "missing at the next; try again when fewer store parts there"
         )
 
+
+class ControlObject:
+    """The object, as its builders and collectors read and write it. Safe for threads.
+
+    Args:
+        store: the bucket.
+        key: of the object.
+    """
+
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        self._document = _ControlDocument(store, key)
+
+    def read(self) -> tuple[Control, str]:
+        """What it says, all times known, and its tag.
+
+        Raises:
+            StoreError: that cannot be told.
+        """
+        return self._document.read()
+
+    def now(self) -> tuple[Control, str, float]:
+        """What it says, its tag, and the store's time, between which and the tag nothing happened.
+
+        Raises:
+            StoreError: that cannot be told.
+        """
+        return self._document.now()
+
     def change(self, change: Callable[[Control], object]) -> str:
         """Changes what it says, in one step; its tag.
 
@@ -163,42 +192,16 @@ class ControlObject:
         Raises:
             StoreError: that cannot be done.
         """
-        refusals, before = 0, None
-        while True:
-            control, tag = self.read()
+
+        def make(control: Control) -> Control:
             change(control)
-            written = self.write(control, tag)
-            if written is not None:
-                return written
-            refusals = refusals + 1 if tag == before else 0
-            before = tag
-            if refusals == _MOST_REFUSALS:
-                raise cannot_be_trusted(
-                    self._store, f"it refused to write {self._key}, which is as it was asked to be"
-                )
-            time.sleep(random.uniform(0, _LONGEST_PAUSE))
+            return control
+
+        return self._document.change(make)[1]
 
     def write(self, control: Control, if_tag: str) -> str | None:
         """Writes it if it has this tag; its new tag, or ``None`` if it has another."""
-        nonce = uuid.uuid4().hex
-        data = control.to_json(nonce)
-        try:
-            return self._store.write(self._key, data, if_tag)
-        except PreconditionFailedError:
-            # After a lost answer, it was sent again and met its own work.
-            _, tag, found = self._read()
-            return tag if found == nonce else None
-
-    def _read(self) -> tuple[Control, str, str]:
-        found = self._store.read(self._key, largest=LARGEST)
-        if found is None:
-            return Control(), ABSENT, ""
-        control, nonce = Control.parse(found[0], self._name)
-        return control, found[1], nonce
-
-
-def _nothing(_control: Control) -> None:
-    """Only a new tag and time are wanted."""
+        return self._document.write(control, if_tag)
 
 
 def _time(since: Any) -> float | None:

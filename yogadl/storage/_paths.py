@@ -14,6 +14,13 @@ LEASE_OBJECT = "yogadl.lease"
 WAITING_FILE = "yogadl.waiting"
 PIECES_FOLDER = "yogadl.pieces"
 METADATA_FILE = "local_metadata.json"
+CATALOGUE_FOLDER = "yogadl.catalogue"
+
+RESERVED = (CACHE_FILE, LOCK_FILE, PARTS_FOLDER, CATALOGUE_FOLDER)
+"""Names of a storage's own files on a disk."""
+
+RESERVED_IN_BUCKETS = (*RESERVED, LEASE_OBJECT, METADATA_FILE, WAITING_FILE, PIECES_FOLDER)
+"""And in a bucket, or on a machine that has copies of it."""
 
 _LONGEST = 255
 
@@ -21,7 +28,8 @@ _LONGEST = 255
 def relative_path(
     dataset_id: Any,
     dataset_version: Any,
-    reserved: tuple[str, ...] = (CACHE_FILE, LOCK_FILE, PARTS_FOLDER),
+    reserved: tuple[str, ...] = RESERVED,
+    called: str = "dataset_version",
 ) -> pathlib.PurePosixPath:
     """The folder of a version below the storage directory.
 
@@ -29,19 +37,36 @@ def relative_path(
         dataset_id: as users give it.
         dataset_version: likewise.
         reserved: names of the storage's own files.
+        called: what errors call the version.
 
     Raises:
         InvalidArgumentError: an id or version that is empty, leaves the storage, or would share its
             folder with another.
     """
     _check("dataset_id", dataset_id, reserved)
-    _check("dataset_version", dataset_version, reserved)
+    _check(called, dataset_version, reserved)
     if "/" in dataset_version:
         raise InvalidArgumentError(
-            f"dataset_version must not contain '/', and {dataset_version!r} does; put the folder "
+            f"{called} must not contain '/', and {dataset_version!r} does; put the folder "
             "into dataset_id"
         )
     return pathlib.PurePosixPath(dataset_id, dataset_version)
+
+
+def is_version(dataset_id: str, dataset_version: str, reserved: tuple[str, ...]) -> bool:
+    """Whether a version can be fetched by these names."""
+    try:
+        relative_path(dataset_id, dataset_version, reserved)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
+def beyond_parts(key: str) -> str:
+    """Of the key of a part, one behind those of all parts of its id; of any other, itself."""
+    folder, found, _ = f"/{key}".rpartition(f"/{PARTS_FOLDER}/")
+    # Names of parts are hexadecimal, and of others there are few.
+    return f"{folder}{found}~"[1:] if found else key
 
 
 def _check(name: str, value: Any, reserved: tuple[str, ...]) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import pathlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import parts_of, read_header
+from yogadl.catalogue import Entry
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ForeignFileError, StoreError
 from yogadl.format.header import FORMAT_VERSION
 from yogadl.storage._bucket_parts import CONTENT_KEY, DIGEST_KEY, FORMAT_KEY
+from yogadl.storage._described import describe_file
 from yogadl.storage._far import BYTES_KEY
 from yogadl.storage._object_store import ObjectStore, PreconditionFailedError
 from yogadl.storage._object_version import ObjectVersion
@@ -26,6 +30,19 @@ _RECORDS_KEY = "yogadl-records"
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Published:
+    """What was uploaded.
+
+    Attributes:
+        ref: the copy on this machine; ``None`` if there is none, or somebody else published since.
+        entry: for the catalogue.
+    """
+
+    ref: LMDBDataRef | None
+    entry: Entry
+
+
 def publish(
     store: ObjectStore,
     file: PartialFile,
@@ -33,7 +50,7 @@ def publish(
     parts: PartBuilder,
     if_tag: str | None,
     check_lock: Callable[[], None] = lambda: None,
-) -> LMDBDataRef | None:
+) -> Published:
     """Uploads a whole file, makes it the local copy, and opens that if it is the last state.
 
     Args:
@@ -56,17 +73,21 @@ def publish(
 
     parts.before_publishing()
     metadata = {DIGEST_KEY: file_digest(file.path), **_told_of(file.path)}
+    key = version.dataset_id, version.dataset_version
+    entry = describe_file(key, file, lambda _parent: None)
     try:
-        store.upload(file.path, version.key, metadata, if_tag, check)
+        tag = store.upload(file.path, version.key, metadata, if_tag, check)
     except PreconditionFailedError:
         # After a lost answer, it was sent again and met its own work.
         info = store.head(version.key)
         if info is None or info.metadata.get(DIGEST_KEY) != metadata[DIGEST_KEY]:
             parts.may_publish = False
             raise
+        tag = info.tag
     parts.may_publish = False
     _log.info("Stored %s in %s.", version.label, version.name)
-    return _keep_copy(store, file, version, metadata[DIGEST_KEY])
+    ref = _keep_copy(store, file, version, metadata[DIGEST_KEY])
+    return Published(ref, dataclasses.replace(entry, object_tag=tag))
 
 
 def _keep_copy(

@@ -28,6 +28,7 @@ from yogadl.storage._object_store import (
     ObjectInfo,
     ObjectStore,
     PreconditionFailedError,
+    Skip,
 )
 from yogadl.storage._s3_errors import FAILED_PRECONDITIONS, MISSING, code_of, field, translate
 from yogadl.storage._s3_object import S3Object
@@ -161,17 +162,24 @@ class S3Store(ObjectStore):
         if code_of(error) not in MISSING:
             raise error
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, skip: Skip | None = None) -> Iterator[ObjectInfo]:
         """See ``ObjectStore.list``."""
         after: dict[str, str] = {}
         while True:
             page = self._list_page(prefix, after)
-            for found in page.get("Contents", ()):
+            contents = page.get("Contents", ())
+            for found in contents:
                 found["ContentLength"] = found["Size"]
                 yield _info(found["Key"], found)
             if not page["IsTruncated"]:
                 return
             after = {"ContinuationToken": page["NextContinuationToken"]}
+            keys = [found["Key"] for found in contents]
+            # Buckets of one zone do not list in order, and know no StartAfter.
+            if skip is not None and keys and keys == sorted(keys):
+                behind = skip(keys[-1])
+                if behind > keys[-1]:
+                    after = {"StartAfter": behind}
 
     def _list_page(self, prefix: str, after: Mapping[str, str]) -> Any:
         def ask(client: Any) -> Any:

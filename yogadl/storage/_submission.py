@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -77,6 +78,7 @@ def staged(
         tensorflow_config: to read a data set of TensorFlow's with.
     """
     made_by = submission.provenance.function
+    began = time.monotonic()
     if made_by:
         _log.info("Building %s by %s, since it is not stored.", version.label, made_by)
     source = open_source(submission.make(), submission.spec, tensorflow_config)
@@ -92,6 +94,7 @@ def staged(
             provenance=submission.provenance,
             part_bytes=submission.part_bytes,
             take_part=lambda part, header: not parts.store(part, header.digest),
+            began=began,
         ) as writer,
     ):
         source.feed(writer)

@@ -3,26 +3,8 @@
 from __future__ import annotations
 
 import abc
-import datetime
 import pathlib
 from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class StoredVersion:
-    """One stored version of a data set.
-
-    Attributes:
-        dataset_id: as it was submitted.
-        dataset_version: likewise.
-        size: bytes of its file; of one that is a table of parts, without these.
-        created: when it was stored, in UTC.
-    """
-
-    dataset_id: str
-    dataset_version: str
-    size: int
-    created: datetime.datetime
 
 
 @dataclass(frozen=True)

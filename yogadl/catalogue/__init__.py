@@ -1,0 +1,22 @@
+"""What a storage has: its versions and their tags, in one small object and one larger one.
+
+The format is described in ``docs/catalogue.md``. This package knows of no storage: it is given the
+small objects that it keeps all that in.
+"""
+
+from yogadl.catalogue._catalogue import ENTRY_SECONDS, ROOT, Catalogue, CatalogueObjects, Known
+from yogadl.catalogue._entry import CatalogueEntry, Entry, Key, parsed_spec
+from yogadl.catalogue._state import Expected
+
+__all__ = [
+    "ENTRY_SECONDS",
+    "ROOT",
+    "Catalogue",
+    "CatalogueEntry",
+    "CatalogueObjects",
+    "Entry",
+    "Expected",
+    "Key",
+    "Known",
+    "parsed_spec",
+]

@@ -1,0 +1,407 @@
+"""The catalogue of one storage."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from yogadl.catalogue import _segment
+from yogadl.catalogue._entry import Entry, Key
+from yogadl.catalogue._state import Expected, Raw, SegmentName, State
+from yogadl.conditional import ConditionalObjects, Document
+from yogadl.errors import CatalogueError, TagMovedError, YogadlError
+
+ROOT = "root.json"
+SEGMENT_ENDING = ".entries"
+
+ENTRY_SECONDS = 10.0
+"""For which an entry is tried to be made; without it, the version is found by its own file."""
+
+CHANGE_SECONDS = 120.0
+"""For which others' changes may get in the way of one that matters."""
+
+_ORPHAN_SECONDS = 86400.0
+_ATTEMPTS = 5
+_READS = 3
+_PAUSE = 0.1
+# Who was to merge may have been killed.
+_MERGE_EVERY = 16
+
+_log = logging.getLogger(__name__)
+
+
+class CatalogueObjects(ConditionalObjects, Protocol):
+    """The small objects that a catalogue is kept in: all those of one folder."""
+
+    @property
+    def where(self) -> str:
+        """The folder, for people."""
+
+    def alone(self, patience: float | None) -> contextlib.AbstractContextManager[object]:
+        """Keeps others from writing meanwhile, where there are locks; else it does nothing."""
+
+    def delete(self, key: str) -> None:
+        """Deletes an object, if it is there."""
+
+    def times(self) -> dict[str, float]:
+        """All objects, and when they were written, by the store's clock, in seconds."""
+
+    def cannot_be_trusted(self, what: str) -> Exception:
+        """The error for a store that does not do what it should."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a catalogue says, at one moment.
+
+    Attributes:
+        entries: of versions; what is damaged is left out.
+        tags: of each id, and at which version each is.
+    """
+
+    entries: Mapping[Key, Entry]
+    tags: Mapping[str, Mapping[str, str]]
+
+    def tags_at(self, key: Key) -> tuple[str, ...]:
+        """The tags that are at a version, sorted."""
+        found = self.tags.get(key[0], {})
+        return tuple(sorted(tag for tag, version in found.items() if version == key[1]))
+
+
+class _Root(Document[State]):
+    """See ``Document``."""
+
+    def __init__(self, objects: CatalogueObjects) -> None:
+        super().__init__(objects, ROOT, _segment.LARGEST)
+        self._folder = objects
+
+    @property
+    def name(self) -> str:
+        return f"{self._folder.where}/{ROOT}"
+
+    def _load(self, patience: float | None = None) -> tuple[State, str, str]:
+        for _ in range(_READS - 1):
+            with contextlib.suppress(CatalogueError):
+                return super()._load(patience)
+            # It may be the answer that is damaged.
+        return super()._load(patience)
+
+    def _empty(self) -> State:
+        return State()
+
+    def _parse(self, data: bytes) -> tuple[State, str]:
+        return State.parse(data, self.name)
+
+    def _encode(self, content: State, nonce: str) -> bytes:
+        return content.to_json(nonce)
+
+    def _cannot_be_trusted(self, what: str) -> Exception:
+        return self._folder.cannot_be_trusted(what)
+
+    def _is_busy(self, seconds: float) -> Exception:
+        return CatalogueError(
+            f"{self.name} was changed by others for {seconds:g} s; try again when there are fewer"
+        )
+
+    def _alone(self, patience: float | None) -> contextlib.AbstractContextManager[object]:
+        return self._folder.alone(patience)
+
+
+class _ForgottenError(CatalogueError):
+    """It is not known whether a change was carried out."""
+
+
+class Catalogue:
+    """The versions and the tags of one storage. Safe for threads and processes; can be pickled if
+    the objects can.
+
+    Every change is one conditional write of the root, and has an id of its own: one that is tried
+    again after its answer was lost finds that it was carried out, also when others have changed the
+    root since.
+
+    Args:
+        objects: that it is kept in.
+    """
+
+    def __init__(self, objects: CatalogueObjects) -> None:
+        self._objects = objects
+        self._root = _Root(objects)
+        # What the root was last seen to say, and the tag it had then.
+        self._seen: tuple[State, str] | None = None
+        self._segment: tuple[str, dict[Key, Raw]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_seen": None, "_segment": None}
+
+    # Asking
+
+    def load(self, dataset_id: str | None = None) -> Known:
+        """All that it says, in two reads.
+
+        Args:
+            dataset_id: entries of this one only.
+
+        Raises:
+            UnsupportedFormatError: a newer yogadl wrote it.
+            CatalogueError: it is damaged.
+        """
+        state, raws = self._load()
+        entries = {}
+        for key, raw in raws.items():
+            if dataset_id not in (None, key[0]):
+                continue
+            try:
+                entries[key] = Entry.from_json(raw)
+            except ValueError as error:
+                _log.warning("%s: %r is left out: %s", self._objects.where, key, error)
+        return Known(entries, state.tags)
+
+    def tags(self, dataset_id: str, patience: float | None = None) -> Mapping[str, str]:
+        """The tags of an id, and at which version each is; raises what :meth:`load` does."""
+        return dict(self._read(patience).tags_of(dataset_id))
+
+    def _read(self, patience: float | None = None) -> State:
+        self._seen = seen = self._root.read(patience)
+        return seen[0]
+
+    def _load(self) -> tuple[State, dict[Key, Raw]]:
+        """What the root says, and all entries, the oldest first."""
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                time.sleep(_PAUSE)
+            state = self._read()
+            if state.segment is None:
+                return state, dict(state.entries)
+            older = self._read_segment(state.segment)
+            # Otherwise it was replaced meanwhile.
+            if older is not None:
+                return state, _segment.together(state, older)
+        _log.warning("%s: a segment is missing.", self._objects.where)
+        return state, dict(state.entries)
+
+    def _read_segment(self, segment: SegmentName) -> dict[Key, Raw] | None:
+        """Its entries; ``None`` if it is not there."""
+        known = self._segment
+        if known is not None and known[0] == segment.name:
+            return known[1]
+        key = _key(segment.name)
+        for _ in range(_READS):
+            found = self._objects.read(key, largest=segment.size)
+            if found is None:
+                return None
+            try:
+                older = _segment.decode(found[0], segment, f"{self._objects.where}/{key}")
+            except CatalogueError as error:
+                # It may be the answer that is damaged.
+                failure = error
+            else:
+                self._segment = segment.name, older
+                return older
+        # Each entry can be made anew.
+        _log.warning("%s. What is stored is found by its own files.", failure)
+        return {}
+
+    # Changing
+
+    def enter(self, entry: Entry, patience: float | None = ENTRY_SECONDS) -> None:
+        """Adds the entry of a version, in place of any other.
+
+        Raises:
+            YogadlError: that cannot be done; nothing is lost then, see the package.
+        """
+        change = _new_id()
+        self._change(change, lambda state: state.with_entry(entry, change), patience, self._seen)
+
+    def take_out(self, key: Key, object_tag: str, is_forced: bool) -> None:
+        """Removes the entry of a version that is about to be deleted. It cannot be tagged any more.
+
+        Args:
+            key: of the version.
+            object_tag: of what is to be deleted.
+            is_forced: also if it is tagged.
+
+        Raises:
+            InvalidArgumentError: it is tagged.
+            YogadlError: that cannot be done.
+        """
+        change = _new_id()
+        self._change(change, lambda state: state.without_entry(key, object_tag, is_forced, change))
+
+    def tag(self, key: Key, tag: str, object_tag: str, expect: Expected = ...) -> None:
+        """Sets or moves a tag.
+
+        Args:
+            key: of the version that it is to be at.
+            tag: the tag.
+            object_tag: of the version's object, which is there.
+            expect: where it is to be now, ``None`` for nowhere.
+
+        Raises:
+            TagMovedError: it is somewhere else.
+            CatalogueError: the version is about to be deleted.
+            YogadlError: that cannot be done.
+        """
+        change = _new_id()
+
+        def make(state: State) -> State:
+            if state.removed.get(key) == object_tag:
+                raise CatalogueError(
+                    f"version {key[1]!r} of data set {key[0]!r} is being deleted; if who did so "
+                    "was killed, delete it again, or submit it again"
+                )
+            return state.with_tag(key, tag, expect, change)
+
+        self._change(change, make)
+
+    def untag(self, dataset_id: str, tag: str, expect: Expected = ...) -> bool:
+        """Removes a tag; whether it was there.
+
+        Raises:
+            TagMovedError: it is somewhere else.
+            YogadlError: that cannot be done.
+        """
+        change = _new_id()
+        was_there = True
+
+        def make(state: State) -> State | None:
+            nonlocal was_there
+            was_there = tag in state.tags_of(dataset_id)
+            if not was_there and expect is ...:
+                return None
+            return state.without_tag(dataset_id, tag, expect, change)
+
+        self._change(change, make)
+        return was_there
+
+    def commit(self, entry: Entry, branch: str, expect: Expected = ...) -> None:
+        """Adds the entry of a commit, and moves a branch to it, in one step.
+
+        A commit that was carried out before is done: it is known by its id,
+        ``entry.provenance.change``, for as long as it has an entry, wherever the branch is by now.
+
+        Args:
+            entry: of the version that it made.
+            branch: the tag to move.
+            expect: the version that it is to be at now; ``None`` if there is to be none.
+
+        Raises:
+            TagMovedError: it is somewhere else, which the error says.
+            YogadlError: that cannot be done, or it is not known whether it was.
+        """
+        change = entry.provenance.change
+        assert change
+
+        def make(state: State) -> State | None:
+            if _change_of(state.entries.get(entry.key)) == change:
+                return None
+            return state.committed(entry, branch, expect)
+
+        while True:
+            try:
+                return self._change(change, make)
+            except (TagMovedError, _ForgottenError) as error:
+                # So many others may have come in between that it is among the older ones.
+                _, raws = self._load()
+                if _change_of(raws.get(entry.key)) == change:
+                    return None
+                if isinstance(error, TagMovedError):
+                    raise
+
+    def _change(
+        self,
+        change: str,
+        make: Callable[[State], State | None],
+        patience: float | None = CHANGE_SECONDS,
+        known: tuple[State, str] | None = None,
+    ) -> None:
+        """Changes the root in one step, unless that was done before.
+
+        Args:
+            change: the id of the change.
+            make: what it does.
+            patience: seconds after which it is given up.
+            known: what the root said, and its tag then.
+        """
+        first: int | None = None
+
+        def once(state: State) -> State | None:
+            nonlocal first
+            if state.has(change):
+                return None
+            if first is None:
+                first = state.count
+            if not state.remembers(first):
+                raise _ForgottenError(
+                    f"{self._root.name} was changed so often meanwhile that it is not known "
+                    "whether this change was carried out"
+                )
+            return make(state)
+
+        self._seen = None
+        self._seen = state, _ = self._root.change(once, patience, known)
+        # Of all who change it, one.
+        if state.is_full and state.count % _MERGE_EVERY == 0:
+            self._merge_if_possible(state, patience)
+
+    # Merging
+
+    def _merge_if_possible(self, state: State, patience: float | None) -> None:
+        try:
+            self._merge(state, patience)
+        except YogadlError as error:
+            _log.info("%s has more entries than it should: %s", self._root.name, error)
+
+    def _merge(self, before: State, patience: float | None) -> None:
+        """Writes the entries of the root and the older ones into a new segment."""
+        change = _new_id()
+        older = {} if before.segment is None else self._read_segment(before.segment)
+        if older is None and self._read(patience).segment != before.segment:
+            # Somebody else has just done so.
+            return
+        older = older or {}
+        data, segment = _segment.encode(_segment.together(before, older).values(), change)
+        self._objects.write(_key(segment.name), data, None, patience)
+
+        def make(state: State) -> State | None:
+            if state.segment != before.segment:
+                return None
+            return state.merged(before, segment, change)
+
+        self._seen = None
+        self._seen = state, _ = self._root.change(make, patience)
+        if state.segment == segment:
+            self._tidy(state, before.retired)
+
+    def _tidy(self, state: State, retired: tuple[str, ...]) -> None:
+        """Deletes segments that nobody needs: of those who were killed, and those retired long ago.
+
+        Who is reading one that is gone reads the root again.
+        """
+        assert state.segment is not None
+        times = self._objects.times()
+        now = times.get(ROOT, 0.0)
+        needed = {_key(name) for name in (state.segment.name, *state.retired)}
+        for key, written in times.items():
+            is_old = now - written > _ORPHAN_SECONDS or key in map(_key, retired)
+            if key.endswith(SEGMENT_ENDING) and key not in needed and is_old:
+                self._objects.delete(key)
+
+
+def _key(name: str) -> str:
+    return f"{name}{SEGMENT_ENDING}"
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _change_of(raw: Raw | None) -> str:
+    """The id of the commit of an entry."""
+    made = None if raw is None else raw.get("made")
+    found = made.get("change") if isinstance(made, Mapping) else None
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,382 @@
+"""What storages have in common of their catalogues: lists, tags, and deleting."""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import contextlib
+import datetime
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, Generic, TypeVar
+
+from yogadl.catalogue import (
+    ENTRY_SECONDS,
+    Catalogue,
+    CatalogueEntry,
+    Entry,
+    Key,
+    Known,
+)
+from yogadl.core import Storage
+from yogadl.errors import (
+    AccessDeniedError,
+    CacheNotFoundError,
+    CatalogueError,
+    FileAccessError,
+    InvalidArgumentError,
+    UnsafeStoreError,
+    YogadlError,
+)
+from yogadl.storage._paths import RESERVED_IN_BUCKETS, relative_path
+from yogadl.storage._version import Version
+
+_ATTEMPTS = 3
+# What is no wonder to who may only read the catalogue, or has none.
+_EXPECTED = (AccessDeniedError, FileAccessError, UnsafeStoreError)
+
+V = TypeVar("V", bound=Version)
+Found = TypeVar("Found")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A version's own file or object, as it was at one moment.
+
+    Attributes:
+        dataset_id, dataset_version: of it.
+        size: bytes.
+        tag: differs whenever the contents do.
+        created: when it was written, by the store's clock, in UTC.
+        source: what it is read by.
+    """
+
+    dataset_id: str
+    dataset_version: str
+    size: int
+    tag: str
+    created: datetime.datetime
+    source: Any
+
+    @property
+    def key(self) -> Key:
+        """Its id and version."""
+        return self.dataset_id, self.dataset_version
+
+
+class CataloguedStorage(Storage, Generic[V]):
+    """See the module; derived by ``CacheStorage``."""
+
+    # What a kind of storage supplies
+
+    _catalogue: Catalogue
+
+    @abc.abstractmethod
+    def _version(self, dataset_id: str, dataset_version: str) -> V:
+        """A version, which need not be stored.
+
+        Raises:
+            InvalidArgumentError: an id or version that is empty or leaves the storage.
+        """
+
+    @abc.abstractmethod
+    def _listed(self, dataset_id: str | None) -> Iterator[Listed]:
+        """What is stored of an id, or of all, in any order; what cannot be fetched is left out."""
+
+    @abc.abstractmethod
+    def _look(self, version: V) -> Listed | None:
+        """The state of a version; ``None`` if it is not stored."""
+
+    @abc.abstractmethod
+    def _described(self, listed: Sequence[Listed]) -> Iterable[tuple[Listed, Entry]]:
+        """What versions' own files say of them, whatever is in them; what is gone is left out."""
+
+    @abc.abstractmethod
+    def _delete(self, version: V, listed: Listed) -> None:
+        """Deletes a version, if it is still in this state."""
+
+    @abc.abstractmethod
+    def _prove_tags(self, version: V) -> None:
+        """Raises an ``UnsafeStoreError`` where tags cannot be changed safely."""
+
+    @property
+    @abc.abstractmethod
+    def _where(self) -> str:
+        """Where everything is stored, for messages."""
+
+    # Listing
+
+    def list(self, dataset_id: str | None = None) -> builtins.list[CatalogueEntry]:
+        """What is stored, sorted by id and version; no records are read.
+
+        What the catalogue does not know, as it was stored by an earlier yogadl, for one, is found
+        all the same: a few kilobytes of each such file are read. Two reads of the catalogue, and,
+        of a bucket, a request for each 1,000 objects of versions.
+
+        Args:
+            dataset_id: list only the versions of this one.
+
+        Raises:
+            InvalidArgumentError: the id is empty or leaves the storage.
+            StoreError: the bucket cannot be listed.
+            CatalogueError: the catalogue is damaged.
+        """
+        if dataset_id is not None:
+            self._version(dataset_id, "any")
+        known = self._catalogue.load(dataset_id)
+        found = [
+            entry.shown(listed.created, known.tags_at(listed.key))
+            for listed, entry in self._entries(self._listed(dataset_id), known)
+        ]
+        return sorted(found, key=lambda entry: (entry.dataset_id, entry.dataset_version))
+
+    def _entries(self, there: Iterable[Listed], known: Known) -> Iterator[tuple[Listed, Entry]]:
+        """What is stored, and what is known of it."""
+        others = []
+        for listed in there:
+            entry = known.entries.get(listed.key)
+            if entry is not None and entry.is_whole and entry.is_of(listed.size, listed.tag):
+                yield listed, entry
+            else:
+                others.append(listed)
+        if others:
+            yield from self._described(others)
+
+    def exists(self, dataset_id: str, dataset_version: str | None = None) -> bool:
+        """Whether a version, or the one that a tag is at, is stored; or any of an id.
+
+        Args:
+            dataset_id: of it.
+            dataset_version: the version, or a tag; ``None`` for any.
+
+        Raises:
+            InvalidArgumentError: an id or version that is empty or leaves the storage.
+            StoreError: the bucket cannot be asked.
+        """
+        if dataset_version is None:
+            self._version(dataset_id, "any")
+            return any(True for _ in self._listed(dataset_id))
+        version = self._version(dataset_id, dataset_version)
+        if self._look(version) is not None:
+            return True
+        tagged = self._tagged(dataset_id, dataset_version)
+        return tagged is not None and self._look(tagged) is not None
+
+    def latest(self, dataset_id: str) -> str:
+        """The version of an id that was stored last, by the clock of the disk or the bucket.
+
+        Of some that were stored at the same moment, which may be a second, the one that was entered
+        last into the catalogue.
+
+        Raises:
+            CacheNotFoundError: there is none.
+            InvalidArgumentError: the id is empty or leaves the storage.
+            StoreError: the bucket cannot be listed.
+        """
+        self._version(dataset_id, "any")
+        there = builtins.list(self._listed(dataset_id))
+        if not there:
+            raise CacheNotFoundError(
+                f"no data set {dataset_id!r} in {self._where}; submit it first, or use cacheable"
+            )
+        newest = max(listed.created for listed in there)
+        last = [listed for listed in there if listed.created == newest]
+        if len(last) > 1:
+            entries = self._catalogue.load(dataset_id).entries
+
+            def place(listed: Listed) -> tuple[int, str]:
+                entry = entries.get(listed.key)
+                is_known = entry is not None and entry.is_of(listed.size, listed.tag)
+                return entry.number if entry and is_known else 0, listed.dataset_version
+
+            last.sort(key=place)
+        return last[-1].dataset_version
+
+    # Tags
+
+    def tag(
+        self,
+        dataset_id: str,
+        tag: str,
+        dataset_version: str,
+        *,
+        expect: str | EllipsisType | None = ...,
+    ) -> None:
+        """Sets a tag, or moves it, in one step: ``fetch(dataset_id, tag)`` gives that version then.
+
+        Args:
+            dataset_id: of the version.
+            tag: a name as versions have; no version of this id may have it.
+            dataset_version: that it is to be at, which is stored.
+            expect: move it only if it is at this version now; ``None``, only if there is no such
+                tag. Without, in any case.
+
+        Raises:
+            InvalidArgumentError: the name cannot be that of a tag, or is that of a version.
+            CacheNotFoundError: the version is not stored.
+            TagMovedError: the tag is not where it is expected; its ``current`` says where it is.
+            UnsafeStoreError: the bucket has no conditional writes that can be trusted.
+            CatalogueError: the catalogue is damaged, or others change it all the time.
+            StoreError: the bucket cannot be changed.
+            FileSystemError: the disk cannot.
+        """
+        version = self._version(dataset_id, dataset_version)
+        relative_path(dataset_id, tag, RESERVED_IN_BUCKETS, "tag")
+        if expect is not None and expect is not ...:
+            self._version(dataset_id, expect)
+        self._prove_tags(version)
+        if self._look(self._version(dataset_id, tag)) is not None:
+            raise InvalidArgumentError(
+                f"{tag!r} is a version of data set {dataset_id!r}, which fetch would find first; "
+                "give the tag another name"
+            )
+        listed = self._look(version)
+        if listed is None:
+            raise CacheNotFoundError(f"there is no {version} to tag in {self._where}")
+        self._catalogue.tag(listed.key, tag, listed.tag, expect)
+        _log.info("Tagged %s as %r.", version.label, tag)
+
+    def untag(self, dataset_id: str, tag: str, *, expect: str | EllipsisType | None = ...) -> None:
+        """Removes a tag; the version stays.
+
+        Args:
+            dataset_id: of it.
+            tag: its name.
+            expect: only if it is at this version now.
+
+        Raises:
+            CacheNotFoundError: there is no such tag.
+            TagMovedError: it is not where it is expected.
+            YogadlError: what :meth:`tag` raises.
+        """
+        self._version(dataset_id, "any")
+        relative_path(dataset_id, tag, RESERVED_IN_BUCKETS, "tag")
+        self._prove_tags(self._version(dataset_id, tag))
+        if not self._catalogue.untag(dataset_id, tag, expect):
+            raise CacheNotFoundError(f"data set {dataset_id!r} has no tag {tag!r} in {self._where}")
+
+    def tags(self, dataset_id: str) -> dict[str, str]:
+        """The tags of an id, and at which version each is, sorted.
+
+        Raises:
+            InvalidArgumentError: the id is empty or leaves the storage.
+            CatalogueError: the catalogue is damaged.
+            StoreError: the bucket cannot be read.
+        """
+        self._version(dataset_id, "any")
+        return dict(sorted(self._catalogue.tags(dataset_id).items()))
+
+    def _tagged(self, dataset_id: str, tag: str) -> V | None:
+        """The version that a tag is at; ``None`` if there is no such tag."""
+        at = self._catalogue.tags(dataset_id).get(tag)
+        if at is None:
+            return None
+        try:
+            return self._version(dataset_id, at)
+        except InvalidArgumentError as error:
+            raise CatalogueError(
+                f"the tag {tag!r} of data set {dataset_id!r} is at no version: {error}"
+            ) from error
+
+    def _fetch_named(self, dataset_id: str, name: str | None, fetch: Callable[[V], Found]) -> Found:
+        """What is stored under a version, or else a tag; without a name, the newest."""
+        if name is not None:
+            try:
+                return fetch(self._version(dataset_id, name))
+            except CacheNotFoundError:
+                version = self._tagged(dataset_id, name)
+                if version is None:
+                    raise
+            try:
+                return fetch(version)
+            except CacheNotFoundError as error:
+                raise CacheNotFoundError(
+                    f"the tag {name!r} is at {version}, which is not stored any more in "
+                    f"{self._where}; move the tag"
+                ) from error
+        for _ in range(_ATTEMPTS - 1):
+            with contextlib.suppress(CacheNotFoundError):
+                # It may be deleted meanwhile.
+                return fetch(self._version(dataset_id, self.latest(dataset_id)))
+        return fetch(self._version(dataset_id, self.latest(dataset_id)))
+
+    # Changing
+
+    def delete(self, dataset_id: str, dataset_version: str, *, force: bool = False) -> None:
+        """Deletes a version, of a bucket the copy on this machine, too.
+
+        Who has it open can go on reading it.
+
+        Args:
+            dataset_id: of it.
+            dataset_version: of it; a tag is none.
+            force: also if it is tagged, or the catalogue cannot be changed. The tags stay, and can
+                be moved.
+
+        Raises:
+            CacheNotFoundError: it is not stored.
+            InvalidArgumentError: an id or version that is empty or leaves the storage; or it is
+                tagged.
+            StoreError: the bucket cannot be changed.
+        """
+        version = self._version(dataset_id, dataset_version)
+        listed = self._look(version)
+        if listed is None:
+            raise CacheNotFoundError(f"there is no {version} to delete in {self._where}")
+        try:
+            self._take_out(listed, force)
+        except InvalidArgumentError:
+            raise
+        except YogadlError as error:
+            if not force:
+                raise
+            _log.warning("Deleting %s all the same: %s", version.label, error)
+        self._delete(version, listed)
+
+    def _take_out(self, listed: Listed, force: bool) -> None:
+        """Takes the entry of what is to be deleted out of the catalogue."""
+        try:
+            self._catalogue.take_out(listed.key, listed.tag, force)
+        except UnsafeStoreError as error:
+            # There are no tags.
+            _log.debug("%s", error)
+        except (AccessDeniedError, FileAccessError) as error:
+            tags = [
+                tag
+                for tag, at in self._catalogue.tags(listed.dataset_id).items()
+                if at == listed.dataset_version
+            ]
+            if tags:
+                raise
+            _log.info("The catalogue keeps the entry of %s: %s", listed.key, error)
+
+    def _enter(self, entry: Entry) -> None:
+        """Enters what was just published. That it cannot be is no error: it is found without."""
+        try:
+            self._catalogue.enter(entry)
+        except YogadlError as error:
+            level = logging.INFO if isinstance(error, _EXPECTED) else logging.WARNING
+            _log.log(
+                level, "%s is stored, and not in the catalogue: %s", ":".join(entry.key), error
+            )
+
+    def _check_name(self, version: V) -> None:
+        """Sees that no tag has the name of a version to be.
+
+        Raises:
+            InvalidArgumentError: one has.
+        """
+        try:
+            tags = self._catalogue.tags(version.dataset_id, ENTRY_SECONDS)
+        except YogadlError as error:
+            _log.debug("It is not known whether %s is a tag: %s", version.label, error)
+            return
+        if version.dataset_version in tags:
+            raise InvalidArgumentError(
+                f"{version.dataset_version!r} is a tag of data set {version.dataset_id!r}, so no "
+                "version can have that name; choose another, or remove the tag (untag)"
+            )
