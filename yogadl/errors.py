@@ -113,6 +113,14 @@ class TagMovedError(YogadlError, RuntimeError):
         self.current = current
 
 
+class ConflictError(YogadlError, RuntimeError):
+    """A commit cannot be put together with another one that came first."""
+
+
+class VersionExistsError(YogadlError, FileExistsError):
+    """There is a version of this name already, which is not replaced."""
+
+
 class CatalogueError(YogadlError, RuntimeError):
     """The catalogue of a storage is damaged, or cannot be changed now."""
 

@@ -110,6 +110,13 @@ class MemoryStore(ObjectStore):
             raise ObjectGoneError(info.key)
         write(data[start:stop])
 
+    def copy(self, info: ObjectInfo, key: str, metadata: Mapping[str, str]) -> None:
+        with self._request("copy", key):
+            data, found = self._objects.get(info.key, (b"", None))
+            if found is None or found.tag != info.tag:
+                raise ObjectGoneError(info.key)
+            self._put(key, data, metadata, None)
+
     def delete(self, key: str, tag: str | None = None) -> None:
         with self._request("delete", key):
             self._objects.pop(key, None)

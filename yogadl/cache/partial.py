@@ -195,11 +195,12 @@ class PartialFile(Closing):
     def fileno(self) -> int:
         return self._descriptor
 
-    def commit(self, path: pathlib.Path | None = None) -> None:
+    def commit(self, path: pathlib.Path | None = None, replaces: bool = True) -> None:
         """Makes the file durable and gives it its final name, replacing what has it.
 
         Args:
             path: another name, on the same file system.
+            replaces: if not, what has that name stays, and this is an error.
 
         Raises:
             FileSystemError: it is not; the disk is full, for example. What was there is there.
@@ -207,7 +208,11 @@ class PartialFile(Closing):
         final = path or self._path
         with telling("write", final):
             os.fsync(self._descriptor)
-            os.replace(self.path, final)
+            if replaces:
+                os.replace(self.path, final)
+            else:
+                os.link(self.path, final)
+                self.path.unlink()
         self._let_go()
         # From here on it is stored, and whoever opens it reads it.
         try:

@@ -31,11 +31,12 @@ from yogadl.errors import (
 from yogadl.storage import _provenance
 from yogadl.storage._build import Build, Turn
 from yogadl.storage._building import building_alone
-from yogadl.storage._catalogued import CataloguedStorage, V
+from yogadl.storage._catalogued import V
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._pieces import Pieces
-from yogadl.storage._submission import Parts, Submission, staged
+from yogadl.storage._submission import Submission, staged
 from yogadl.storage._version import Version
+from yogadl.storage._versioned import VersionedStorage
 from yogadl.storage._workers import build_with
 
 __all__ = ["CacheStorage", "Submission", "Version", "check_configurations"]
@@ -62,7 +63,7 @@ def check_configurations(name: str, directory: pathlib.Path, cache_format: str) 
         raise InvalidArgumentError(f"cache_format must be 'LMDB', not {cache_format!r}")
 
 
-class CacheStorage(CataloguedStorage[V]):
+class CacheStorage(VersionedStorage[V]):
     """A storage of cache files.
 
     A storage of one's own need not derive from this class; ``yogadl.Storage`` is all that is asked.
@@ -80,15 +81,6 @@ class CacheStorage(CataloguedStorage[V]):
     def _fetch_best(self, version: V, check_records: bool) -> StoredDataRef:
         """The same, or one that stays where it is, if that is better."""
         return self._fetch(version, check_records)
-
-    @abc.abstractmethod
-    def _adding(self, version: V, may_stamp: bool, /) -> contextlib.AbstractContextManager[Parts]:
-        """What parts of a version are stored by, none of which is collected before the end.
-
-        Args:
-            version: that is to be published before the end.
-            may_stamp: whether parts may get another name, see ``Parts.store``.
-        """
 
     @abc.abstractmethod
     def _publish(self, file: PartialFile, version: V, parts: Any) -> None:

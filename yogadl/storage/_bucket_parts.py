@@ -24,7 +24,7 @@ from yogadl.remote._whole import is_whole
 from yogadl.storage._contents import Contents
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_note import FOLDER_MODE, make_trusted, trusted_status
-from yogadl.storage._object_store import ObjectStore
+from yogadl.storage._object_store import ObjectInfo, ObjectStore
 from yogadl.storage._part_control import CONTROL_OBJECT, ControlObject
 from yogadl.storage._paths import LOCK_FILE
 from yogadl.storage._receipt import LARGEST, RECEIPT_NAME
@@ -148,6 +148,18 @@ class BucketParts:
             return
         self._store.upload(file.path, key, metadata)
         self._damaged.discard(digest)
+
+    def take(self, info: ObjectInfo, digest: bytes) -> None:
+        """Has the bucket copy the object of a version as the part of its digest.
+
+        Raises:
+            ObjectGoneError: it was deleted or replaced.
+            StoreError: the bucket cannot be written to.
+        """
+        key, metadata = self.key(digest), {DIGEST_KEY: info.metadata[DIGEST_KEY]}
+        found = self._store.head(key)
+        if found is None or (found.size, dict(found.metadata)) != (info.size, metadata):
+            self._store.copy(info, key, metadata)
 
     def fetch(self, table: pathlib.Path, check: bool, contents: Contents | None = None) -> None:
         """Sees to it that the parts that a table names are on this machine; of a file that is no

@@ -16,12 +16,18 @@ from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.catalogue import Catalogue, Entry, Key
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.dataref._remote import RemoteDataRef
-from yogadl.errors import CacheFormatError, StorageFullError, StoreError, UnsafeStoreError
+from yogadl.errors import (
+    CacheFormatError,
+    StorageFullError,
+    StoreError,
+    UnsafeStoreError,
+    VersionExistsError,
+)
 from yogadl.remote._records import RemoteRecords
 from yogadl.storage._base import CacheStorage, Submission, check_configurations
 from yogadl.storage._bucket_entries import described_objects
 from yogadl.storage._bucket_objects import BucketObjects
-from yogadl.storage._bucket_parts import FORMAT_KEY, BucketParts
+from yogadl.storage._bucket_parts import CONTENT_KEY, FORMAT_KEY, BucketParts
 from yogadl.storage._catalogued import Listed
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._conditions import ConditionalWrites
@@ -32,7 +38,15 @@ from yogadl.storage._local_copy import LocalCopy
 from yogadl.storage._local_folders import LocalFolders
 from yogadl.storage._local_parts import LocalParts
 from yogadl.storage._local_versions import LocalVersions
-from yogadl.storage._object_store import ObjectGoneError, ObjectInfo, ObjectStore
+from yogadl.storage._made import Made
+from yogadl.storage._made_of_object import made_of_object
+from yogadl.storage._object_store import (
+    ABSENT,
+    ObjectGoneError,
+    ObjectInfo,
+    ObjectStore,
+    PreconditionFailedError,
+)
 from yogadl.storage._object_version import ObjectVersion
 from yogadl.storage._one_builder import ATTEMPTS, ObjectTurn, OneBuilder
 from yogadl.storage._part_builder import PartBuilder
@@ -46,7 +60,7 @@ from yogadl.storage._paths import (
     relative_path,
 )
 from yogadl.storage._pieces import BucketPieces
-from yogadl.storage._publisher import PARTS_KEY, publish
+from yogadl.storage._publisher import PARTS_KEY, publish, upload_version
 
 # What is built needs so much room on this machine, and what breaks off is sent again; a request
 # takes long enough for its latency not to count.
@@ -309,6 +323,38 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             self._fetch_usable,
             self._enter,
         )
+
+    # Versions made of others
+
+    def _made(self, version: ObjectVersion) -> Made:
+        for _ in range(ATTEMPTS):
+            info = self._store.head(version.key)
+            if info is None:
+                raise self._missing(version)
+            with contextlib.suppress(ObjectGoneError):
+                return made_of_object(self._store, info, version)
+        raise StoreError(f"{version.name} is replaced again and again while it is read")
+
+    def _open_here(self, version: ObjectVersion) -> StoredDataRef:
+        return self._far(version)
+
+    def _take(self, version: ObjectVersion, made: Made, parts: PartBuilder) -> None:
+        info = self._store.head(version.key)
+        if info is None or info.metadata.get(CONTENT_KEY) != made.digest.hex():
+            raise self._missing(version)
+        try:
+            parts.take(info, made.digest)
+        except ObjectGoneError:
+            raise self._missing(version) from None
+
+    def _publish_new(self, file: PartialFile, version: ObjectVersion, parts: PartBuilder) -> Entry:
+        try:
+            return upload_version(self._store, file, version, parts, ABSENT)
+        except PreconditionFailedError:
+            raise VersionExistsError(f"there is a {version} already") from None
+
+    def _withdraw(self, version: ObjectVersion) -> None:
+        self._store.delete(version.key)
 
     # Publishing
 

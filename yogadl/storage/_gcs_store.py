@@ -223,6 +223,25 @@ class GCSStore(ObjectStore):
 
     # Files
 
+    def copy(self, info: ObjectInfo, key: str, metadata: Mapping[str, str]) -> None:
+        """See ``ObjectStore.copy``."""
+        from google.api_core.exceptions import NotFound
+
+        source = self._bucket.blob(info.key, generation=int(info.tag))
+        with self._told("copying", info.key):
+            copied = self._bucket.blob(key)
+            copied.metadata = dict(metadata)
+            token = None
+            try:
+                while True:
+                    token, _, _ = copied.rewrite(source, token=token, **self._limits())
+                    if token is None:
+                        return
+            except NotFound:
+                gone = True
+        if gone:
+            raise ObjectGoneError(info.key)
+
     def upload(
         self,
         path: pathlib.Path,

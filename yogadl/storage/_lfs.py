@@ -14,9 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from yogadl.cache.files import make_folders, shown, telling
 from yogadl.cache.partial import PartialFile
-from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of
+from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of, read_header
 from yogadl.catalogue import Catalogue, Entry, Key
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import (
@@ -24,6 +26,7 @@ from yogadl.errors import (
     CacheNotFoundError,
     FileSystemError,
     InvalidArgumentError,
+    VersionExistsError,
 )
 from yogadl.storage._base import CacheStorage, check_configurations
 from yogadl.storage._catalogued import Listed
@@ -34,6 +37,7 @@ from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_objects import LocalObjects
 from yogadl.storage._local_parts import LocalParts
 from yogadl.storage._local_pieces import LocalPieces
+from yogadl.storage._made import Made, read_made
 from yogadl.storage._paths import (
     CACHE_FILE,
     CATALOGUE_FOLDER,
@@ -217,6 +221,50 @@ class LFSStorage(CacheStorage[FileVersion]):
             return
         if was_table:
             self._collect_after(version)
+
+    # Versions made of others
+
+    def _made(self, version: FileVersion) -> Made:
+        try:
+            header, file = read_header(version.path)
+        except FileSystemError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            raise self._missing(version) from error
+        del header
+        array, name = file.array, shown(version.path)
+        return read_made(
+            version.dataset_version,
+            len(array),
+            lambda start, stop: array[start:stop].tobytes(),
+            np.empty(len(array), "u1"),
+            name,
+        )
+
+    def _open_here(self, version: FileVersion) -> StoredDataRef:
+        return self._fetch(version, check_records=False)
+
+    def _take(self, version: FileVersion, made: Made, parts: _PartFiles) -> None:
+        parts.begin()
+        path = part_path(version.path, made.digest)
+        with telling("link", path), contextlib.suppress(FileExistsError):
+            os.link(version.path, path)
+
+    def _publish_new(self, file: PartialFile, version: FileVersion, parts: _PartFiles) -> Entry:
+        del parts
+        entry = describe_file((version.dataset_id, version.dataset_version), file, self._parts_of)
+        tag = _tag(os.fstat(file.fileno()))
+        try:
+            version.parts.publish(file, version.path, replaces=False)
+        except FileSystemError as error:
+            if error.errno != errno.EEXIST:
+                raise
+            raise VersionExistsError(f"there is a {version} already") from error
+        _log.info("Stored %s in %s.", version.label, shown(version.path))
+        return dataclasses.replace(entry, object_tag=tag)
+
+    def _withdraw(self, version: FileVersion) -> None:
+        version.parts.remove(version.path)
 
     @contextlib.contextmanager
     def _adding(self, version: FileVersion, _may_stamp: bool, /) -> Iterator[_PartFiles]:

@@ -88,8 +88,13 @@ class LocalParts:
         except OSError as error:
             _log.debug("%s has no locks: %s", shown(self._parts), error.strerror)
 
-    def publish(self, file: PartialFile, path: pathlib.Path) -> bool:
+    def publish(self, file: PartialFile, path: pathlib.Path, replaces: bool = True) -> bool:
         """Gives a whole file, a table or not, its final name.
+
+        Args:
+            file: the file.
+            path: its final name.
+            replaces: see ``PartialFile.commit``.
 
         Returns:
             Whether it replaced a table, so that there may be something to collect.
@@ -99,13 +104,13 @@ class LocalParts:
         """
         is_table = bool(parts_of(file.path))
         if not is_table and not self._is_there():
-            file.commit(path)
+            file.commit(path, replaces)
             return False
         with self.kept():
             was_table = self._tables.keep(path)
             if is_table:
                 self._tables.link(file.path)
-            file.commit(path)
+            file.commit(path, replaces)
         return was_table
 
     def remove(self, path: pathlib.Path) -> bool:

@@ -170,6 +170,19 @@ class ObjectStore(abc.ABC):
         """
 
     @abc.abstractmethod
+    def copy(self, info: ObjectInfo, key: str, metadata: Mapping[str, str]) -> None:
+        """Has the store copy just this state of an object, replacing what is there.
+
+        Args:
+            info: of the object.
+            key: of the copy.
+            metadata: for it; lower-case keys.
+
+        Raises:
+            ObjectGoneError: it was deleted or replaced.
+        """
+
+    @abc.abstractmethod
     def read_range(
         self, info: ObjectInfo, start: int, stop: int, write: Callable[[bytes], object]
     ) -> None:

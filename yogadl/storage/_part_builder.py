@@ -23,6 +23,7 @@ from yogadl.not_inherited import not_for_children
 from yogadl.storage._bucket_parts import BucketParts
 from yogadl.storage._clock import boot_seconds
 from yogadl.storage._local_note import FOLDER_MODE, trusted_status
+from yogadl.storage._object_store import ObjectInfo
 from yogadl.storage._part_control import Control
 
 BUILDER_SECONDS = 7 * 86400.0
@@ -77,19 +78,37 @@ class PartBuilder(Closing):
         Raises:
             StoreError: the bucket cannot be written to, or this builder was away for too long.
         """
+        self._prepare()
+        if digest in self._removed and self._may_stamp:
+            return False
+        self._check_not_removed(digest)
+        self._parts.store(file, digest)
+        self._stored.add(digest)
+        return True
+
+    def take(self, info: ObjectInfo, digest: bytes) -> None:
+        """Makes the plain file of a version a part of its digest, too.
+
+        Raises:
+            ObjectGoneError: it was deleted or replaced.
+            StoreError: the bucket cannot be written to, or this builder was away for too long.
+        """
+        self._prepare()
+        self._check_not_removed(digest)
+        self._parts.take(info, digest)
+        self._stored.add(digest)
+
+    def _prepare(self) -> None:
         self.begin()
         if self._is_known and boot_seconds() - self._renewed > _RENEW_SECONDS:
             self._renew()
+
+    def _check_not_removed(self, digest: bytes) -> None:
         if digest in self._removed:
-            if self._may_stamp:
-                return False
             raise StoreError(
                 f"{self._parts.key(digest)} was removed by collect_parts less than two days ago, "
                 "and cannot be stored again before then; copy to another id, or later"
             )
-        self._parts.store(file, digest)
-        self._stored.add(digest)
-        return True
 
     def adopt(self, digests: Iterable[bytes]) -> None:
         """Takes for its own what others have stored since this one began, on its behalf."""

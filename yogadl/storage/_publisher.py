@@ -51,7 +51,21 @@ def publish(
     if_tag: str | None,
     check_lock: Callable[[], None] = lambda: None,
 ) -> Published:
-    """Uploads a whole file, makes it the local copy, and opens that if it is the last state.
+    """Uploads a whole file, makes it the local copy, and opens that if it is the last state; see
+    :func:`upload_version`."""
+    entry = upload_version(store, file, version, parts, if_tag, check_lock)
+    return Published(_keep_copy(store, file, version, entry.object_tag), entry)
+
+
+def upload_version(
+    store: ObjectStore,
+    file: PartialFile,
+    version: ObjectVersion,
+    parts: PartBuilder,
+    if_tag: str | None,
+    check_lock: Callable[[], None] = lambda: None,
+) -> Entry:
+    """Uploads a whole file as a version; its entry.
 
     Args:
         store: the bucket.
@@ -86,12 +100,11 @@ def publish(
         tag = info.tag
     parts.may_publish = False
     _log.info("Stored %s in %s.", version.label, version.name)
-    ref = _keep_copy(store, file, version, metadata[DIGEST_KEY])
-    return Published(ref, dataclasses.replace(entry, object_tag=tag))
+    return dataclasses.replace(entry, object_tag=tag)
 
 
 def _keep_copy(
-    store: ObjectStore, file: PartialFile, version: ObjectVersion, digest: str
+    store: ObjectStore, file: PartialFile, version: ObjectVersion, tag: str
 ) -> LMDBDataRef | None:
     """Makes what was just published the local copy, and opens it.
 
@@ -105,7 +118,7 @@ def _keep_copy(
             "%s is stored, and its copy compared at the next fetch: %s", version.name, error
         )
         info = None
-    if info is not None and info.metadata.get(DIGEST_KEY) != digest:
+    if info is not None and info.tag != tag:
         return None
     # If it has been deleted since, this is still what was asked for.
     return version.local.install(info, file)

@@ -1,0 +1,405 @@
+"""Making a version of another one, and publishing it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from yogadl.cache.content_id import TokenSums, sums_of_slices, sums_of_tokens
+from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.record_reader import RecordReader
+from yogadl.cache.table_writer import (
+    ColumnGroup,
+    PartList,
+    StoredGroups,
+    sums_of_runs,
+    write_version,
+)
+from yogadl.cache.writer import metadata_json
+from yogadl.catalogue import Catalogue, Entry
+from yogadl.dataref import StoredDataRef
+from yogadl.errors import (
+    CacheFormatError,
+    CacheNotFoundError,
+    ConflictError,
+    TagMovedError,
+)
+from yogadl.storage import _provenance
+from yogadl.storage._made import Made, runs_of, stored_runs, with_hunks
+from yogadl.storage._submission import Parts
+from yogadl.storage._version import Version
+from yogadl.versions.hunks import PARENT, Hunks, hunks_of
+from yogadl.versions.rebasing import OverlapError, rebased
+from yogadl.versions.runs import Runs
+
+Array = np.ndarray[Any, Any]
+V = TypeVar("V", bound=Version)
+
+_NEW = 1
+_LONGEST_CHAIN = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+class CommitStorage(Protocol[V]):
+    """What a commit needs of its storage."""
+
+    _catalogue: Catalogue
+
+    def _version(self, dataset_id: str, dataset_version: str) -> V: ...
+
+    def _made(self, version: V) -> Made: ...
+
+    def _publish_new(self, file: PartialFile, version: V, parts: Any) -> Entry: ...
+
+    def _withdraw(self, version: V) -> None: ...
+
+    def _take(self, version: V, made: Made, parts: Any) -> None: ...
+
+    def _open_here(self, version: V) -> StoredDataRef: ...
+
+    def _enter(self, entry: Entry) -> None: ...
+
+
+@dataclass(frozen=True)
+class NewRuns:
+    """The records that stand in for others in a version, in order.
+
+    Attributes:
+        groups: of each column group the parts that have them, and their runs, whose sources are the
+            numbers of these parts.
+        tokens: of them, uint64 ``[n]``.
+    """
+
+    groups: tuple[tuple[PartList, Runs], ...]
+    tokens: Array
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What is said of a commit.
+
+    Attributes:
+        message: the user's.
+        metadata: the user's, of the whole version; ``None`` for that of its parent.
+        change: the commit's id.
+        started: when it was begun, as of ``time.monotonic``.
+    """
+
+    message: str
+    metadata: Mapping[str, Any] | None
+    change: str
+    started: float
+
+
+class Committer(Generic[V]):
+    """One commit. Not thread-safe.
+
+    Args:
+        storage: in which.
+        base: the version that is changed.
+        target: the version that is made.
+        branch: the tag to move; ``None`` for none.
+        parts: by which parts are stored.
+        purpose: what is said of it.
+    """
+
+    def __init__(
+        self,
+        storage: CommitStorage[V],
+        base: Made,
+        target: V,
+        branch: str | None,
+        parts: Parts,
+        purpose: Purpose,
+    ) -> None:
+        self._storage = storage
+        self._base = base
+        self._target = target
+        self._branch = branch
+        self._parts = parts
+        self._purpose = purpose
+
+    def commit_records(self, hunks: Hunks, new: NewRuns) -> None:
+        """Publishes the base with some records replaced.
+
+        Others who have moved the branch meanwhile come first, where they changed other records.
+
+        Raises:
+            ConflictError: they changed some of the same, or what cannot be put together.
+            VersionExistsError: the version is there already.
+            YogadlError: it cannot be published.
+        """
+        base = self._base
+        while True:
+            stored = self._applied(base, hunks, new)
+            sums = self._sums(base, hunks, new, stored)
+            moved = self._publish(stored, base, hunks, sums)
+            if moved is None:
+                return
+            head = self._made_of(moved)
+            hunks = self._rebased(hunks, base, head)
+            base = head
+
+    def commit_spec(self, stored: StoredGroups, sums: TokenSums) -> None:
+        """Publishes the base with other column groups, of as many records.
+
+        Raises:
+            ConflictError: others have moved the branch meanwhile.
+            VersionExistsError: the version is there already.
+            YogadlError: it cannot be published.
+        """
+        moved = self._publish(stored, self._base, None, sums)
+        if moved is not None:
+            raise ConflictError(
+                f"the branch {self._branch!r} was moved to {moved!r} while its components were "
+                "changed; change them again"
+            )
+
+    # Putting together
+
+    def _applied(self, base: Made, hunks: Hunks, new: NewRuns) -> StoredGroups:
+        groups = []
+        for group, (parts, runs) in zip(base.stored.groups, new.groups, strict=True):
+            both = PartList()
+            both.extend(group.parts)
+            first = len(both)
+            both.extend(parts)
+            whole = hunks.applied(base.count, _NEW).through(
+                {
+                    PARENT: runs_of(group),
+                    _NEW: Runs(runs.sources + first, runs.firsts, runs.counts),
+                }
+            )
+            groups.append(ColumnGroup(group.spec, both, stored_runs(whole)))
+        return StoredGroups(base.stored.spec, tuple(groups), base.stored.leaves)
+
+    def _sums(self, base: Made, hunks: Hunks, new: NewRuns, stored: StoredGroups) -> TokenSums:
+        replaced = hunks.stops - hunks.starts
+        stays = (replaced == hunks.counts) | (hunks.stops == base.count)
+        if stays.all():
+            old = np.repeat(hunks.starts - (np.cumsum(replaced) - replaced), replaced)
+            old += np.arange(len(old))
+            tokens = self._tokens_of(base, old)
+            return _replaced(base.sums, old, tokens, hunks, new.tokens)
+        if base.stored.leaves is None:
+            (group,) = stored.groups
+            tokens_of = _tokens_of_parts(self._reader(base), base, new)
+            return sums_of_runs(group.parts, group.runs, tokens_of)
+        return _sums_in_order(self._reader(base), hunks, new.tokens, base.count)
+
+    def _tokens_of(self, made: Made, positions: Array) -> Array:
+        return self._reader(made).tokens(positions) if len(positions) else np.empty(0, "u8")
+
+    def _reader(self, made: Made) -> RecordReader:
+        version = self._storage._version(self._target.dataset_id, made.dataset_version)
+        return self._storage._open_here(version).reader
+
+    # Publishing
+
+    def _publish(
+        self, stored: StoredGroups, base: Made, hunks: Hunks | None, sums: TokenSums
+    ) -> str | None:
+        """Publishes a version of ``base``, unless the branch has moved; the version that it is at
+        then."""
+        if self._branch is not None:
+            at = self._storage._catalogue.tags(self._target.dataset_id).get(self._branch)
+            if at is not None and at != base.dataset_version:
+                return at
+        with self._table(stored, base, hunks, sums) as file:
+            entry = self._storage._publish_new(file, self._target, self._parts)
+        if self._branch is None:
+            self._storage._enter(entry)
+            return None
+        try:
+            self._storage._catalogue.commit(entry, self._branch, base.dataset_version)
+        except TagMovedError as moved:
+            self._storage._withdraw(self._target)
+            if moved.current is None:
+                raise
+            return moved.current
+        except BaseException:
+            _log.warning(
+                "It is not known whether %s was committed; see storage.tags", self._target.label
+            )
+            raise
+        return None
+
+    @contextlib.contextmanager
+    def _table(
+        self, stored: StoredGroups, base: Made, hunks: Hunks | None, sums: TokenSums
+    ) -> Iterator[PartialFile]:
+        path = self._target.claim()
+        remove_leftovers(path)
+        purpose = self._purpose
+        given = base.metadata if purpose.metadata is None else purpose.metadata
+        provenance = dataclasses.replace(
+            _provenance.of_here(),
+            parents=((self._target.dataset_id, base.dataset_version),),
+            message=purpose.message,
+            change=purpose.change,
+            duration=round(time.monotonic() - purpose.started, 6),
+        )
+        document = metadata_json(given, provenance)
+        if hunks is not None:
+            document = with_hunks(document, hunks)
+        with write_version(
+            path,
+            stored.groups,
+            stored.spec,
+            stored.leaves,
+            metadata=document,
+            created_ns=time.time_ns(),
+            sums=sums,
+        ) as file:
+            yield file
+
+    # Others' commits
+
+    def _made_of(self, name: str) -> Made:
+        version = self._storage._version(self._target.dataset_id, name)
+        made = self._storage._made(version)
+        self._parts.adopt(made.digests)
+        if not made.is_table:
+            self._storage._take(version, made, self._parts)
+        return made
+
+    def _rebased(self, hunks: Hunks, base: Made, head: Made) -> Hunks:
+        told = f"the branch {self._branch!r} was moved to {head.dataset_version!r} meanwhile, "
+        if not head.has_groups_of(base):
+            raise ConflictError(f"{told}whose components are others; change it again")
+        theirs = hunks_since(self._made_of_key, head, base)
+        if theirs is None:
+            raise ConflictError(
+                f"{told}which does not follow from {base.dataset_version!r}, or it is not known "
+                "how; change it again"
+            )
+        try:
+            return rebased(hunks, theirs)
+        except OverlapError as error:
+            first, last = error.positions
+            raise ConflictError(
+                f"{told}which changes some of the same records, {first} to {last} of "
+                f"{base.dataset_version!r} among them; change it again"
+            ) from None
+
+    def _made_of_key(self, key: tuple[str, str]) -> Made:
+        return self._storage._made(self._storage._version(*key))
+
+
+def hunks_since(
+    made_of: Callable[[tuple[str, str]], Made], version: Made, before: Made
+) -> Hunks | None:
+    """What a version changes of one that it was made from, by any number of commits.
+
+    Args:
+        made_of: what is made of an id and version.
+        version: the version.
+        before: the other.
+
+    Returns:
+        ``None`` if it was not made from it, or it is not known what was changed.
+    """
+    chain: list[Made] = []
+    at = version
+    while at.dataset_version != before.dataset_version:
+        if at.hunks is None or not at.provenance.parents or len(chain) == _LONGEST_CHAIN:
+            return None
+        chain.append(at)
+        try:
+            at = made_of(at.provenance.parents[0])
+        except CacheNotFoundError:
+            return None
+    if at.digest != before.digest and at.sums != before.sums:
+        # Another version of this name.
+        return None
+    whole = Runs.whole(PARENT, at.count)
+    count = at.count
+    for number, made in enumerate(reversed(chain), start=1):
+        hunks = Hunks.from_list(made.hunks, count)
+        count += hunks.new_count - hunks.old_count
+        if count != made.count:
+            raise CacheFormatError(
+                f"version {made.dataset_version!r} does not say rightly what it changed"
+            )
+        whole = hunks.applied(whole.record_count, number).through({PARENT: whole})
+    return hunks_of(whole, at.count)[0]
+
+
+def new_change() -> str:
+    """The id of a commit."""
+    return uuid.uuid4().hex
+
+
+def _replaced(
+    sums: TokenSums, old: Array, old_tokens: Array, hunks: Hunks, new_tokens: Array
+) -> TokenSums:
+    """The sums over the tokens of a version of which only records that stay in their places were
+    replaced, or others appended."""
+    ones = np.ones(len(old), np.int64)
+    gone = sums_of_slices(old_tokens, np.arange(len(old)), ones, old)
+    firsts = np.cumsum(hunks.counts) - hunks.counts
+    # Places before all of them are those of the parent.
+    come = sums_of_slices(new_tokens, firsts, hunks.counts, hunks.starts)
+    count = sums.count + hunks.new_count - hunks.old_count
+    one, two = (
+        (mine - less + more) % 2**64 for mine, less, more in zip(sums.sums, gone, come, strict=True)
+    )
+    return TokenSums(count, (one, two))
+
+
+def _tokens_of_parts(
+    reader: RecordReader, base: Made, new: NewRuns
+) -> Callable[[int, int, int], Array]:
+    """See ``sums_of_runs``; of records that are in neither, the tokens are zero."""
+    (group,) = base.stored.groups
+    known = runs_of(group)
+    starts = np.cumsum(known.counts) - known.counts
+    ((_, added),) = new.groups
+    first_new = len(group.parts)
+    new_starts = np.cumsum(added.counts) - added.counts
+
+    def tokens_of(number: int, first: int, count: int) -> Array:
+        found = np.zeros(count, "u8")
+        runs, begins, local = (
+            (known, starts, number)
+            if number < first_new
+            else (added, new_starts, number - first_new)
+        )
+        for run in np.flatnonzero(runs.sources == local).tolist():
+            low = max(first, int(runs.firsts[run]))
+            high = min(first + count, int(runs.firsts[run] + runs.counts[run]))
+            if low >= high:
+                continue
+            at = int(begins[run]) + low - int(runs.firsts[run])
+            some = np.arange(at, at + high - low)
+            found[low - first : high - first] = (
+                reader.tokens(some) if number < first_new else new.tokens[some]
+            )
+        return found
+
+    return tokens_of
+
+
+def _sums_in_order(reader: RecordReader, hunks: Hunks, new_tokens: Array, count: int) -> TokenSums:
+    """The sums over all tokens of a version, for which all records are read that stay."""
+    whole = hunks.applied(count, _NEW)
+    total = whole.record_count
+
+    def tokens(positions: Array) -> Array:
+        sources, places = whole.at(positions)
+        found = np.empty(len(positions), "u8")
+        is_new = sources == _NEW
+        found[is_new] = new_tokens[places[is_new]]
+        found[~is_new] = reader.tokens(places[~is_new])
+        return found
+
+    return sums_of_tokens(total, tokens)

@@ -1,0 +1,146 @@
+"""Of what a stored version is made, and what it says of how it came to be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from yogadl import spec as specs
+from yogadl.cache.content_id import TokenSums
+from yogadl.cache.sections import section
+from yogadl.cache.table_writer import ColumnGroup, StoredGroups, stored_groups
+from yogadl.errors import CacheFormatError
+from yogadl.format import header as headers
+from yogadl.format import spec_json
+from yogadl.format.provenance import METADATA_KEY, Provenance
+from yogadl.format.table import RUN
+from yogadl.versions.hunks import Hunks
+from yogadl.versions.runs import Runs
+
+Array = np.ndarray[Any, Any]
+
+MOST_HUNKS = 1 << 16
+"""Of a version that changes more places of its parent, it is not stored which."""
+
+_HUNKS = "hunks"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A stored version.
+
+    Attributes:
+        dataset_version: its name.
+        stored: of what it is made.
+        spec: its element spec.
+        sums: over the tokens of its records.
+        digest: of its own file.
+        is_table: of parts, and no plain file.
+        metadata: the user's.
+        provenance: how it came to be.
+        hunks: as it is stored, what it changes of its first parent; ``None`` if that is not known.
+    """
+
+    dataset_version: str
+    stored: StoredGroups
+    spec: specs.Structure
+    sums: TokenSums
+    digest: bytes
+    is_table: bool
+    metadata: dict[str, Any]
+    provenance: Provenance
+    hunks: Any
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return self.sums.count
+
+    @property
+    def digests(self) -> set[bytes]:
+        """Of the parts; of a plain file its own."""
+        parts = [group.parts.array["digest"] for group in self.stored.groups]
+        return {digest.tobytes() for some in parts for digest in some}
+
+    def has_groups_of(self, other: Made) -> bool:
+        """Whether the records of both can be told as runs of parts of the same specs."""
+        mine, theirs = self.stored, other.stored
+        texts = [[group.spec for group in stored.groups] for stored in (mine, theirs)]
+        return mine.spec == theirs.spec and texts[0] == texts[1] and mine.leaves == theirs.leaves
+
+
+def read_made(
+    dataset_version: str, size: int, read: Callable[[int, int], bytes], buffer: Array, name: str
+) -> Made:
+    """What a version's own file says.
+
+    Args:
+        dataset_version: its name.
+        size: of the file, in bytes.
+        read: bytes of the file: from the first to before the second number.
+        buffer: uint8 ``[size]``, which what is read is written to.
+        name: of the file, for errors.
+
+    Raises:
+        CacheFormatError: it is damaged, or no file of format 1.
+        YogadlError: what ``read`` raises.
+    """
+    page = read(headers.HEADER_OFFSET, min(headers.BODY_OFFSET, size))
+    header = headers.unpack(page, size, name)
+    places = [header.spec, header.metadata, header.index_checksums]
+    if header.part_count:
+        places.append(header.index)
+    for place in places:
+        stop = place.offset + place.length
+        buffer[place.offset : stop] = np.frombuffer(read(place.offset, stop), "u1")
+    stored = stored_groups(buffer, header, name)
+    metadata, own = _metadata(section(buffer, header.metadata, "metadata", name), name)
+    return Made(
+        dataset_version,
+        stored,
+        spec_json.from_json(json.loads(stored.spec)),
+        TokenSums(header.record_count, header.token_sums),
+        header.digest,
+        header.part_count > 0,
+        metadata,
+        Provenance.from_json(own),
+        own.get(_HUNKS),
+    )
+
+
+def _metadata(data: Array, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The user's metadata, and yogadl's own."""
+    try:
+        found = json.loads(data.tobytes())
+    except (ValueError, RecursionError) as error:
+        raise CacheFormatError(f"{name} has damaged metadata; rebuild it") from error
+    if not isinstance(found, dict):
+        raise CacheFormatError(f"{name} has metadata that are no dict; rebuild it")
+    own = found.pop(METADATA_KEY, None)
+    return found, own if isinstance(own, dict) else {}
+
+
+def with_hunks(document: bytes, hunks: Hunks) -> bytes:
+    """A metadata document, JSON as it is stored, that says what is changed of the first parent."""
+    if len(hunks) > MOST_HUNKS:
+        return document
+    found = json.loads(document)
+    found.setdefault(METADATA_KEY, {})[_HUNKS] = hunks.to_list()
+    return json.dumps(found, allow_nan=False, sort_keys=True).encode()
+
+
+def runs_of(group: ColumnGroup) -> Runs:
+    """The runs of a column group, whose sources are the numbers of its parts."""
+    names = ("part", "first", "count")
+    return Runs(*[group.runs[name].astype(np.int64) for name in names])
+
+
+def stored_runs(runs: Runs) -> Array:
+    """The inverse of :func:`runs_of`, ``RUN`` ``[n]``."""
+    found = np.zeros(len(runs), RUN)
+    found["part"], found["first"], found["count"] = runs.sources, runs.firsts, runs.counts
+    return found

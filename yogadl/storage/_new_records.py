@@ -1,0 +1,156 @@
+"""Records that a change adds to a version, in parts of their own."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from yogadl import spec as specs
+from yogadl.adapters import Source, open_source
+from yogadl.cache.grouped import JoinedLeaves, LeafMap
+from yogadl.cache.opening import open_cache
+from yogadl.cache.partial import PartialFile
+from yogadl.cache.record_reader import RecordReader
+from yogadl.cache.table_writer import PartList
+from yogadl.cache.writer import CacheWriter
+from yogadl.dataref._indexed import UnstoredDataRef
+from yogadl.errors import InvalidArgumentError, SpecMismatchError
+from yogadl.format.codec import RecordCodec
+from yogadl.format.header import Header
+from yogadl.format.spec_text import spec_text
+from yogadl.storage._submission import Parts
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class NewRecords:
+    """Some records that are stored, in every column group of a version.
+
+    Attributes:
+        count: how many.
+        groups: their parts, of each group, in order.
+        tokens: of them, uint64 ``[count]``.
+    """
+
+    count: int
+    groups: tuple[PartList, ...]
+    tokens: Array
+
+
+class PartWriter:
+    """Writes records as parts of a version that is made.
+
+    Args:
+        path: of the version's file to be, beside which parts are written.
+        parts: by which they are stored.
+        part_bytes: see ``CacheStorage.submit``.
+    """
+
+    def __init__(self, path: pathlib.Path, parts: Parts, part_bytes: int | None) -> None:
+        self._path = path
+        self._parts = parts
+        self._part_bytes = part_bytes
+
+    def write(
+        self,
+        data: Any,
+        spec: specs.Structure,
+        groups: Sequence[specs.Structure],
+        leaves: Sequence[tuple[int, int]] | None,
+    ) -> NewRecords:
+        """Stores some records.
+
+        Args:
+            data: what can be submitted, of just this spec.
+            spec: of the version.
+            groups: the specs of its column groups.
+            leaves: see ``StoredGroups``.
+
+        Raises:
+            SpecMismatchError: a record does not fit the spec.
+            StoreError: the bucket cannot be written to.
+        """
+        source = open_source(data, spec)
+        if source.spec != spec:
+            raise SpecMismatchError(
+                f"the records have the spec {spec_text(source.spec)}, and the version has "
+                f"{spec_text(spec)}"
+            )
+        if leaves is None:
+            parts, tokens = self._write(source, spec)
+            return NewRecords(parts.record_count, (parts,), tokens)
+        with tempfile.TemporaryDirectory(prefix="yogadl", dir=self._path.parent) as folder:
+            path = pathlib.Path(folder, "new.mdb")
+            with CacheWriter(path, spec, total=source.count, first=source.first) as writer:
+                source.feed(writer)
+                writer.commit()
+            with open_cache(path) as reader:
+                found = []
+                for number, group in enumerate(groups):
+                    view = projected(reader, group, _places(leaves, number, group))
+                    found.append(self.write_reader(view))
+                tokens = reader.tokens(np.arange(len(reader)))
+                return NewRecords(len(reader), tuple(found), tokens)
+
+    def write_reader(self, reader: RecordReader) -> PartList:
+        """Stores what a reader reads as one group."""
+        spec = reader.spec
+        return self._write(open_source(UnstoredDataRef(reader), spec), spec)[0]
+
+    def _write(self, source: Source, spec: specs.Structure) -> tuple[PartList, Array]:
+        tokens: list[Array] = [np.empty(0, "u8")]
+
+        def take(file: PartialFile, header: Header) -> bool:
+            with open_cache(file.path) as reader:
+                found = reader.tokens(np.arange(header.record_count))
+            if not self._parts.store(file, header.digest):
+                return True
+            tokens.append(found)
+            return False
+
+        with CacheWriter(
+            self._path,
+            spec,
+            total=source.count,
+            part_bytes=self._part_bytes,
+            take_part=take,
+            is_shown=False,
+            first=source.first,
+        ) as writer:
+            source.feed(writer)
+            parts = writer.finish_parts()
+        return parts, np.concatenate(tokens)
+
+
+def projected(reader: RecordReader, spec: specs.Structure, places: Sequence[int]) -> RecordReader:
+    """Some leaves of what a reader reads, nested otherwise.
+
+    Args:
+        reader: has all leaves.
+        spec: of the records to be.
+        places: for each leaf of that, its number among the leaves of the reader's spec.
+    """
+    leaves = LeafMap(spec, [reader.spec], [(0, place) for place in places])
+    return JoinedLeaves(leaves, [reader], RecordCodec(spec), "some components of a version")
+
+
+def _places(leaves: Sequence[tuple[int, int]], number: int, group: specs.Structure) -> list[int]:
+    """Where the leaves of a column group are in a version.
+
+    Raises:
+        InvalidArgumentError: the version has not all of them any more.
+    """
+    known = {leaf: place for place, (found, leaf) in enumerate(leaves) if found == number}
+    wanted = range(len(list(specs.leaves(group))))
+    if len(known) < len(wanted):
+        raise InvalidArgumentError(
+            "components were dropped of this version that are stored together with others; make it "
+            "compact (storage.compact) before records are added"
+        )
+    return [known[leaf] for leaf in wanted]

@@ -1,0 +1,177 @@
+"""What storages have in common of versions that are made of others."""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import contextlib
+import datetime
+import pathlib
+import secrets
+import tempfile
+from typing import Any
+
+from yogadl.arguments import as_index
+from yogadl.cache.partial import PartialFile
+from yogadl.catalogue import CatalogueEntry, Entry
+from yogadl.dataref import StoredDataRef
+from yogadl.errors import CacheNotFoundError, InvalidArgumentError, VersionExistsError
+from yogadl.storage._catalogued import CataloguedStorage, V
+from yogadl.storage._change import Begun, Change
+from yogadl.storage._commit import new_change
+from yogadl.storage._made import Made
+from yogadl.storage._submission import Parts
+
+
+class VersionedStorage(CataloguedStorage[V]):
+    """See the module; derived by ``CacheStorage``."""
+
+    # What a kind of storage supplies
+
+    @abc.abstractmethod
+    def _adding(self, version: V, may_stamp: bool, /) -> contextlib.AbstractContextManager[Parts]:
+        """What parts of a version are stored by, none of which is collected before the end.
+
+        Args:
+            version: that is to be published before the end.
+            may_stamp: whether parts may get another name, see ``Parts.store``.
+        """
+
+    @abc.abstractmethod
+    def _made(self, version: V) -> Made:
+        """Of what a stored version is made.
+
+        Raises:
+            CacheNotFoundError: it is not stored.
+            CacheFormatError: it is damaged, or of yogadl 0.1.4.
+        """
+
+    @abc.abstractmethod
+    def _open_here(self, version: V) -> StoredDataRef:
+        """A stored version, to be read without downloading all of it."""
+
+    @abc.abstractmethod
+    def _take(self, version: V, made: Made, parts: Any) -> None:
+        """Makes the plain file that a version is a part, too, without transferring it."""
+
+    @abc.abstractmethod
+    def _publish_new(self, file: PartialFile, version: V, parts: Any) -> Entry:
+        """Stores a whole file as a version that is not there yet; its entry, which is not entered.
+
+        Raises:
+            VersionExistsError: it is there.
+        """
+
+    @abc.abstractmethod
+    def _withdraw(self, version: V) -> None:
+        """Takes back what was just published, and is not entered."""
+
+    # Changing
+
+    def change(
+        self,
+        dataset_id: str,
+        on: str,
+        *,
+        version: str | None = None,
+        message: str = "",
+        part_bytes: int | None = None,
+    ) -> Change:
+        """A new version, made of another by changing it, in a ``with`` block; see :class:`Change`.
+
+        At the end of the block it is published, and the branch moved, in one step. Of several that
+        change a branch at once, each comes behind the one before, if they change other records.
+
+        Args:
+            dataset_id: of the versions.
+            on: a tag, which is the branch that is moved, or a version.
+            version: the name of the new one; without, one is made of the time.
+            message: says what was changed.
+            part_bytes: see ``submit``.
+
+        Raises:
+            CacheNotFoundError: there is no such version or tag.
+            InvalidArgumentError: a name cannot be that of a version.
+            ConflictError: at the end of the block, another commit has changed the same records.
+            VersionExistsError: at the end of the block, the new version is there already.
+            UnsafeStoreError: the bucket has no conditional writes that can be trusted.
+        """
+        if not isinstance(message, str):
+            raise InvalidArgumentError(f"a message is a string, not {message!r:.100}")
+        size = None if part_bytes is None else as_index("part_bytes", part_bytes, 1)
+        self._version(dataset_id, on)
+        target = self._version(dataset_id, _new_name() if version is None else version)
+        return Change(lambda stack: self._begin(stack, dataset_id, on, target), message, size)
+
+    def _begin(self, stack: contextlib.ExitStack, dataset_id: str, on: str, target: V) -> Begun:
+        base, branch = self._named(dataset_id, on)
+        self._prove_tags(target)
+        if self._look(target) is not None:
+            raise _exists(target)
+        self._check_name(target)
+        path = target.claim()
+        parts: Any = stack.enter_context(self._adding(target, True))
+        parts.begin()
+        # From now on, nothing of it is collected.
+        made = self._made(base)
+        parts.adopt(made.digests)
+        if not made.is_table:
+            self._take(base, made, parts)
+        scratch = tempfile.TemporaryDirectory(prefix="yogadl", dir=path.parent)
+        return Begun(
+            storage=self,
+            made=made,
+            base=stack.enter_context(self._open_here(base)),
+            target=target,
+            branch=branch,
+            parts=parts,
+            path=path,
+            scratch=pathlib.Path(stack.enter_context(scratch)),
+            change=new_change(),
+        )
+
+    def _named(self, dataset_id: str, name: str) -> tuple[V, str | None]:
+        """The version of a name, and the tag, if it is one."""
+        version = self._version(dataset_id, name)
+        if self._look(version) is not None:
+            return version, None
+        tagged = self._tagged(dataset_id, name)
+        if tagged is None:
+            raise CacheNotFoundError(
+                f"there is no version or tag {name!r} of data set {dataset_id!r} in {self._where}"
+            )
+        return tagged, name
+
+    # Looking back
+
+    def log(self, dataset_id: str, name: str) -> builtins.list[CatalogueEntry]:
+        """A version and those that it was made from, each the first parent of the one before.
+
+        Args:
+            dataset_id: of them.
+            name: a version or a tag.
+
+        Raises:
+            CacheNotFoundError: there is no such version or tag.
+            YogadlError: what :meth:`list` raises.
+        """
+        entries = {entry.dataset_version: entry for entry in self.list(dataset_id)}
+        at: str | None = self._named(dataset_id, name)[0].dataset_version
+        found: builtins.list[CatalogueEntry] = []
+        seen = set()
+        while at in entries and at not in seen:
+            seen.add(at)
+            found.append(entries[at])
+            own = [parent for of, parent in entries[at].parents if of == dataset_id]
+            at = own[0] if own else None
+        return found
+
+
+def _new_name() -> str:
+    """A name that no other version has, by which they stand in the order of their time."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def _exists(version: Any) -> VersionExistsError:
+    return VersionExistsError(f"there is a {version} already; give the new one another name")
