@@ -82,6 +82,9 @@ class CacheStorage(VersionedStorage[V]):
         """The same, or one that stays where it is, if that is better."""
         return self._fetch(version, check_records)
 
+    def _open_whole(self, version: V) -> StoredDataRef:
+        return self._fetch_best(version, check_records=False)
+
     @abc.abstractmethod
     def _publish(self, file: PartialFile, version: V, parts: Any) -> None:
         """Stores a whole file that was made beside ``version.claim()``, replacing what is there.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import pathlib
 import time
 from collections.abc import Callable
@@ -12,20 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.adapters import open_source
+from yogadl.adapters import Source, open_source
 from yogadl.arguments import as_index
+from yogadl.cache.file_reader import FileReader
 from yogadl.cache.opening import open_cache
 from yogadl.cache.table_writer import PartList, whole_runs
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import StoredDataRef
+from yogadl.dataref._indexed import UnstoredDataRef
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.storage._commit import Committer, NewRuns, Purpose
 from yogadl.storage._components import Components, NewColumn
-from yogadl.storage._made import Made
+from yogadl.storage._diff import equal_records
+from yogadl.storage._made import Made, runs_of
 from yogadl.storage._new_records import NewRecords, PartWriter
 from yogadl.storage._submission import Parts
 from yogadl.storage._version import Version
 from yogadl.versions.edits import Edits
+from yogadl.versions.hunks import PARENT, Hunks, hunks_of
+from yogadl.versions.matching import NEW, matched
 from yogadl.versions.runs import Runs
 
 Array = np.ndarray[Any, Any]
@@ -45,6 +51,7 @@ class Begun:
         path: of the version's file, beside which it is made.
         scratch: a folder of its own.
         change: its id.
+        open_whole: opens the version that is changed to read all of it.
     """
 
     storage: Any
@@ -56,6 +63,7 @@ class Begun:
     path: pathlib.Path
     scratch: pathlib.Path
     change: str
+    open_whole: Callable[[], StoredDataRef]
 
 
 class Change:
@@ -96,6 +104,7 @@ class Change:
             self._writer = PartWriter(begun.path, begun.parts, self._part_bytes)
             self._edits = Edits(self._made.count)
             self._new: list[NewRecords] = []
+            self._whole: tuple[Hunks, Runs] | None = None
             self._components = Components(self._made.stored, self._made.spec)
             self.base: StoredDataRef = begun.base
             self.version = self._made.dataset_version
@@ -199,6 +208,41 @@ class Change:
         source = self._write(function(record) for record in chosen.stream())
         self._edits.replace(found, source)
 
+    def submit(self, data: Any) -> None:
+        """Makes the version one of just these records. Those that the base has are found there,
+        wherever they stand, compared byte by byte, and not stored again.
+
+        All of the base is read for it, and all records are written once to a file on this machine.
+
+        Args:
+            data: see :meth:`append`.
+
+        Raises:
+            InvalidArgumentError: something else was changed already.
+            SpecMismatchError: a record does not fit the spec.
+        """
+        self._check_open(of_records=True)
+        if self._edits or self._new:
+            raise InvalidArgumentError("submit says what all records are, and is called alone")
+        reader = self._staged(open_source(data, self._made.spec))
+        base = self._begun.open_whole()
+        with base:
+            runs = matched(
+                base.reader.tokens(np.arange(len(base))),
+                reader.tokens(np.arange(len(reader))),
+                functools.partial(equal_records, reader, base.reader),
+            )
+        sources, places = runs.sources == NEW, np.cumsum(runs.counts) - runs.counts
+        new = [
+            np.arange(start, start + count)
+            for start, count in zip(
+                places[sources].tolist(), runs.counts[sources].tolist(), strict=True
+            )
+        ]
+        chosen = np.concatenate([np.empty(0, np.int64), *new])
+        assert self._write(UnstoredDataRef(reader).select(chosen)) == NEW
+        self._whole = hunks_of(runs, self._made.count)
+
     def find(self, condition: Callable[[Any], Any]) -> Array:
         """The positions of the records of the base for which a condition holds, int64 ``[n]``.
 
@@ -280,20 +324,23 @@ class Change:
 
     def _column(self, data: Any, spec: Any, name: str) -> NewColumn:
         """Stores the values of a component."""
-        source = open_source(data, spec)
-        folder = self._begun.scratch
-        path = folder / f"{len(list(folder.iterdir()))}.mdb"
-        with CacheWriter(path, source.spec, total=source.count, first=source.first) as writer:
-            source.feed(writer)
-            writer.commit()
-        assert self._stack is not None
-        reader = self._stack.enter_context(open_cache(path))
+        reader = self._staged(open_source(data, spec))
         if len(reader) != self._made.count:
             raise InvalidArgumentError(
                 f"the component {name!r} has {len(reader)} values, and the version has "
                 f"{self._made.count} records; give one for each"
             )
         return NewColumn(self._writer.write_reader(reader), reader)
+
+    def _staged(self, source: Source) -> FileReader:
+        """Records in a file of their own on this machine, until the change ends."""
+        folder = self._begun.scratch
+        path = folder / f"{len(list(folder.iterdir()))}.mdb"
+        with CacheWriter(path, source.spec, total=source.count, first=source.first) as writer:
+            source.feed(writer)
+            writer.commit()
+        assert self._stack is not None
+        return self._stack.enter_context(open_cache(path))
 
     # The end
 
@@ -319,8 +366,10 @@ class Change:
             stored = self._components.put_together()
             sums = self._components.sums(self.base.reader)
             committer.commit_spec(stored, sums)
-        elif self._edits or is_told:
-            hunks, runs = self._edits.put_together()
+        elif self._edits or is_told or self._whole is not None:
+            hunks, runs = self._whole or self._edits.put_together()
+            if not (len(hunks) or is_told):
+                return
             committer.commit_records(hunks, self._new_runs(runs))
         else:
             return
@@ -329,8 +378,9 @@ class Change:
     def _new_runs(self, runs: Runs) -> NewRuns:
         """The records that stand in for others: of sources, as parts."""
         groups = []
-        for number, _ in enumerate(self._made.stored.groups):
-            parts, wholes = PartList(), {}
+        for number, group in enumerate(self._made.stored.groups):
+            parts, wholes = PartList(), {PARENT: runs_of(group)}
+            parts.extend(group.parts)
             for source, new in enumerate(self._new, start=1):
                 own = new.groups[number]
                 stored = whole_runs(own)
@@ -346,7 +396,10 @@ class Change:
             groups.append((parts, runs.through(wholes) if len(runs) else runs))
         tokens = [np.empty(0, "u8")]
         for source, first, count in runs.triples():
-            tokens.append(self._new[source - 1].tokens[first : first + count])
+            if source == PARENT:
+                tokens.append(self.base.reader.tokens(np.arange(first, first + count)))
+            else:
+                tokens.append(self._new[source - 1].tokens[first : first + count])
         return NewRuns(tuple(groups), np.concatenate(tokens))
 
     def __repr__(self) -> str:

@@ -353,6 +353,14 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         except PreconditionFailedError:
             raise VersionExistsError(f"there is a {version} already") from None
 
+    def _publish_again(
+        self, file: PartialFile, version: ObjectVersion, parts: PartBuilder, listed: Listed
+    ) -> Entry:
+        try:
+            return upload_version(self._store, file, version, parts, listed.tag)
+        except PreconditionFailedError:
+            raise self._replaced(version) from None
+
     def _withdraw(self, version: ObjectVersion) -> None:
         self._store.delete(version.key)
 

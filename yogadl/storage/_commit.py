@@ -36,7 +36,7 @@ from yogadl.storage import _provenance
 from yogadl.storage._made import Made, runs_of, stored_runs, with_hunks
 from yogadl.storage._submission import Parts
 from yogadl.storage._version import Version
-from yogadl.versions.hunks import PARENT, Hunks, hunks_of
+from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
 from yogadl.versions.rebasing import OverlapError, rebased
 from yogadl.versions.runs import Runs
 
@@ -157,7 +157,7 @@ class Committer(Generic[V]):
             VersionExistsError: the version is there already.
             YogadlError: it cannot be published.
         """
-        moved = self._publish(stored, self._base, None, sums)
+        moved = self._publish(stored, self._base, NO_HUNKS, sums)
         if moved is not None:
             raise ConflictError(
                 f"the branch {self._branch!r} was moved to {moved!r} while its components were "
@@ -206,7 +206,7 @@ class Committer(Generic[V]):
     # Publishing
 
     def _publish(
-        self, stored: StoredGroups, base: Made, hunks: Hunks | None, sums: TokenSums
+        self, stored: StoredGroups, base: Made, hunks: Hunks, sums: TokenSums
     ) -> str | None:
         """Publishes a version of ``base``, unless the branch has moved; the version that it is at
         then."""
@@ -235,7 +235,7 @@ class Committer(Generic[V]):
 
     @contextlib.contextmanager
     def _table(
-        self, stored: StoredGroups, base: Made, hunks: Hunks | None, sums: TokenSums
+        self, stored: StoredGroups, base: Made, hunks: Hunks, sums: TokenSums
     ) -> Iterator[PartialFile]:
         path = self._target.claim()
         remove_leftovers(path)
@@ -248,9 +248,7 @@ class Committer(Generic[V]):
             change=purpose.change,
             duration=round(time.monotonic() - purpose.started, 6),
         )
-        document = metadata_json(given, provenance)
-        if hunks is not None:
-            document = with_hunks(document, hunks)
+        document = with_hunks(metadata_json(given, provenance), hunks)
         with write_version(
             path,
             stored.groups,
@@ -273,7 +271,7 @@ class Committer(Generic[V]):
         return made
 
     def _rebased(self, hunks: Hunks, base: Made, head: Made) -> Hunks:
-        told = f"the branch {self._branch!r} was moved to {head.dataset_version!r} meanwhile, "
+        told = f"the branch {self._branch!r} is at {head.dataset_version!r} by now, "
         if not head.has_groups_of(base):
             raise ConflictError(f"{told}whose components are others; change it again")
         theirs = hunks_since(self._made_of_key, head, base)

@@ -263,6 +263,17 @@ class LFSStorage(CacheStorage[FileVersion]):
         _log.info("Stored %s in %s.", version.label, shown(version.path))
         return dataclasses.replace(entry, object_tag=tag)
 
+    def _publish_again(
+        self, file: PartialFile, version: FileVersion, parts: _PartFiles, listed: Listed
+    ) -> Entry:
+        entry = describe_file((version.dataset_id, version.dataset_version), file, self._parts_of)
+        tag = _tag(os.fstat(file.fileno()))
+        found = self._look(version)
+        if found is None or found.tag != listed.tag:
+            raise self._replaced(version)
+        parts.has_replaced_table = version.parts.publish(file, version.path)
+        return dataclasses.replace(entry, object_tag=tag)
+
     def _withdraw(self, version: FileVersion) -> None:
         version.parts.remove(version.path)
 

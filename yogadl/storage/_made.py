@@ -41,6 +41,8 @@ class Made:
         digest: of its own file.
         is_table: of parts, and no plain file.
         metadata: the user's.
+        document: that, and what yogadl keeps beside it, JSON as it is stored.
+        created_ns: when it was made, nanoseconds since 1970.
         provenance: how it came to be.
         hunks: as it is stored, what it changes of its first parent; ``None`` if that is not known.
     """
@@ -52,6 +54,8 @@ class Made:
     digest: bytes
     is_table: bool
     metadata: dict[str, Any]
+    document: bytes
+    created_ns: int
     provenance: Provenance
     hunks: Any
 
@@ -98,7 +102,8 @@ def read_made(
         stop = place.offset + place.length
         buffer[place.offset : stop] = np.frombuffer(read(place.offset, stop), "u1")
     stored = stored_groups(buffer, header, name)
-    metadata, own = _metadata(section(buffer, header.metadata, "metadata", name), name)
+    document = section(buffer, header.metadata, "metadata", name).tobytes()
+    metadata, own = _metadata(document, name)
     return Made(
         dataset_version,
         stored,
@@ -107,15 +112,17 @@ def read_made(
         header.digest,
         header.part_count > 0,
         metadata,
+        document,
+        header.created_ns,
         Provenance.from_json(own),
         own.get(_HUNKS),
     )
 
 
-def _metadata(data: Array, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _metadata(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The user's metadata, and yogadl's own."""
     try:
-        found = json.loads(data.tobytes())
+        found = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise CacheFormatError(f"{name} has damaged metadata; rebuild it") from error
     if not isinstance(found, dict):

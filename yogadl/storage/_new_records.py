@@ -101,14 +101,19 @@ class PartWriter:
     def write_reader(self, reader: RecordReader) -> PartList:
         """Stores what a reader reads as one group."""
         spec = reader.spec
-        return self._write(open_source(UnstoredDataRef(reader), spec), spec)[0]
+        source = open_source(UnstoredDataRef(reader), spec)
+        return self._write(source, spec, keeps_tokens=False)[0]
 
-    def _write(self, source: Source, spec: specs.Structure) -> tuple[PartList, Array]:
+    def _write(
+        self, source: Source, spec: specs.Structure, keeps_tokens: bool = True
+    ) -> tuple[PartList, Array]:
         tokens: list[Array] = [np.empty(0, "u8")]
 
         def take(file: PartialFile, header: Header) -> bool:
-            with open_cache(file.path) as reader:
-                found = reader.tokens(np.arange(header.record_count))
+            found = tokens[0]
+            if keeps_tokens:
+                with open_cache(file.path) as reader:
+                    found = reader.tokens(np.arange(header.record_count))
             if not self._parts.store(file, header.digest):
                 return True
             tokens.append(found)

@@ -6,20 +6,32 @@ import abc
 import builtins
 import contextlib
 import datetime
+import functools
 import pathlib
 import secrets
 import tempfile
+import time
 from typing import Any
 
 from yogadl.arguments import as_index
 from yogadl.cache.partial import PartialFile
+from yogadl.cache.record_reader import RecordReader
+from yogadl.cache.table_writer import write_version
 from yogadl.catalogue import CatalogueEntry, Entry
 from yogadl.dataref import StoredDataRef
-from yogadl.errors import CacheNotFoundError, InvalidArgumentError, VersionExistsError
-from yogadl.storage._catalogued import CataloguedStorage, V
+from yogadl.errors import (
+    CacheNotFoundError,
+    CacheReplacedError,
+    InvalidArgumentError,
+    VersionExistsError,
+)
+from yogadl.storage._catalogued import CataloguedStorage, Listed, V
 from yogadl.storage._change import Begun, Change
-from yogadl.storage._commit import new_change
+from yogadl.storage._commit import Committer, Purpose, new_change
+from yogadl.storage._diff import VersionDiff, diff_of
 from yogadl.storage._made import Made
+from yogadl.storage._new_records import PartWriter
+from yogadl.storage._rewriting import stored_anew, taken_back
 from yogadl.storage._submission import Parts
 
 
@@ -51,6 +63,10 @@ class VersionedStorage(CataloguedStorage[V]):
         """A stored version, to be read without downloading all of it."""
 
     @abc.abstractmethod
+    def _open_whole(self, version: V) -> StoredDataRef:
+        """A stored version, all of which is about to be read."""
+
+    @abc.abstractmethod
     def _take(self, version: V, made: Made, parts: Any) -> None:
         """Makes the plain file that a version is a part, too, without transferring it."""
 
@@ -65,6 +81,17 @@ class VersionedStorage(CataloguedStorage[V]):
     @abc.abstractmethod
     def _withdraw(self, version: V) -> None:
         """Takes back what was just published, and is not entered."""
+
+    @abc.abstractmethod
+    def _publish_again(self, file: PartialFile, version: V, parts: Any, listed: Listed) -> Entry:
+        """Stores the same records in place of a version in some state; see :meth:`_publish_new`.
+
+        Raises:
+            CacheReplacedError: it is in another state.
+        """
+
+    def _replaced(self, version: V) -> CacheReplacedError:
+        return CacheReplacedError(f"{version} was replaced or deleted meanwhile; try again")
 
     # Changing
 
@@ -112,11 +139,7 @@ class VersionedStorage(CataloguedStorage[V]):
         path = target.claim()
         parts: Any = stack.enter_context(self._adding(target, True))
         parts.begin()
-        # From now on, nothing of it is collected.
-        made = self._made(base)
-        parts.adopt(made.digests)
-        if not made.is_table:
-            self._take(base, made, parts)
+        made = self._made_to_share(base, parts)
         scratch = tempfile.TemporaryDirectory(prefix="yogadl", dir=path.parent)
         return Begun(
             storage=self,
@@ -128,7 +151,106 @@ class VersionedStorage(CataloguedStorage[V]):
             path=path,
             scratch=pathlib.Path(stack.enter_context(scratch)),
             change=new_change(),
+            open_whole=lambda: self._open_whole(base),
         )
+
+    def _made_to_share(self, version: V, parts: Any) -> Made:
+        """Of what a version is made, whose parts are not collected from now on."""
+        made = self._made(version)
+        parts.adopt(made.digests)
+        if not made.is_table:
+            self._take(version, made, parts)
+        return made
+
+    def revert(
+        self,
+        dataset_id: str,
+        dataset_version: str,
+        *,
+        on: str,
+        version: str | None = None,
+        message: str | None = None,
+    ) -> str:
+        """Takes back what one commit has changed, by another commit that stores no records.
+
+        Args:
+            dataset_id: of the versions.
+            dataset_version: that the commit made.
+            on: the branch that has it.
+            version: see :meth:`change`.
+            message: see :meth:`change`; without, it says what was reverted.
+
+        Returns:
+            The new version.
+
+        Raises:
+            ConflictError: later commits have changed the same records, or components.
+            InvalidArgumentError: it was made by no commit, or ``on`` is no tag.
+            YogadlError: what :meth:`change` raises.
+        """
+        undone = self._version(dataset_id, dataset_version)
+        target = self._version(dataset_id, _new_name() if version is None else version)
+        if self._tagged(dataset_id, on) is None:
+            raise InvalidArgumentError(f"{on!r} is no tag of data set {dataset_id!r} to move")
+        self._prove_tags(target)
+        said = f"Revert {dataset_version}" if message is None else message
+        purpose = Purpose(said, None, new_change(), time.monotonic())
+        target.claim()
+        with self._adding(target, True) as parts:
+            parts.begin()
+            made = self._made_to_share(undone, parts)
+            if not made.provenance.parents:
+                raise InvalidArgumentError(f"{undone} was made by no commit")
+            parent = self._made_to_share(self._version(*made.provenance.parents[0]), parts)
+            committer = Committer(self, made, target, on, parts, purpose)
+            if made.has_groups_of(parent):
+                with self._open_here(self._version(dataset_id, parent.dataset_version)) as ref:
+                    hunks, new = taken_back(made, parent, ref.reader)
+                committer.commit_records(hunks, new)
+            else:
+                committer.commit_spec(parent.stored, parent.sums)
+        return target.dataset_version
+
+    def compact(self, dataset_id: str, name: str, *, part_bytes: int | None = None) -> None:
+        """Stores the records of a version anew, in parts that have them in order and nothing else.
+
+        It is the same version as before, of the same content id; who reads it goes on reading what
+        he has open. So it is read as fast as one that was submitted, and what was dropped of it is
+        stored no longer, when other versions do not have it and it is collected.
+
+        Args:
+            dataset_id: of it.
+            name: a version or a tag.
+            part_bytes: see ``submit``.
+
+        Raises:
+            CacheNotFoundError: there is no such version or tag.
+            ChecksumError: its records are damaged; nothing was changed.
+            CacheReplacedError: it was replaced or deleted meanwhile.
+        """
+        version, _ = self._named(dataset_id, name)
+        size = None if part_bytes is None else as_index("part_bytes", part_bytes, 1)
+        listed = self._look(version)
+        if listed is None:
+            raise self._replaced(version)
+        path = version.claim()
+        with self._adding(version, True) as parts:
+            parts.begin()
+            made = self._made(version)
+            writer = PartWriter(path, parts, size)
+            with self._open_whole(version) as ref:
+                stored = stored_anew(made, ref.reader, writer)
+            with write_version(
+                path,
+                stored.groups,
+                stored.spec,
+                None,
+                metadata=made.document,
+                created_ns=made.created_ns,
+                sums=made.sums,
+            ) as file:
+                entry = self._publish_again(file, version, parts, listed)
+        self._enter(entry)
 
     def _named(self, dataset_id: str, name: str) -> tuple[V, str | None]:
         """The version of a name, and the tag, if it is one."""
@@ -143,6 +265,30 @@ class VersionedStorage(CataloguedStorage[V]):
         return tagged, name
 
     # Looking back
+
+    def diff(self, dataset_id: str, before: str, after: str) -> VersionDiff:
+        """What two versions differ in: records, spec, and metadata.
+
+        Args:
+            dataset_id: of both.
+            before: a version or a tag.
+            after: likewise.
+
+        Raises:
+            CacheNotFoundError: there is no such version or tag.
+            CacheFormatError: one is damaged, or of yogadl 0.1.4.
+            StoreError: the bucket cannot be read.
+        """
+        versions = [self._named(dataset_id, name)[0] for name in (before, after)]
+        one, two = (self._made(version) for version in versions)
+        with contextlib.ExitStack() as stack:
+
+            @functools.cache
+            def readers() -> tuple[RecordReader, RecordReader]:
+                refs = [stack.enter_context(self._open_here(version)) for version in versions]
+                return refs[0].reader, refs[1].reader
+
+            return diff_of(one, two, lambda key: self._made(self._version(*key)), readers)
 
     def log(self, dataset_id: str, name: str) -> builtins.list[CatalogueEntry]:
         """A version and those that it was made from, each the first parent of the one before.
