@@ -27,7 +27,7 @@ from yogadl.format.table import Table
 
 Array = np.ndarray[Any, Any]
 
-_TOKENS_BYTES = 16 << 20
+_TOKENS_BYTES = 1 << 20
 
 
 class LeafMap:
