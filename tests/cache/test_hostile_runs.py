@@ -164,7 +164,7 @@ WRONG_GROUPS: dict[str, Any] = {
     "a leaf that is not there": set_u32(LEAVES_AT + 4, 2),
     "a leaf of a huge number": set_u32(LEAVES_AT + 4, 2**32 - 1),
     "a leaf of another spec": set_u32(LEAVES_AT + 4, 1),
-    "a leaf twice": lambda old: set_u32(LEAVES_AT, 1)(old),
+    "a leaf twice": set_u32(LEAVES_AT, 1),
     "a group of which nothing is used": set_u32(LEAVES_AT + 8, 0),
     "a leaf too many": lambda old: (
         old[:LEAVES_AT] + old[LEAVES_AT : LEAVES_AT + 8] + old[LEAVES_AT:]

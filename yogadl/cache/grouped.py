@@ -248,6 +248,7 @@ class GroupedReader(JoinedLeaves, FileReader):
 
     def verify(self) -> None:
         self._table.verify()
+        self._table.check_sums(self)
 
     def pieces(self) -> Iterator[Array]:
         return self._table.pieces()
