@@ -80,7 +80,7 @@ class State:
 
     Attributes:
         count: of all changes that it was ever made.
-        changes: ids of the last ones, abbreviated, the last one at the end.
+        changes: ids of the last ones, abbreviated, one behind the other.
         entries: the newest, in the order in which they came.
         removed: what was taken out, and the tag of the object that it was.
         segment: where older entries are.
@@ -89,7 +89,7 @@ class State:
     """
 
     count: int = 0
-    changes: tuple[str, ...] = ()
+    changes: str = ""
     entries: Mapping[Key, Raw] = field(default_factory=dict)
     removed: Mapping[Key, str] = field(default_factory=dict)
     segment: SegmentName | None = None
@@ -100,7 +100,11 @@ class State:
 
     def has(self, change: str) -> bool:
         """Whether a change was carried out, as far as is remembered."""
-        return change[:_KEPT_DIGITS] in self.changes
+        name = _abbreviated(change)
+        found = self.changes.find(name)
+        while found >= 0 and found % _KEPT_DIGITS:
+            found = self.changes.find(name, found + 1)
+        return found >= 0
 
     def remembers(self, count: int) -> bool:
         """Whether all changes are remembered since there were so many."""
@@ -133,7 +137,7 @@ class State:
             change: its id.
             **new: what is another then.
         """
-        changes = (*self.changes, change[:_KEPT_DIGITS])[-KEPT_CHANGES:]
+        changes = (self.changes + _abbreviated(change))[-KEPT_CHANGES * _KEPT_DIGITS :]
         return dataclasses.replace(self, count=self.count + 1, changes=changes, **new)
 
     def with_entry(self, entry: Entry, change: str) -> State:
@@ -278,7 +282,7 @@ class State:
             }
             state = State(
                 count=_number(found["count"]),
-                changes=tuple(text("change", it) for it in found["changes"]),
+                changes=text("changes", found["changes"]),
                 entries={key_of(raw): raw for raw in found["entries"]},
                 removed=removed,
                 segment=SegmentName.from_json(found["segment"]),
@@ -293,6 +297,10 @@ class State:
                 f"{name} is damaged: {error}. Delete it: what is stored is then found by its own "
                 "files; tags are lost"
             ) from error
+
+
+def _abbreviated(change: str) -> str:
+    return change[:_KEPT_DIGITS].ljust(_KEPT_DIGITS)
 
 
 def _tags(found: Any) -> dict[str, str]:
