@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         from_source,
         from_torch,
     )
+    from yogadl.recipes import FileInput
     from yogadl.storage import from_url
 
 # 0.1.4 had all of its own once one was imported, and scripts rely on it.
@@ -82,7 +83,8 @@ def __getattr__(name: str) -> Any:
 
 def _home(name: str) -> str:
     """Where that is which is imported when it is first used."""
-    return {"Pieces": "yogadl.adapters", "from_url": "yogadl.storage"}.get(name, "yogadl.dataref")
+    homes = {"FileInput": "recipes", "Pieces": "adapters", "from_url": "storage"}
+    return f"yogadl.{homes.get(name, 'dataref')}"
 
 
 def __dir__() -> list[str]:
@@ -93,6 +95,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "BlockShuffle",
     "DataRef",
+    "FileInput",
     "GeneratorFromKeys",
     "KeyedShuffle",
     "LmdbAccess",

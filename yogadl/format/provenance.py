@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 METADATA_KEY = "__yogadl__"
 """The key of the metadata document that users cannot have."""
+
+RECIPE_KEY = "__yogadl_recipe__"
+"""Another, of the document of the recipe."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class Provenance:
         source: digest of its source, XXH3-128; comments and layout do not count.
         host: the name of the machine.
         user: the name of the user.
+        recipe: the digest of all that determined the data, see ``yogadl.recipes``.
+        recipe_document: what that was, as JSON; in a file that was read, anything.
     """
 
     function: str = ""
@@ -27,16 +32,20 @@ class Provenance:
     source: str = ""
     host: str = ""
     user: str = ""
+    recipe: str = ""
+    # It has a key of its own, and lists are no part of what can be hashed.
+    recipe_document: Any = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> dict[str, str]:
         """What is known of it."""
-        return {name: value for name, value in asdict(self).items() if value}
+        known = {it.name: getattr(self, it.name) for it in fields(self) if it.compare}
+        return {name: value for name, value in known.items() if value}
 
     @classmethod
     def from_json(cls, found: Any) -> Provenance:
         """What a file says; what makes no sense is not known."""
         given = found if isinstance(found, Mapping) else {}
-        known = {field.name: given.get(field.name) for field in fields(cls)}
+        known = {it.name: given.get(it.name) for it in fields(cls) if it.compare}
         return cls(**{name: value for name, value in known.items() if isinstance(value, str)})
 
 

@@ -2,6 +2,7 @@
 
 from yogadl.storage._base import CacheStorage
 from yogadl.storage._build import Build
+from yogadl.storage._cacheable import Why
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._collected import CollectedParts, StoredPart
 from yogadl.storage._configurations import (
@@ -35,5 +36,6 @@ __all__ = [
     "S3Storage",
     "StoredPart",
     "StoredVersion",
+    "Why",
     "from_url",
 ]
