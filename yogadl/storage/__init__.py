@@ -3,6 +3,7 @@
 from yogadl.catalogue import CatalogueEntry
 from yogadl.storage._base import CacheStorage
 from yogadl.storage._build import Build
+from yogadl.storage._cacheable import Why
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._collected import CollectedParts, StoredPart
 from yogadl.storage._configurations import (
@@ -36,6 +37,7 @@ __all__ = [
     "S3Configurations",
     "S3Storage",
     "StoredPart",
+    "Why",
     "from_url",
     "open_storage",
     "register_scheme",
