@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pathlib
+import string
 import sys
 from typing import Any
 
@@ -16,6 +17,8 @@ sys.dont_write_bytecode = True
 def run(folder: str) -> list[str]:
     """The digest of the recipe of a program, and its data."""
     sys.path.insert(0, folder)
+    # What programs put into modules of Python's goes again.
+    kept = [(thing, dict(vars(thing))) for thing in (json, string.Formatter)]
     importlib.invalidate_caches()
     try:
         make: Any = importlib.import_module("shop.main").make
@@ -23,6 +26,10 @@ def run(folder: str) -> list[str]:
         return [digest, repr(make())]
     finally:
         sys.path.remove(folder)
+        for thing, names in kept:
+            for name, value in names.items():
+                if vars(thing)[name] is not value:
+                    setattr(thing, name, value)
         for name in [it for it in sys.modules if it.partition(".")[0] == "shop"]:
             del sys.modules[name]
 

@@ -53,18 +53,22 @@ def recipe_of(
     if spec:
         more.append(Item("spec", "spec", digest_of([spec]), spec if len(spec) < 1000 else ""))
     paths = {path: item.digest for path, item in declared if path}
-    walker = Walker(frozenset(ignore), paths)
-    try:
-        root = walker.token(function)
-        for name, value in _bound(function, arguments, named or {}).items():
-            if not walker.is_ignored(name):
-                walker.item("argument", function, name, name, value)
-        walker.describe_all()
-    except RecursionError as error:
-        raise UndeterminedError(
-            "what determines the data cannot be told: a value is nested too deeply. Give a version"
-        ) from error
-    return walker.recipe([*more, Item("call", "what is called", digest_of([root]))])
+    bound = _bound(function, arguments, named or {})
+    while True:
+        walker = Walker(frozenset(ignore), paths)
+        try:
+            root = walker.begin(function)
+            for name, value in bound.items():
+                if not walker.is_ignored(name):
+                    walker.item("argument", function, name, name, value)
+            walker.describe_all()
+        except RecursionError as error:
+            raise UndeterminedError(
+                "what determines the data cannot be told: a value is nested too deeply. Give a "
+                "version"
+            ) from error
+        if not walker.is_outdated:
+            return walker.recipe([*more, Item("call", "what is called", digest_of([root]))])
 
 
 def recipe_or_nonce(made_by: Any, inputs: tuple[Any, ...] = ()) -> str:

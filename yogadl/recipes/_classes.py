@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from yogadl.errors import UndeterminedError
+from yogadl.recipes._functions import name_of
 from yogadl.recipes._owners import is_library, is_library_file
 from yogadl.recipes._syntax import expression_form
 from yogadl.recipes._values import Walk, contents, kept, pairs, text
@@ -161,7 +162,7 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
     Raises:
         UndeterminedError: that cannot be told.
     """
-    parts = [kind.__qualname__]
+    parts = [name_of(kind)]
     parts += [f"base {walk.token(base)}" for base in kind.__bases__]
     meta = type(kind)
     if not is_library_class(meta):

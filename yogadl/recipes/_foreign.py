@@ -93,6 +93,8 @@ def _seeds(walk: Walk, value: np.random.SeedSequence) -> str:
 
 
 def _ufunc(walk: Walk, value: np.ufunc) -> str:
+    if value.__name__.endswith("(vectorized)"):
+        walk.refuse("a function that np.frompyfunc has made of one that cannot be seen")
     return walk.library("numpy", value.__name__)
 
 

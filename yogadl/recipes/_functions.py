@@ -10,6 +10,7 @@ import importlib.util
 import inspect
 import os
 import pkgutil
+import re
 import runpy
 import sys
 import types
@@ -52,9 +53,18 @@ _FORBIDDEN: dict[int, tuple[str, str]] = {
 _FORBIDDEN_NAMES = ("__subclasses__", "__globals__", "f_globals", "f_locals", "f_builtins")
 
 
+# Which comprehensions are functions depends on the version of Python.
+_COMPREHENSION = re.compile(r"<(?:list|dict|set)comp>\.(?:<locals>\.)?")
+
+
+def name_of(function: Any) -> str:
+    """The name of a function or class in its module, the same on every Python."""
+    return _COMPREHENSION.sub("", function.__qualname__)
+
+
 def label_of(function: Any) -> str:
     """A function or class for people."""
-    return f"{function.__module__}.{function.__qualname__}"
+    return f"{function.__module__}.{name_of(function)}"
 
 
 def source_text(function: types.FunctionType) -> str:
@@ -87,8 +97,9 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
     walk.mention(reads.mentioned)
     for name in _FORBIDDEN_NAMES:
         if name in reads.mentioned and not walk.is_ignored(name):
-            walk.refuse(f"code that uses {name}, which {_BY_NAME}")
-    parts = [function.__qualname__, source.form]
+            walk.refuse(f"code that uses {name}, which {_BY_NAME}", name)
+    parts = [name_of(function), function.__name__, source.form]
+    _import_all(walk, function, reads.imports)
     if reads.asserts or "__debug__" in reads.mentioned:
         parts.append(f"debug={__debug__}")
     parts += _defaults(walk, function, label)
@@ -101,6 +112,41 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
         parts.append(f"{read}={follow(walk, function, cells, read)}")
     _describe_later(walk, function, source, cells)
     return parts
+
+
+def _import_all(walk: Walk, function: types.FunctionType, imports: set[Import]) -> None:
+    """Imports those of the user's modules that a function imports: they may change others."""
+    for found in sorted(imports, key=str):
+        name = _absolute(found, function.__globals__)
+        if _is_imported(walk, name) and found.name:
+            space = vars(sys.modules[name])
+            if "__path__" in space and found.name not in space:
+                _is_imported(walk, f"{name}.{found.name}")
+
+
+def _is_imported(walk: Walk, name: str) -> bool:
+    """Whether a module is imported, now if it is the user's."""
+    if name in sys.modules:
+        return True
+    if not name or is_installed(name) is not False:
+        return False
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    walk.begin_again()
+    return True
+
+
+def _absolute(found: Import, space: dict[str, Any]) -> str:
+    """The name of the module of an import; empty if there is none."""
+    if not found.level:
+        return found.module
+    package = space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
+    try:
+        return importlib.util.resolve_name("." * found.level + found.module, package)
+    except ImportError:
+        return ""
 
 
 def _describe_later(
@@ -131,9 +177,11 @@ def cells_of(function: types.FunctionType) -> dict[str, Any]:
 def _closure(walk: Walk, owner: Any, name: str, label: str, value: Any) -> str:
     if value is _MISSING:
         return _UNSET
-    if walk.is_ignored(name):
+    if walk.is_ignored(f"{label}.{name}") or (
+        walk.is_home(owner.__globals__) and walk.is_ignored(name)
+    ):
         return "ignored"
-    return walk.item("closure", owner, name, f"{label}: {name}", value)
+    return walk.item("closure", owner, name, f"{label}.{name}", value)
 
 
 def _defaults(walk: Walk, function: types.FunctionType, label: str) -> list[str]:
@@ -143,9 +191,10 @@ def _defaults(walk: Walk, function: types.FunctionType, label: str) -> list[str]
     found.update(zip(names[len(names) - len(values) :], values, strict=True))
     found.update(function.__kwdefaults__ or {})
     return [
-        f"{name}:={walk.item('default', function, name, f'{label}: {name}', value)}"
+        f"{name}:={walk.item('default', function, name, f'{label}.{name}', value)}"
         for name, value in found.items()
-        if not walk.is_ignored(name)
+        if not walk.is_ignored(f"{label}.{name}")
+        and not (walk.is_home(function.__globals__) and walk.is_ignored(name))
     ]
 
 
@@ -177,7 +226,7 @@ def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
 def follow(walk: Walk, function: types.FunctionType, cells: dict[str, Any], read: Read) -> str:
     """What a function gets of a name that it reads."""
     space = function.__globals__
-    if walk.is_ignored(read.root, str(read)):
+    if walk.is_home(space) and walk.is_ignored(read.root, str(read)):
         return "ignored"
     if read.imported is not None:
         return _follow_import(walk, space, read, read.imported)
@@ -194,18 +243,25 @@ def follow(walk: Walk, function: types.FunctionType, cells: dict[str, Any], read
         )
     value = vars(builtins).get(read.root, _MISSING)
     if value is _MISSING:
-        return _UNSET
+        return _mangled(walk, space, read.root)
     return _follow_value(walk, builtins, read.root, value, read.chain, read)
 
 
+def _mangled(walk: Walk, space: dict[str, Any], name: str) -> str:
+    """What a name with two underscores may stand for inside of a class, of whatever name."""
+    if not name.startswith("__") or name.endswith("__"):
+        return _UNSET
+    found = sorted(it for it in space if it.endswith(name) and it[:1] == "_" and it != name)
+    module = space.get("__name__", "")
+    return _UNSET + "".join(
+        f",{it}={walk.item('global', space, it, f'{module}.{it}', space[it])}" for it in found
+    )
+
+
 def _follow_import(walk: Walk, space: dict[str, Any], read: Read, found: Import) -> str:
-    name, chain = found.module, read.chain
-    if found.level:
-        package = space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
-        try:
-            name = importlib.util.resolve_name("." * found.level + name, package)
-        except ImportError:
-            return _UNSET
+    name, chain = _absolute(found, space), read.chain
+    if not name:
+        return _UNSET
     if found.name:
         chain = (found.name, *chain)
     installed = is_installed(name)
@@ -213,8 +269,7 @@ def _follow_import(walk: Walk, space: dict[str, Any], read: Read, found: Import)
         return _UNSET
     if installed:
         # It need not be imported yet, and is the same when it is.
-        if name == "os" or (module := sys.modules.get(name)) is None:
-            module = os if name == "os" else None
+        module = sys.modules.get(name)
         if module is not None:
             return _follow_library(walk, module, chain, read, is_imported_here=True)
         return walk.library(name, ".".join(chain))
@@ -242,14 +297,16 @@ def _follow_value(
             walk.refuse_module(value, str(read))  # type: ignore[attr-defined]
         owner, name, chain = vars(value), chain[0], chain[1:]
         label = f"{value.__name__}.{name}"
-        if walk.is_ignored(name, label):
+        if walk.is_ignored(label):
             return "ignored"
         found = vars(value).get(name, _MISSING)
         if found is _MISSING:
             found = _submodule(value, name)
         if found is _MISSING:
             made = vars(value).get("__getattr__")
-            return _UNSET if made is None else f"{name} of {walk.token(made)}"
+            if made is None:
+                return _mangled(walk, vars(value), name)
+            return f"{name} of {walk.token(made)}"
         value = found
     if label and walk.is_ignored(label):
         return "ignored"
@@ -315,7 +372,7 @@ def _is_plain(value: Any, left: int = 3) -> bool:
 def _refuse_forbidden(walk: Walk, value: Any) -> None:
     found = _FORBIDDEN.get(id(value))
     if found is not None and not walk.is_ignored(found[0]):
-        walk.refuse(f"code that uses {found[0]}, which {found[1]}")
+        walk.refuse(f"code that uses {found[0]}, which {found[1]}", found[0])
 
 
 def _environment(walk: Walk, value: Any, chain: tuple[str, ...], constant: str | None) -> str:
@@ -329,7 +386,7 @@ def _environment(walk: Walk, value: Any, chain: tuple[str, ...], constant: str |
     if not is_one or constant is None:
         if walk.is_ignored("os.environ"):
             return "ignored"
-        walk.refuse("the whole environment, of which it cannot be told what is used")
+        walk.refuse("the whole environment, of which it cannot be told what is used", "os.environ")
     if walk.is_ignored(constant):
         return "ignored"
     return walk.item("environment", os.environ, constant, constant, os.environ.get(constant))

@@ -94,8 +94,9 @@ def is_installed(name: str) -> bool | None:
     top = name.partition(".")[0]
     if top in sys.modules:
         return is_library(top)
-    if _is_standard(top):
+    if top in sys.builtin_module_names:
         return True
+    # Not by its name: a module of the user's may have that of one of Python's.
     try:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):

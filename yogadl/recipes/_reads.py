@@ -57,12 +57,14 @@ class Reads:
         annotated: names in annotations of functions.
         mentioned: all names and attributes that the function uses, its own too.
         asserts: whether it has an assertion.
+        imports: that it makes, read or not.
     """
 
     names: dict[Read, None] = field(default_factory=dict)
     annotated: dict[Read, None] = field(default_factory=dict)
     mentioned: set[str] = field(default_factory=set)
     asserts: bool = False
+    imports: set[Import] = field(default_factory=set)
 
 
 @dataclass
@@ -147,6 +149,7 @@ class _Visitor:
             self.visit(node.value)
         else:
             self.found.asserts |= isinstance(node, ast.Assert)
+            self.found.imports.update(imports_of(node))
             for child in ast.iter_child_nodes(node):
                 self.visit(child)
 
@@ -240,6 +243,15 @@ def _type_parameters(node: ast.AST) -> Iterator[str]:
         yield parameter.name
 
 
+def imports_of(node: ast.AST) -> list[Import]:
+    """What an import statement imports; nothing for anything else."""
+    if isinstance(node, ast.Import):
+        return [Import(alias.name) for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [Import(node.module or "", node.level, alias.name) for alias in node.names]
+    return []
+
+
 def _bind(node: ast.AST, scope: _Scope) -> None:
     """Adds the names that a node binds in its scope."""
     bound = scope.bound
@@ -251,17 +263,13 @@ def _bind(node: ast.AST, scope: _Scope) -> None:
         scope.not_here.update(node.names)
     elif isinstance(node, ast.Nonlocal):
         scope.outer.update(node.names)
-    elif isinstance(node, ast.Import):
-        for alias in node.names:
-            if alias.asname is None:
-                top = alias.name.partition(".")[0]
-                scope.imports[top] = Import(top)
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        for alias, found in zip(node.names, imports_of(node), strict=True):
+            if isinstance(node, ast.Import) and alias.asname is None:
+                found = Import(alias.name.partition(".")[0])  # noqa: PLW2901 # that is bound
+                scope.imports[found.module] = found
             else:
-                scope.imports[alias.asname] = Import(alias.name)
-    elif isinstance(node, ast.ImportFrom):
-        for alias in node.names:
-            found = Import(node.module or "", node.level, alias.name)
-            scope.imports[alias.asname or alias.name] = found
+                scope.imports[alias.asname or alias.name] = found
     elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
         if node.name is not None:
             bound.add(node.name)

@@ -44,10 +44,11 @@ class Source:
         reads: what the function reads.
     """
 
-    def __init__(self, node: Function, text: str) -> None:
+    def __init__(self, node: Function, text: str, lines: list[str]) -> None:
         self.form = form_of(node)
         self.reads: Reads = reads_of(node)
         self._text = text
+        self._lines = lines
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 # as long as the file is kept
     def shown(self) -> str:
@@ -62,8 +63,11 @@ class Source:
 
     @property
     def raw(self) -> str:
-        """As it is written."""
-        return self._text
+        """As it is written, with what follows it in its last line."""
+        try:
+            return "".join(inspect.getblock(self._lines))
+        except (SyntaxError, IndexError):
+            return self._text
 
 
 def source_of(function: types.FunctionType) -> Source:
@@ -134,7 +138,7 @@ class SourceFile:
     def _find(self, code: types.CodeType, nodes: dict[tuple[int, str], list[Function]]) -> Source:
         if not nodes:
             node, text = self._block(code)
-            return Source(node, text)
+            return Source(node, text, self._lines[code.co_firstlineno - 1 :])
         place = code.co_firstlineno, code.co_name
         candidates = nodes.get(place, [])
         if len(candidates) > 1:
@@ -146,7 +150,7 @@ class SourceFile:
                 "begin a new process or reload the module"
             )
         text = ast.get_source_segment(self.text, candidates[0], padded=True) or ""
-        return Source(candidates[0], text)
+        return Source(candidates[0], text, self._lines[code.co_firstlineno - 1 :])
 
     def _chosen(self, code: types.CodeType, candidates: list[Function]) -> list[Function]:
         """Those of several on one line that a code is of."""

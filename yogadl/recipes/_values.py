@@ -65,8 +65,13 @@ class Walk(Protocol):
     def declared(self, path: pathlib.PurePath) -> str:
         """What a path is if it is a declared input; else empty."""
 
-    def refuse(self, what: str) -> typing.NoReturn:
-        """Raises the error that says that a value cannot be told, and where that was met."""
+    def refuse(self, what: str, name: str = "") -> typing.NoReturn:
+        """Raises the error that says that a value cannot be told, and where that was met.
+
+        Args:
+            what: it is.
+            name: by which it can be ignored, if that is not of where it was met.
+        """
 
     def is_ignored(self, *names: str) -> bool:
         """Whether one of these is not to count."""
@@ -81,6 +86,13 @@ class Walk(Protocol):
             label: for people.
             value: that it has.
         """
+
+    def is_home(self, space: dict[str, Any]) -> bool:
+        """Whether these are the globals of the function that the walk began with: of its names,
+        those of modules need not be given."""
+
+    def begin_again(self) -> None:
+        """Has all of it described once more: a module was imported, which may have changed it."""
 
     def mention(self, names: Iterable[str]) -> None:
         """Takes note of names that code uses, which may decide what counts."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import contextlib
 import functools
+import inspect
 import pathlib
 import sys
 import types
@@ -22,12 +24,13 @@ from yogadl.recipes._functions import (
     describe_wrapper,
     follow,
     label_of,
+    name_of,
     source_text,
 )
 from yogadl.recipes._inputs import FileInput, measured
 from yogadl.recipes._owners import is_library, is_library_file, is_library_module, version_of
 from yogadl.recipes._reads import reads_of_expression
-from yogadl.recipes._values import EXACT, derived_rule, has_hidden_state, pairs, text, told
+from yogadl.recipes._values import EXACT, derived_rule, has_hidden_state, kept, pairs, text, told
 
 FLAGS: dict[str, frozenset[str]] = {
     "order": frozenset(("vars", "__dict__", "getmembers", "get_annotations", "get_type_hints")),
@@ -100,6 +103,21 @@ class Walker:
         self._number = 0
         self._left = _MOST_VALUES
         self._inner: dict[Item, str] = {}
+        self._home: Any = None
+        self._is_within = False
+        self.is_outdated = False
+
+    def begin(self, function: Any) -> str:
+        """What the walk begins with."""
+        inner: Any = function
+        while isinstance(inner, functools.partial):
+            inner = inner.func
+        inner = inspect.unwrap(getattr(inner, "__func__", inner))
+        self._home = getattr(inner, "__globals__", None)
+        if self._home is None:
+            kind = inner if isinstance(inner, type) else type(inner)
+            self._home = vars(sys.modules.get(kind.__module__, builtins))
+        return self.token(function)
 
     # What rules use
 
@@ -132,8 +150,11 @@ class Walker:
         if isinstance(value, Storage):
             return "storage"
         kind = type(value)
+        if found := self._by_name(value):
+            return found
         if is_library(kind.__module__):
-            found = self._wrapping(value) or self._singleton(value)
+            is_bare = next(kept(value), None) is None
+            found = self._wrapping(value) or (self._singleton(value) if is_bare else "")
             if found:
                 return found
         if has_hidden_state(kind):
@@ -160,12 +181,24 @@ class Walker:
     def alone(self, values: Iterable[Any]) -> list[str]:
         """See ``Walk``."""
         found, shared, number = [], self._shared, self._number
-        for value in sorted(values, key=_place_of):
+        given = list(values)
+        if not all(type(value) in EXACT for value in given):
+            # The first one met of several of a name is called the first.
+            given = sorted(given, key=_place_of if self._is_within else self._content_of)
+        for value in given:
             # Of what has no order, none is the first.
             self._shared, self._number = dict(shared), 0
             found.append(self.inside("{…}", value))
         self._shared, self._number = shared, number
         return sorted(found)
+
+    def _content_of(self, value: Any) -> str:
+        """Puts values in an order that does not depend on where in memory they are."""
+        within = Walker(self._ignore, self._inputs)
+        within._is_within = True
+        root = within.begin(value)
+        within.describe_all()
+        return f"{root} {within.recipe([]).digest}"
 
     def library(self, module: str, name: str) -> str:
         """See ``Walk``."""
@@ -188,6 +221,14 @@ class Walker:
         """See ``Walk``."""
         return not self._ignore.isdisjoint(names)
 
+    def is_home(self, space: dict[str, Any]) -> bool:
+        """See ``Walk``."""
+        return space is self._home
+
+    def begin_again(self) -> None:
+        """See ``Walk``."""
+        self.is_outdated = True
+
     def mention(self, names: Iterable[str]) -> None:
         """See ``Walk``."""
         self._mentioned.update(names)
@@ -196,9 +237,9 @@ class Walker:
         """See ``Walk``."""
         self._later[self._current, flag] = make
 
-    def refuse(self, what: str) -> typing.NoReturn:
+    def refuse(self, what: str, name: str = "") -> typing.NoReturn:
         """See ``Walk``."""
-        name = self._names[-1] if self._names else ""
+        name = name or (self._names[-1] if self._names else "")
         where = "".join(f" → {it}" if it[:1] not in ".[{" else it for it in self._steps)
         advice = f"leave it out with ignore=({name!r},), and " if name else ""
         raise UndeterminedError(
@@ -242,8 +283,10 @@ class Walker:
 
     def item(self, kind: str, owner: object, name: str, label: str, value: Any) -> str:
         """See ``Walk``."""
-        if isinstance(value, types.FunctionType | type | types.ModuleType):
-            with self._named(name, label):
+        is_reference = isinstance(value, types.FunctionType | type | types.ModuleType)
+        if is_reference and kind != "argument":
+            # Whoever asks has it in what it describes; arguments are in nothing else.
+            with self._named(label, label):
                 return self.token(value)
         known = self._tokens.get((id(owner), name, kind))
         if known is not None:
@@ -254,7 +297,7 @@ class Walker:
         self._alive += (owner, value)
         before = self._current, self._number
         self._current, self._number = token, 0
-        with self._named(name if kind != "attribute" else label, label):
+        with self._named(label, label):
             self._contents[token] = [self.token(value)]
         self._current, self._number = before
         return token
@@ -290,7 +333,7 @@ class Walker:
                 kind, show = "wrapper", _nothing
             else:
                 kind, show = "function", functools.partial(source_text, value)
-        token = self._new(kind, value.__qualname__, label_of(value), show)
+        token = self._new(kind, name_of(value), label_of(value), show)
         self._tokens[id(value)] = token
         self._queue.append((token, value, tuple(self._steps)))
         return token
@@ -311,7 +354,7 @@ class Walker:
     def _describe_queue(self) -> None:
         while self._queue:
             token, value, steps = self._queue.popleft()
-            name = value.__qualname__
+            name = label_of(value)
             self._current, self._number = token, 0
             self._steps, self._names = [*steps, label_of(value)][-8:], [name]
             if isinstance(value, type):
@@ -426,6 +469,18 @@ class Walker:
                 )
         return ""
 
+    def _by_name(self, value: Any) -> str:
+        """A function that was not written in Python."""
+        if "__name__" not in vars(type(value)):
+            return ""
+        module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
+        if not isinstance(module, str) or not isinstance(name, str):
+            return ""
+        home = sys.modules.get(module, types)
+        if vars(home).get(name) is not value:
+            return ""
+        return self.library(module, name) if is_library(module) else self._compiled(home, name)
+
     def _singleton(self, value: Any) -> str:
         """An object that is a name in the module of its class, as libraries have constants."""
         kind = type(value)
@@ -439,7 +494,7 @@ class Walker:
 
 
 def _place_of(value: Any) -> tuple[str, int]:
-    """Puts functions of one name in an order that does not depend on where in memory they are."""
+    """The same as far as names and lines of code tell."""
     if isinstance(value, types.FunctionType):
         return value.__qualname__, value.__code__.co_firstlineno
     return (value.__qualname__, 0) if isinstance(value, type) else ("", 0)
