@@ -121,12 +121,13 @@ class State:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are more entries than the root should have.
+        """Whether there are more entries, and more of what was removed, than the root should have.
 
         To write all older ones costs more the more there are, and is the rarer for that.
         """
         older = 0 if self.segment is None else self.segment.count
-        return len(self.entries) > max(FEWEST_MERGED, math.isqrt(2 * older))
+        newer = len(self.entries) + max(0, len(self.removed) - _KEPT_REMOVED)
+        return newer > max(FEWEST_MERGED, math.isqrt(2 * older))
 
     # Changing
 
