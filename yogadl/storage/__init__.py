@@ -4,7 +4,7 @@ from yogadl.catalogue import CatalogueEntry
 from yogadl.storage._base import CacheStorage
 from yogadl.storage._build import Build
 from yogadl.storage._cloud import BaseCloudStorage
-from yogadl.storage._collected import CollectedParts, StoredPart
+from yogadl.storage._collected import Collected, CollectedParts, StoredPart, StoredVersion
 from yogadl.storage._configurations import (
     BaseCloudConfigurations,
     GCSConfigurations,
@@ -24,6 +24,7 @@ __all__ = [
     "Build",
     "CacheStorage",
     "CatalogueEntry",
+    "Collected",
     "CollectedParts",
     "GCSConfigurations",
     "GCSStorage",
@@ -35,5 +36,6 @@ __all__ = [
     "S3Configurations",
     "S3Storage",
     "StoredPart",
+    "StoredVersion",
     "from_url",
 ]

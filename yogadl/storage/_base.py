@@ -33,10 +33,10 @@ from yogadl.storage._build import Build, Turn
 from yogadl.storage._building import building_alone
 from yogadl.storage._catalogued import V
 from yogadl.storage._collected import CollectedParts
+from yogadl.storage._kept_versions import KeptVersions, check_age
 from yogadl.storage._pieces import Pieces
 from yogadl.storage._submission import Submission, staged
 from yogadl.storage._version import Version
-from yogadl.storage._versioned import VersionedStorage
 from yogadl.storage._workers import build_with
 
 __all__ = ["CacheStorage", "Submission", "Version", "check_configurations"]
@@ -63,7 +63,7 @@ def check_configurations(name: str, directory: pathlib.Path, cache_format: str) 
         raise InvalidArgumentError(f"cache_format must be 'LMDB', not {cache_format!r}")
 
 
-class CacheStorage(VersionedStorage[V]):
+class CacheStorage(KeptVersions[V]):
     """A storage of cache files.
 
     A storage of one's own need not derive from this class; ``yogadl.Storage`` is all that is asked.
@@ -94,16 +94,6 @@ class CacheStorage(VersionedStorage[V]):
             version: that it is.
             parts: by which they were.
         """
-
-    @abc.abstractmethod
-    def _collect(
-        self, dataset_id: str, older_than: datetime.timedelta | None, dry_run: bool
-    ) -> CollectedParts:
-        """See :meth:`collect_parts`."""
-
-    @abc.abstractmethod
-    def _ids_of_parts(self) -> Iterator[str]:
-        """All ids that have parts."""
 
     @abc.abstractmethod
     def _build(self, submission: Submission, version: V) -> StoredDataRef:
@@ -353,12 +343,7 @@ class CacheStorage(VersionedStorage[V]):
             StoreError: the bucket cannot be changed.
             FileSystemError: a part cannot be removed.
         """
-        if older_than is not None and not (
-            isinstance(older_than, datetime.timedelta) and older_than >= datetime.timedelta()
-        ):
-            raise InvalidArgumentError(
-                f"older_than must be a datetime.timedelta that is not negative, not {older_than!r}"
-            )
+        check_age(older_than)
         if dataset_id is not None:
             return self._collect(dataset_id, older_than, dry_run)
         ids = sorted(set(self._ids_of_parts()))

@@ -8,7 +8,7 @@ import datetime
 import functools
 import logging
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from yogadl.cache.partial import PartialFile
@@ -254,16 +254,20 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
                 "a tag, both might think that they did"
             )
 
-    def _delete(self, version: ObjectVersion, listed: Listed) -> None:
+    def _delete(self, version: ObjectVersion, listed: Listed, collects: bool = True) -> None:
         self._store.delete(version.key, listed.tag)
         version.local.remove()
-        if PARTS_KEY in listed.source.metadata:
+        if collects and PARTS_KEY in listed.source.metadata:
             self._collect_after(version)
 
     # Collecting
 
     def _collect(
-        self, dataset_id: str, older_than: datetime.timedelta | None, dry_run: bool
+        self,
+        dataset_id: str,
+        older_than: datetime.timedelta | None,
+        dry_run: bool,
+        doomed: Collection[str] = (),
     ) -> CollectedParts:
         version = self._version(dataset_id, "any")
         if not self._conditions.decide_races(version.key):
@@ -280,7 +284,10 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         collector = PartCollector(
             self._store, version.parts, dataset_id, [folder / PARTS_FOLDER for folder in folders]
         )
-        return collector.collect(older_than, dry_run)
+        return collector.collect(older_than, dry_run, doomed)
+
+    def _folders_here(self, dataset_id: str) -> list[pathlib.Path]:
+        return self._version(dataset_id, "any").local.id_folders()
 
     def _ids_of_parts(self) -> Iterator[str]:
         root = self._configurations.bucket_directory_path
@@ -361,8 +368,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         except PreconditionFailedError:
             raise self._replaced(version) from None
 
-    def _withdraw(self, version: ObjectVersion) -> None:
-        self._store.delete(version.key)
+    def _withdraw(self, version: ObjectVersion, tag: str) -> None:
+        self._store.delete(version.key, tag)
 
     # Publishing
 

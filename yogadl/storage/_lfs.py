@@ -10,7 +10,7 @@ import logging
 import os
 import pathlib
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -211,7 +211,11 @@ class LFSStorage(CacheStorage[FileVersion]):
     def _prove_tags(self, version: FileVersion) -> None:
         """Locks and renames are what a local file system has."""
 
-    def _delete(self, version: FileVersion, listed: Listed) -> None:  # noqa: ARG002 # buckets need it
+    def _delete(self, version: FileVersion, listed: Listed, collects: bool = True) -> None:
+        found = self._look(version)
+        if found is not None and found.tag != listed.tag:
+            _log.info("%s was replaced meanwhile, and stays.", version.label)
+            return
         try:
             was_table = version.parts.remove(version.path)
         except FileSystemError as error:
@@ -219,7 +223,7 @@ class LFSStorage(CacheStorage[FileVersion]):
                 raise
             _log.info("%s was deleted by somebody else.", version.label)
             return
-        if was_table:
+        if was_table and collects:
             self._collect_after(version)
 
     # Versions made of others
@@ -274,8 +278,10 @@ class LFSStorage(CacheStorage[FileVersion]):
         parts.has_replaced_table = version.parts.publish(file, version.path)
         return dataclasses.replace(entry, object_tag=tag)
 
-    def _withdraw(self, version: FileVersion) -> None:
-        version.parts.remove(version.path)
+    def _withdraw(self, version: FileVersion, tag: str) -> None:
+        found = self._look(version)
+        if found is not None and found.tag == tag:
+            version.parts.remove(version.path)
 
     @contextlib.contextmanager
     def _adding(self, version: FileVersion, _may_stamp: bool, /) -> Iterator[_PartFiles]:
@@ -293,9 +299,16 @@ class LFSStorage(CacheStorage[FileVersion]):
         self._enter(dataclasses.replace(entry, object_tag=tag))
 
     def _collect(
-        self, dataset_id: str, older_than: datetime.timedelta | None, dry_run: bool
+        self,
+        dataset_id: str,
+        older_than: datetime.timedelta | None,
+        dry_run: bool,
+        doomed: Collection[str] = (),
     ) -> CollectedParts:
-        return self._version(dataset_id, "any").parts.collect(older_than, dry_run)
+        return self._version(dataset_id, "any").parts.collect(older_than, dry_run, doomed)
+
+    def _folders_here(self, dataset_id: str) -> list[pathlib.Path]:
+        return [self._version(dataset_id, "any").path.parent.parent]
 
     def _ids_of_parts(self) -> Iterator[str]:
         root = self._configurations.storage_dir_path
