@@ -17,6 +17,7 @@ from yogadl.storage._lfs import LFSStorage
 from yogadl.storage._local_versions import LocalVersion, LocalVersions
 from yogadl.storage._receipt import Receipt
 from yogadl.storage._s3 import S3Storage
+from yogadl.storage._syncing import Synced
 
 __all__ = [
     "BaseCloudConfigurations",
@@ -37,5 +38,6 @@ __all__ = [
     "S3Storage",
     "StoredPart",
     "StoredVersion",
+    "Synced",
     "from_url",
 ]

@@ -8,7 +8,8 @@ import datetime
 import functools
 import logging
 import pathlib
-from collections.abc import Collection, Iterator, Sequence
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from yogadl.cache.partial import PartialFile
@@ -33,6 +34,8 @@ from yogadl.storage._collected import CollectedParts
 from yogadl.storage._conditions import ConditionalWrites
 from yogadl.storage._configurations import BaseCloudConfigurations
 from yogadl.storage._contents import Contents
+from yogadl.storage._copying import OpenOriginal, Original
+from yogadl.storage._copying_objects import FarOriginal
 from yogadl.storage._far import BYTES_KEY, MissingError, is_better_far, open_far
 from yogadl.storage._local_copy import LocalCopy
 from yogadl.storage._local_folders import LocalFolders
@@ -330,6 +333,32 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             self._fetch_usable,
             self._enter,
         )
+
+    # Copying
+
+    @contextlib.contextmanager
+    def _original(self, version: ObjectVersion) -> Iterator[Original]:
+        info = self._store.head(version.key)
+        if info is None:
+            raise self._missing(version)
+        with contextlib.ExitStack() as stack:
+            near: OpenOriginal | None = None
+            is_table = PARTS_KEY in info.metadata
+            if not is_table or version.local.has(info):
+                ref = stack.enter_context(self._fetch(version, not is_table, info))
+                near = OpenOriginal(ref, None)
+            if near is not None and not near.parts:
+                yield near
+                return
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="yogadl"))
+            try:
+                far = FarOriginal(self._store, info, version, pathlib.Path(folder), near)
+            except ObjectGoneError:
+                raise self._replaced(version) from None
+            yield far
+
+    def _missing_parts(self, version: ObjectVersion, sizes: Mapping[bytes, int]) -> set[bytes]:
+        return version.parts.missing(sizes)
 
     # Versions made of others
 

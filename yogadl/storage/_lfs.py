@@ -10,7 +10,7 @@ import logging
 import os
 import pathlib
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from yogadl.storage._base import CacheStorage, check_configurations
 from yogadl.storage._catalogued import Listed
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._configurations import LFSConfigurations
+from yogadl.storage._copying import OpenOriginal, check_file
 from yogadl.storage._described import Parents, describe, describe_file, sizes_of
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_objects import LocalObjects
@@ -226,6 +227,17 @@ class LFSStorage(CacheStorage[FileVersion]):
         if was_table and collects:
             self._collect_after(version)
 
+    # Copying
+
+    @contextlib.contextmanager
+    def _original(self, version: FileVersion) -> Iterator[OpenOriginal]:
+        with self._fetch(version, check_records=False) as ref:
+            made = self._made(version) if ref.reader.parts_by_digest() else None
+            yield OpenOriginal(ref, made)
+
+    def _missing_parts(self, version: FileVersion, sizes: Mapping[bytes, int]) -> set[bytes]:
+        return {it for it in sizes if not _is_whole(part_path(version.path, it), it)}
+
     # Versions made of others
 
     def _made(self, version: FileVersion) -> Made:
@@ -348,6 +360,20 @@ class LFSStorage(CacheStorage[FileVersion]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._where!r})"
+
+
+def _is_whole(path: pathlib.Path, digest: bytes) -> bool:
+    """Whether a file is there and is the part of a digest."""
+    try:
+        check_file(path, digest)
+    except FileSystemError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
+        return False
+    except CacheFormatError as error:
+        _log.warning("%s is stored again: %s", shown(path), error)
+        return False
+    return True
 
 
 def _cache_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, os.stat_result]]:
