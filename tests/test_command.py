@@ -34,6 +34,24 @@ def test_info_and_verify(storage_dir: pathlib.Path) -> None:
     assert run("verify", str(path)) == (0, f"{path} is whole: 3 records.\n", "")
 
 
+def test_a_storage_is_listed(storage_dir: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(storage_dir)
+    storage.submit([1, 2, 3], "numbers", "1")
+    storage.submit([1], "others", "1")
+    storage.tag("numbers", "best", "1")
+    (storage_dir / "others" / "1" / "cache.mdb").write_bytes(b"")
+    status, printed, _ = run("list", str(storage_dir))
+    assert status == 0
+    first, second = printed.splitlines()
+    assert first.startswith("numbers 1 [best]: 3 records, ")
+    assert first.endswith(f"UTC by {getpass.getuser()} on {socket.gethostname()}")
+    assert second.startswith("others 1: ? records, 0 bytes, ")
+    assert run("list", storage_dir.as_uri(), "numbers") == (0, first + "\n", "")
+    status, _, complaint = run("list", str(storage_dir / "none" / "there"))
+    assert (status, complaint.partition(":")[0]) == (1, "InvalidArgumentError")
+    assert run("info", str(storage_dir), "more")[0] == 2
+
+
 def test_damage_is_told(storage_dir: pathlib.Path) -> None:
     storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations(storage_dir))
     storage.submit([1, 2, 3], "numbers", "1")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         from_source,
         from_torch,
     )
-    from yogadl.storage import from_url
+    from yogadl.storage import from_url, open_storage
 
 # 0.1.4 had all of its own once one was imported, and scripts rely on it.
 _SUBMODULES = frozenset(
@@ -82,7 +82,9 @@ def __getattr__(name: str) -> Any:
 
 def _home(name: str) -> str:
     """Where that is which is imported when it is first used."""
-    return {"Pieces": "yogadl.adapters", "from_url": "yogadl.storage"}.get(name, "yogadl.dataref")
+    homes = {"Pieces": "yogadl.adapters"}
+    homes |= dict.fromkeys(("from_url", "open_storage"), "yogadl.storage")
+    return homes.get(name, "yogadl.dataref")
 
 
 def __dir__() -> list[str]:
@@ -113,6 +115,7 @@ __all__ = [
     "from_url",
     "mix",
     "non_sequential_shard",
+    "open_storage",
     "seeded",
     "sequential_shard",
     "serialize_generator_to_lmdb",

@@ -109,8 +109,15 @@ class Document(abc.ABC, Generic[Content]):
         found = self._objects.read(self._key, patience, self._largest)
         if found is None:
             return self._empty(), ABSENT, ""
-        content, nonce = self._parse(found[0])
+        content, nonce = self._parsed(*found)
         return content, found[1], nonce
+
+    def _parsed(self, data: bytes, _tag: str) -> tuple[Content, str]:
+        """See :meth:`_parse`; who knows what is said by what has this tag need not parse it."""
+        return self._parse(data)
+
+    def _wrote(self, content: Content, tag: str, nonce: str) -> None:
+        """Is told what was written."""
 
     def read(self, patience: float | None = None) -> tuple[Content, str]:
         """What it says now, and its tag."""
@@ -122,11 +129,13 @@ class Document(abc.ABC, Generic[Content]):
         nonce = uuid.uuid4().hex
         data = self._encode(content, nonce)
         try:
-            return self._objects.write(self._key, data, if_tag, patience)
+            tag = self._objects.write(self._key, data, if_tag, patience)
         except PreconditionFailedError:
             # After a lost answer, it was sent again and met its own work.
             _, tag, found = self._load(patience)
             return tag if found == nonce else None
+        self._wrote(content, tag, nonce)
+        return tag
 
     def change(
         self,

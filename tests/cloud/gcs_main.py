@@ -167,6 +167,7 @@ class Objects(Storage):
         files, prefixes = self.get_file_list(
             bucket_name, query.get("prefix"), query.get("delimiter"), query.get("matchGlob")
         )
+        files = [made for made in files if made["name"] >= query.get("startOffset", "")]
         rest = [made for made in files if made["name"] > query.get("pageToken", "")]
         most = min(int(query.get("maxResults", 1000)), 1000)
         page = {"kind": "storage#objects", "prefixes": prefixes, "items": rest[:most]}

@@ -323,6 +323,10 @@ class Rig:
         """What another process needs."""
         return Remote(self.dialect, self.proxy.url, self.bucket, self.env)
 
+    def own_keys(self) -> Keys:
+        """Those of all objects but the catalogue's, in order."""
+        return [key for key in self.raw.list() if "yogadl.catalogue/" not in key]
+
     def make_storage(
         self, local_cache_dir: pathlib.Path, bucket_directory_path: str = "data", **options: Any
     ) -> Any:

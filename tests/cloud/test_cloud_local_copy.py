@@ -18,7 +18,7 @@ from yogadl.errors import CacheNotFoundError, ChecksumError, StorageFullError
 
 def test_paths(rig: Any, local: pathlib.Path) -> None:
     rig.make_storage(local).submit(range(5), "a", "1")
-    assert set(rig.raw.list()) == {KEY}
+    assert set(rig.own_keys()) == {KEY}
     assert {path.name for path in folder(local).iterdir()} == {
         "cache.mdb",
         "local_metadata.json",

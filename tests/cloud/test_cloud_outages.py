@@ -194,7 +194,7 @@ class Scene:
         """What should not be there at the end."""
         found = [f"an upload of {key}" for key in self._rig.raw.uploads()]
         found += [str(path) for path in self._folder.rglob("*.partial")]
-        for key in self._rig.raw.list():
+        for key in self._rig.own_keys():
             if key.endswith("yogadl.lease"):
                 if json.loads(self._rig.raw.get(key))["holder"] is not None:
                     found.append(f"{key}, held")
@@ -326,7 +326,7 @@ def test_waiting_can_be_interrupted(s3: Any, tmp_path: pathlib.Path) -> None:
     finally:
         thread.join(PATIENCE)
         signal.signal(signal.SIGINT, usual)
-    assert s3.raw.list() == []
+    assert s3.own_keys() == []
     assert s3.raw.uploads() == []
 
 
@@ -359,4 +359,4 @@ def test_a_second_without_connections_loses_no_uploads(
             time.sleep(1.0)  # how long it lasts
     assert outcomes == dict.fromkeys(works, True)
     assert s3.raw.uploads() == []
-    assert s3.raw.list() == [f"data/a/{number}/cache.mdb" for number in range(UPLOADS)]
+    assert s3.own_keys() == [f"data/a/{number}/cache.mdb" for number in range(UPLOADS)]

@@ -19,6 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from memory_store import MemoryStore
 
+from yogadl import conditional
 from yogadl.cache.files import make_folders
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import parts_of
@@ -43,6 +44,7 @@ FOLDER = "data/a"
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was overtaken tries again at once."""
     monkeypatch.setattr(_part_control, "_LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(conditional, "_LONGEST_PAUSE", 0.0)
 
 
 def bucket(store: MemoryStore) -> BucketParts:

@@ -85,6 +85,20 @@ class _Root(Document[State]):
     def __init__(self, objects: CatalogueObjects) -> None:
         super().__init__(objects, ROOT, _segment.LARGEST)
         self._folder = objects
+        # By its tag, so that what is as it was is not parsed again.
+        self._last: tuple[str, State, str] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_last": None}
+
+    def _parsed(self, data: bytes, tag: str) -> tuple[State, str]:
+        last = self._last
+        if last is None or last[0] != tag:
+            self._last = last = (tag, *self._parse(data))
+        return last[1:]
+
+    def _wrote(self, content: State, tag: str, nonce: str) -> None:
+        self._last = tag, content, nonce
 
     @property
     def name(self) -> str:

@@ -80,7 +80,7 @@ class State:
 
     Attributes:
         count: of all changes that it was ever made.
-        changes: ids of the last ones, abbreviated, the last one at the end.
+        changes: ids of the last ones, abbreviated, one behind the other.
         entries: the newest, in the order in which they came.
         removed: what was taken out, and the tag of the object that it was.
         segment: where older entries are.
@@ -90,7 +90,7 @@ class State:
     """
 
     count: int = 0
-    changes: tuple[str, ...] = ()
+    changes: str = ""
     entries: Mapping[Key, Raw] = field(default_factory=dict)
     removed: Mapping[Key, str] = field(default_factory=dict)
     segment: SegmentName | None = None
@@ -102,7 +102,11 @@ class State:
 
     def has(self, change: str) -> bool:
         """Whether a change was carried out, as far as is remembered."""
-        return change[:_KEPT_DIGITS] in self.changes
+        name = _abbreviated(change)
+        found = self.changes.find(name)
+        while found >= 0 and found % _KEPT_DIGITS:
+            found = self.changes.find(name, found + 1)
+        return found >= 0
 
     def remembers(self, count: int) -> bool:
         """Whether all changes are remembered since there were so many."""
@@ -135,7 +139,7 @@ class State:
             change: its id.
             **new: what is another then.
         """
-        changes = (*self.changes, change[:_KEPT_DIGITS])[-KEPT_CHANGES:]
+        changes = (self.changes + _abbreviated(change))[-KEPT_CHANGES * _KEPT_DIGITS :]
         identity = self.identity or change[:_KEPT_DIGITS]
         return dataclasses.replace(
             self, count=self.count + 1, changes=changes, identity=identity, **new
@@ -287,7 +291,7 @@ class State:
             }
             state = State(
                 count=_number(found["count"]),
-                changes=tuple(text("change", it) for it in found["changes"]),
+                changes=text("changes", found["changes"]),
                 entries={key_of(raw): raw for raw in found["entries"]},
                 removed=removed,
                 segment=SegmentName.from_json(found["segment"]),
@@ -309,6 +313,10 @@ def _object_tag(raw: Raw | None) -> Any:
     """The tag of the object that an entry is about; ``None`` if there is none."""
     place = None if raw is None else raw.get("object")
     return place[1] if isinstance(place, list) and len(place) == 2 else None
+
+
+def _abbreviated(change: str) -> str:
+    return change[:_KEPT_DIGITS].ljust(_KEPT_DIGITS)
 
 
 def _tags(found: Any) -> dict[str, str]:

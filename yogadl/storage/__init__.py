@@ -15,6 +15,7 @@ from yogadl.storage._from_url import from_url
 from yogadl.storage._gcs import GCSStorage
 from yogadl.storage._lfs import LFSStorage
 from yogadl.storage._local_versions import LocalVersion, LocalVersions
+from yogadl.storage._open_storage import open_storage, register_scheme
 from yogadl.storage._receipt import Receipt
 from yogadl.storage._s3 import S3Storage
 from yogadl.storage._syncing import Synced
@@ -40,4 +41,6 @@ __all__ = [
     "StoredVersion",
     "Synced",
     "from_url",
+    "open_storage",
+    "register_scheme",
 ]

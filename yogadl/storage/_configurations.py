@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LEASE_SECONDS = 60.0
 
-_SECRETS = ("access_key", "secret_key", "session_token", "coordinator_secret")
+SECRETS = ("access_key", "secret_key", "session_token", "coordinator_secret")
+"""Arguments that are not shown, pickled, or written into URLs."""
 
 
 _BUCKETS = {"s3": "yogadl.storage.S3Storage", "gs": "yogadl.storage.GCSStorage"}
@@ -160,13 +161,13 @@ class BaseCloudConfigurations:
         return "The storage was pickled, and its keys are never pickled. "
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: None if name in _SECRETS else _shown(v) for name, v in self.__dict__.items()}
+        kept = {name: None if name in SECRETS else _shown(v) for name, v in self.__dict__.items()}
         kept["_lost_secrets"] = self._lost_secrets or kept != self.__dict__
         return kept
 
     def __repr__(self) -> str:
         shown = ", ".join(
-            f"{name}={'…' if name in _SECRETS else _shown(value)!r}"
+            f"{name}={'…' if name in SECRETS else _shown(value)!r}"
             for name, value in self.__dict__.items()
             if value is not None and name not in ("cache_format", "_lost_secrets")
         )

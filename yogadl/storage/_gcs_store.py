@@ -159,7 +159,8 @@ class GCSStore(ObjectStore):
                             yield _info(blob)
                     if skip is not None and last and found.next_page_token:
                         behind = skip(last)
-                        if behind > last:
+                        # Who heeds no offset would begin there again and again.
+                        if behind > max(last, before):
                             break
                         behind = ""
                 if not behind:

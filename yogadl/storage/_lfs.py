@@ -396,7 +396,9 @@ def _cache_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, os.stat_r
         for entry in entries:
             # Links to folders may lead round in a circle.
             if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
+                # Of parts, there may be a hundred thousand, and none is a version.
+                if entry.name not in (PARTS_FOLDER, CATALOGUE_FOLDER):
+                    folders.append(entry.path)
             elif entry.name == CACHE_FILE:
                 try:
                     status = os.stat(entry.path)

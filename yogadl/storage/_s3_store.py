@@ -164,7 +164,7 @@ class S3Store(ObjectStore):
 
     def list(self, prefix: str, skip: Skip | None = None) -> Iterator[ObjectInfo]:
         """See ``ObjectStore.list``."""
-        after: dict[str, str] = {}
+        before, after = "", dict[str, str]()
         while True:
             page = self._list_page(prefix, after)
             contents = page.get("Contents", ())
@@ -178,8 +178,9 @@ class S3Store(ObjectStore):
             # Buckets of one zone do not list in order, and know no StartAfter.
             if skip is not None and keys and keys == sorted(keys):
                 behind = skip(keys[-1])
-                if behind > keys[-1]:
-                    after = {"StartAfter": behind}
+                # Who heeds no such key would begin there again and again.
+                if behind > max(keys[-1], before):
+                    before, after = behind, {"StartAfter": behind}
 
     def _list_page(self, prefix: str, after: Mapping[str, str]) -> Any:
         def ask(client: Any) -> Any:

@@ -1,0 +1,250 @@
+"""Storages by their URLs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from yogadl.core import Storage
+from yogadl.errors import InvalidArgumentError
+from yogadl.storage._configurations import (
+    SECRETS,
+    CloudOptions,
+    GCSConfigurations,
+    LFSConfigurations,
+    S3Configurations,
+)
+from yogadl.storage._gcs import GCSStorage
+from yogadl.storage._lfs import LFSStorage
+from yogadl.storage._s3 import S3Storage
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+Opener: TypeAlias = Callable[..., Storage]
+"""Makes a storage of a URL, and of the configuration that was given besides."""
+
+ENTRY_POINT_GROUP = "yogadl.storages"
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_PARTS_OF_PATHS = ("bucket", "bucket_directory_path")
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+_registered: dict[str, Opener] = {}
+
+
+def open_storage(url: str | os.PathLike[str], **configuration: Any) -> Any:
+    """A storage by its URL::
+
+        yogadl.open_storage("s3://bucket/directory?region=eu-west-1&local_cache_dir=/scratch")
+        yogadl.open_storage("gs://bucket/directory")
+        yogadl.open_storage("file:///data/yogadl")
+        yogadl.open_storage("/data/yogadl")
+
+    What is behind the ``?`` are arguments of ``S3Configurations`` and ``GCSConfigurations``; what
+    is special in them, or in the path of a URL, is escaped as in all URLs. Other schemes are those
+    of ``yogadl.storage.register_scheme``, and of entry points.
+
+    Args:
+        url: of the storage, or a path on this machine, which is taken as it is.
+        **configuration: more arguments, also those that may not be in a URL: secrets.
+
+    Raises:
+        InvalidArgumentError: the URL is none, its scheme is unknown, it has a secret, or an
+            argument that there is not.
+        StoreError: the bucket cannot be used.
+        MissingExtraError: what is needed for it is not installed.
+    """
+    text = os.fspath(url)
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"url must be a string or a path, not {url!r:.100}")
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        _check_names(configuration, {}, "a path")
+        return LFSStorage(LFSConfigurations(text))
+    name = scheme[1].lower()
+    opener = _find(name)
+    if opener is None:
+        known = ", ".join(sorted({*_BUILT_IN, *_registered}))
+        advice = (
+            "; a data set on a web server is read by yogadl.from_url"
+            if name in ("http", "https")
+            else ""
+        )
+        raise InvalidArgumentError(
+            f"no storage is known for URLs with {name}://, only for {known}, and paths{advice}. "
+            "Others can be registered by yogadl.storage.register_scheme"
+        )
+    return opener(text, **configuration)
+
+
+def register_scheme(scheme: str) -> Callable[[Opener], Opener]:
+    """Registers what opens storages of some kind of URL, as a decorator::
+
+        @yogadl.storage.register_scheme("tape")
+        def open_tape(url, **configuration):
+            return TapeStorage(url, **configuration)
+
+    What was registered here comes before entry points, these before what yogadl brings. A package
+    can do the same without being imported, by an entry point of the group ``yogadl.storages``: its
+    name is the scheme, its value the function::
+
+        [project.entry-points."yogadl.storages"]
+        tape = "package.module:open_tape"
+
+    Args:
+        scheme: what stands before ``://``; upper and lower case are the same.
+
+    Returns:
+        A decorator of a function that takes the whole URL, and what ``open_storage`` was given by
+        name, and returns a ``Storage``.
+
+    Raises:
+        InvalidArgumentError: there can be no such scheme.
+    """
+    if not isinstance(scheme, str) or not _SCHEME.fullmatch(f"{scheme}://"):
+        raise InvalidArgumentError(
+            f"scheme must be what stands before '://', of two letters at least, not {scheme!r:.100}"
+        )
+
+    def decorate(opener: Opener) -> Opener:
+        _registered[scheme.lower()] = opener
+        return opener
+
+    return decorate
+
+
+def _find(scheme: str) -> Opener | None:
+    found = _registered.get(scheme)
+    if found is None:
+        for point in _entry_points():
+            if point.name.lower() == scheme:
+                loaded: Opener = point.load()
+                return loaded
+    return found or _BUILT_IN.get(scheme)
+
+
+@functools.cache
+def _entry_points() -> tuple[EntryPoint, ...]:
+    # It takes as long to import as a tenth of yogadl.
+    import importlib.metadata
+
+    return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+
+
+def _open_file(url: str, **configuration: Any) -> LFSStorage:
+    parts = _split(url)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise InvalidArgumentError(
+            f"{_shown(url)!r} is no file of this machine: after file:// comes an absolute path, "
+            "file:///data/yogadl"
+        )
+    _check_names({**_arguments(parts.query), **configuration}, {}, "a file:// URL")
+    return LFSStorage(LFSConfigurations(urllib.parse.unquote(parts.path)))
+
+
+def _open_bucket(
+    storage: Callable[[Any], Storage], made: type[Any], url: str, **configuration: Any
+) -> Storage:
+    parts = _split(url)
+    if not parts.netloc:
+        raise InvalidArgumentError(
+            f"{_shown(url)!r} has no bucket; write {parts.scheme}://bucket/…"
+        )
+    kinds = _kinds(made)
+    given = _arguments(parts.query)
+    for name in given:
+        if name in SECRETS:
+            raise InvalidArgumentError(
+                f"{name} is a secret, and URLs are shown and logged: give it as an argument, "
+                f"open_storage(url, {name}=…), or leave it to the environment"
+            )
+    twice = given.keys() & configuration.keys()
+    if twice:
+        raise InvalidArgumentError(f"{', '.join(sorted(twice))}: given in the URL and besides")
+    _check_names(given, kinds, f"a {parts.scheme}:// URL")
+    _check_names(configuration, {**kinds, **dict.fromkeys(SECRETS)}, made.__name__)
+    read = {name: _read(name, value, kinds[name]) for name, value in given.items()}
+    directory = urllib.parse.unquote(parts.path).strip("/")
+    return storage(made(parts.netloc, directory, **read, **configuration))
+
+
+_BUILT_IN: Mapping[str, Opener] = {
+    "file": _open_file,
+    "s3": functools.partial(_open_bucket, S3Storage, S3Configurations),
+    "gs": functools.partial(_open_bucket, GCSStorage, GCSConfigurations),
+}
+
+
+def _split(url: str) -> urllib.parse.SplitResult:
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{_shown(url)!r} is no URL: {error}") from error
+    if "@" in parts.netloc:
+        raise InvalidArgumentError(
+            f"{_shown(url)!r} has a user or a password, which URLs of storages do not have; give "
+            "keys as arguments, or leave them to the environment"
+        )
+    if parts.fragment:
+        raise InvalidArgumentError(f"{_shown(url)!r} has a '#', which is written as %23 in a path")
+    return parts
+
+
+def _arguments(query: str) -> dict[str, str]:
+    """What is behind the ``?``."""
+    try:
+        pairs = urllib.parse.parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise InvalidArgumentError(
+            "what is behind the '?' of the URL is not of the form name=value&name=value"
+        ) from None
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise InvalidArgumentError("a name comes twice behind the '?' of the URL")
+    return found
+
+
+def _kinds(made: type[Any]) -> dict[str, str]:
+    """The arguments of a configuration that are no secrets, and the name of the type of each."""
+    hints = {
+        name: str(parameter.annotation)
+        for name, parameter in inspect.signature(made).parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    }
+    for name, hint in CloudOptions.__annotations__.items():
+        hints[name] = getattr(hint, "__forward_arg__", str(hint))
+    return {
+        name: hint.split(" ")[0]
+        for name, hint in hints.items()
+        if name not in SECRETS and name not in _PARTS_OF_PATHS
+    }
+
+
+def _check_names(given: Mapping[str, Any], known: Mapping[str, Any], of: str) -> None:
+    unknown = sorted(given.keys() - known.keys())
+    if unknown:
+        can = f"it can have {', '.join(sorted(known))}" if known else "it has none"
+        raise InvalidArgumentError(f"{of} has no argument {', '.join(unknown)}; {can}")
+
+
+def _read(name: str, value: str, kind: str) -> Any:
+    """The value of an argument that is written in a URL."""
+    try:
+        if kind == "bool":
+            return _TRUTHS[value.lower()]
+        return {"int": int, "float": float}.get(kind, str)(value)
+    except (KeyError, ValueError):
+        wanted = "true or false" if kind == "bool" else f"a number ({kind})"
+        raise InvalidArgumentError(f"{name} must be {wanted}, not {value!r:.100}") from None
+
+
+def _shown(url: str) -> str:
+    """A URL without what may be secret in it."""
+    scheme, _, rest = re.split("[?#]", url, maxsplit=1)[0].partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
