@@ -68,7 +68,7 @@ def test_cacheable_without_arguments(storage: LFSStorage) -> None:
     with pytest.raises(InvalidArgumentError, match=re.escape('@storage.cacheable("mnist", "1.0")')):
         storage.cacheable(make)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="dataset_version must be a non-empty"):
-        storage.cacheable("mnist")
+        storage.cacheable("mnist", "")
 
 
 def test_a_function_that_returns_nothing(storage: LFSStorage) -> None:

@@ -98,8 +98,8 @@ SIGNATURES: dict[tuple[str, str], list[tuple[str, Any]]] = {
     ],
     ("yogadl.storage", "LFSStorage.cacheable"): [
         ("dataset_id", REQUIRED),
-        # Required: the default is there to tell what was forgotten.
-        ("dataset_version", ""),
+        # Without it, it follows from what determines the data.
+        ("dataset_version", None),
     ],
     ("yogadl.storage", "S3Configurations"): [
         ("bucket", REQUIRED),

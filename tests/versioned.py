@@ -73,7 +73,12 @@ def part_tokens(path: pathlib.Path, parts: PartList, number: int, first: int, co
 
 
 def write_runs(
-    path: pathlib.Path, spec: Any, parts: PartList, runs: Sequence[Run], metadata: Any = None
+    path: pathlib.Path,
+    spec: Any,
+    parts: PartList,
+    runs: Sequence[Run],
+    metadata: Any = None,
+    created_ns: int = 0,
 ) -> LMDBDataRef:
     """A version of runs, open."""
     text, wanted = encoded_spec(spec), as_runs(runs)
@@ -88,7 +93,7 @@ def write_runs(
         text,
         None,
         metadata=metadata_json(metadata, UNKNOWN),
-        created_ns=0,
+        created_ns=created_ns,
         sums=sums,
     ) as file:
         file.commit()
@@ -105,15 +110,15 @@ def write_groups(
     groups: Groups,
     leaves: Sequence[tuple[int, int]],
     metadata: Any = None,
+    created_ns: int = 0,
 ) -> LMDBDataRef:
     """A version of column groups, open."""
     made = [ColumnGroup(encoded_spec(own), parts, as_runs(runs)) for own, parts, runs in groups]
     readers = []
-    for number, (own, parts, runs) in enumerate(groups):
+    for own, parts, runs in groups:
         # As a version of its own, it can be read.
-        single = path.parent.with_name(f"{path.parent.name}-group-{number}") / path.name
-        single.parent.mkdir(exist_ok=True)
-        readers.append(write_runs(single, own, parts, runs).reader)
+        path.parent.mkdir(exist_ok=True)
+        readers.append(write_runs(path, own, parts, runs).reader)
     sums = sums_of_joined(spec, leaves, readers)
     for reader in readers:
         reader.close()
@@ -123,7 +128,7 @@ def write_groups(
         encoded_spec(spec),
         leaves,
         metadata=metadata_json(metadata, UNKNOWN),
-        created_ns=0,
+        created_ns=created_ns,
         sums=sums,
     ) as file:
         file.commit()

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         from_source,
         from_torch,
     )
+    from yogadl.recipes import FileInput
     from yogadl.storage import from_url, open_storage
 
 # 0.1.4 had all of its own once one was imported, and scripts rely on it.
@@ -82,9 +83,9 @@ def __getattr__(name: str) -> Any:
 
 def _home(name: str) -> str:
     """Where that is which is imported when it is first used."""
-    homes = {"Pieces": "yogadl.adapters"}
-    homes |= dict.fromkeys(("from_url", "open_storage"), "yogadl.storage")
-    return homes.get(name, "yogadl.dataref")
+    homes = {"FileInput": "recipes", "Pieces": "adapters"}
+    homes |= dict.fromkeys(("from_url", "open_storage"), "storage")
+    return f"yogadl.{homes.get(name, 'dataref')}"
 
 
 def __dir__() -> list[str]:
@@ -95,6 +96,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "BlockShuffle",
     "DataRef",
+    "FileInput",
     "GeneratorFromKeys",
     "KeyedShuffle",
     "LmdbAccess",

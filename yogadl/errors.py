@@ -7,7 +7,9 @@ and ``except FileNotFoundError`` work without knowing this module::
     ├── InvalidArgumentError (ValueError)       an argument outside what its docstring allows
     │   └── InfiniteDatasetError                a data set that never ends was submitted
     ├── UnsupportedTypeError (TypeError)        a type, dtype or component that cannot be stored
+    ├── UndeterminedError (TypeError)           it cannot be told what determines a data set
     ├── SpecMismatchError (ValueError)          a record that does not fit the element spec
+    ├── StaleCacheError (RuntimeError)          what is stored was made otherwise than it would be
     ├── CacheNotFoundError (FileNotFoundError)  nothing is stored under this id and version
     ├── RecordIndexError (IndexError)           a position that the data set does not have
     ├── RankError (RuntimeError)                what distributes the training contradicts itself
@@ -71,6 +73,14 @@ class InfiniteDatasetError(InvalidArgumentError):
 
 class UnsupportedTypeError(YogadlError, TypeError):
     """A type, dtype or component cannot be stored or read."""
+
+
+class UndeterminedError(YogadlError, TypeError):
+    """It cannot be told what determines the data that a function makes."""
+
+
+class StaleCacheError(YogadlError, RuntimeError):
+    """What is stored was made otherwise than it would be now."""
 
 
 class SpecMismatchError(YogadlError, ValueError):

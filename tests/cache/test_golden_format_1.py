@@ -10,7 +10,9 @@ import sys
 import numpy as np
 from strategies import same
 
+from yogadl.cache.grouped import GroupedReader
 from yogadl.cache.opening import open_cache
+from yogadl.cache.parts_reader import PartsReader
 from yogadl.cache.reader import CacheFile
 from yogadl.spec import TensorSpec
 
@@ -21,11 +23,15 @@ def test_todays_writer_writes_the_golden_files(tmp_path: pathlib.Path) -> None:
     script = GOLDEN / "make_format_1.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     subprocess.run([sys.executable, script, tmp_path], env=environment, check=True)
-    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    kept = {path.name: path.read_bytes() for path in (GOLDEN / "format-1").iterdir()}
+    made, kept = _files(tmp_path), _files(GOLDEN / "format-1")
     assert sorted(made) == sorted(kept)
     # Whole files in a failure's message would help nobody.
     assert [name for name in kept if made[name] != kept[name]] == []
+
+
+def _files(folder: pathlib.Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def golden(name: str) -> CacheFile:
@@ -72,3 +78,23 @@ def test_golden_mixed() -> None:
     assert [row["none"] for row in rows] == [None] * 4
     assert [row["pair"].left for row in rows] == [None, 1, None, 3]
     assert [row["pair"].right for row in rows] == [1j, 1 + 1j, 2 + 1j, 3 + 1j]
+
+
+def test_golden_tables() -> None:
+    folder = GOLDEN / "format-1" / "tables"
+    with open_cache(folder / "runs" / "cache.mdb") as reader:
+        reader.verify()
+        assert isinstance(reader, PartsReader)
+        assert reader.info.metadata == {"made": "of runs"}
+        rows = [reader.read_record(at) for at in range(len(reader))]
+        assert [row["id"] + 2 for row in rows] == [7, 8, 0, 1, 2, 6, 2, 3, 0]
+        assert [row["x"][0] for row in rows] == [row["id"] + 2 for row in rows]
+    with open_cache(folder / "groups" / "cache.mdb") as reader:
+        reader.verify()
+        assert isinstance(reader, GroupedReader)
+        assert reader.info.metadata == {"made": "of groups"}
+        rows = [reader.read_record(at) for at in range(len(reader))]
+        assert [list(row) for row in rows] == [["name", "number", "x"]] * 5
+        assert [row["name"] for row in rows] == [b"nnnn", b"", b"n", b"nn", b"nnn"]
+        assert [row["number"] + 2 for row in rows] == [4, 5, 1, 2, 3]
+        assert [row["x"][2] - 2 for row in rows] == [4, 5, 1, 2, 3]

@@ -7,15 +7,18 @@ import pickle
 import tempfile
 from typing import Any
 
+import hostile_damage
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import data_sets, same
-from versioned import chosen, write_groups, write_parts, write_plain, write_runs
+from versioned import Run, chosen, write_groups, write_parts, write_plain, write_runs
 
 import yogadl
 from yogadl import spec as specs
+from yogadl.__main__ import main
 from yogadl.cache.grouped import GroupedReader
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError, ClosedError
@@ -139,6 +142,13 @@ def test_a_part_of_another_spec_is_refused(tmp_path: pathlib.Path) -> None:
         list(ref.stream())
 
 
+def numbers(folder: pathlib.Path, runs: list[Run]) -> LMDBDataRef:
+    """Of two parts of ten numbers each."""
+    path = folder / "a" / "2" / "cache.mdb"
+    parts = write_parts(path, NUMBER, [list(range(10)), list(range(10, 20))])
+    return write_runs(path, NUMBER, parts, runs)
+
+
 def test_versions_in_a_storage(tmp_path: pathlib.Path) -> None:
     storage = LFSStorage(tmp_path)
     images(tmp_path).close()
@@ -164,3 +174,35 @@ def test_runs_in_a_storage(tmp_path: pathlib.Path) -> None:
     with other.fetch("a", "2") as copied:
         copied.verify()
         assert [int(record) for record in copied.stream()] == chosen(records, runs)
+
+
+def test_the_command(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images(tmp_path).close()
+    path = tmp_path / "a" / "1" / "cache.mdb"
+    assert main(["info", str(path)]) == 0
+    assert "records:  10" in capsys.readouterr().out
+    assert main(["verify", str(path)]) == 0
+    with LMDBDataRef(path) as ref:
+        part = min(ref.reader.parts_by_digest().values())
+    data = bytearray(part.read_bytes())
+    data[12288 + 20] ^= 1
+    part.write_bytes(data)
+    assert main(["verify", str(path)]) == 1
+
+
+def test_sums_that_are_not_those_of_the_records(tmp_path: pathlib.Path) -> None:
+    """By them, a version is told from others."""
+    for make in (images, lambda folder: numbers(folder, [(0, 3, 4), (1, 0, 10), (0, 0, 1)])):
+        with make(tmp_path) as ref:
+            ref.verify()
+            path = ref.reader.path
+        data = bytearray(path.read_bytes())
+        data[8400] ^= 1
+        hostile_damage.seal(data)
+        header = bytes(data[8192:8416]) + bytes(24) + bytes(data[8440:12288])
+        digest = xxhash.xxh3_128_digest(bytes(data[12288:]) + bytes(data[:8192]) + header)
+        data[8416:8432] = digest
+        hostile_damage.seal(data)
+        path.write_bytes(data)
+        with LMDBDataRef(path) as ref, pytest.raises(ChecksumError, match="token sums"):
+            ref.verify()

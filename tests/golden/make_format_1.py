@@ -1,6 +1,6 @@
 """Writes the golden caches of format 1::
 
-    PYTHONPATH=. python tests/golden/make_format_1.py OUTPUT_DIRECTORY
+    PYTHONPATH=.:tests python tests/golden/make_format_1.py OUTPUT_DIRECTORY
 
 They are the same to the byte whenever and wherever they are written: time and release are fixed.
 Files of a released format never change; a test compares today's writer with them.
@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from versioned import write_groups, write_parts, write_runs
 
 from yogadl.cache.writer import CacheWriter
 from yogadl.spec import (
@@ -90,8 +91,31 @@ DATA_SETS: dict[str, tuple[Any, list[Any], Any]] = {
 }
 
 
+def _make_tables(folder: pathlib.Path) -> None:
+    """Versions of the same parts: of runs of their records, and of column groups."""
+    rows = [_fixed(number) for number in range(9)]
+    path = folder / "runs" / "cache.mdb"
+    parts = write_parts(path, FIXED_SPEC, [rows[:4], rows[4:6], rows[6:]])
+    runs = [(2, 1, 2), (0, 0, 3), (2, 0, 1), (0, 2, 2), (0, 0, 1)]
+    write_runs(path, FIXED_SPEC, parts, runs, {"made": "of runs"}, TIME_NS).close()
+    path = folder / "groups" / "cache.mdb"
+    names = {"name": TensorSpec("string")}
+    named = [{"name": b"n" * number} for number in range(5)]
+    added = write_parts(path, names, [named])
+    # One component is dropped, one renamed, and one added.
+    spec = {"name": TensorSpec("string"), "number": TensorSpec("int64"), "x": FIXED_SPEC["x"]}
+    groups = [
+        (FIXED_SPEC, parts, [(1, 0, 2), (0, 1, 3)]),
+        (names, added, [(0, 4, 1), (0, 0, 4)]),
+    ]
+    where = [(1, 0), (0, 1), (0, 2)]
+    write_groups(path, spec, groups, where, {"made": "of groups"}, TIME_NS).close()
+
+
 def main(directory: pathlib.Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
+    with mock.patch("yogadl.cache.container.__version__", RELEASE):
+        _make_tables(directory / "tables")
     for name, (spec, records, metadata) in DATA_SETS.items():
         with (
             mock.patch("time.time_ns", return_value=TIME_NS),

@@ -27,7 +27,7 @@ from yogadl.format.table import Table
 
 Array = np.ndarray[Any, Any]
 
-_TOKENS_BYTES = 16 << 20
+_TOKENS_BYTES = 1 << 20
 
 
 class LeafMap:
@@ -248,6 +248,7 @@ class GroupedReader(JoinedLeaves, FileReader):
 
     def verify(self) -> None:
         self._table.verify()
+        self._table.check_sums(self)
 
     def pieces(self) -> Iterator[Array]:
         return self._table.pieces()

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from yogadl.cache.address_space import AddressSpace
-from yogadl.cache.content_id import TokenSums
+from yogadl.cache.content_id import TokenSums, sums_of_tokens
 from yogadl.cache.file_reader import CacheInfo
 from yogadl.cache.files import shown
 from yogadl.cache.mapping import Access, Descriptor, MappedFile
 from yogadl.cache.parts import PartFiles, header_of
 from yogadl.cache.reader import CacheFile
+from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.sections import load_codec, load_metadata, section
 from yogadl.cache.whole_file import check_digest, pieces
 from yogadl.errors import ChecksumError
@@ -126,6 +127,20 @@ class OpenTable:
         for number in self.parts.by_digest().values():
             with CacheFile(self.parts.path(number), self.parts.map(number)) as part:
                 part.verify()
+
+    def check_sums(self, reader: RecordReader) -> None:
+        """Sees that the records are those by which the table tells itself from others.
+
+        Args:
+            reader: of the records.
+
+        Raises:
+            ChecksumError: they are not.
+        """
+        if sums_of_tokens(len(reader), reader.tokens) != self.sums:
+            raise ChecksumError(
+                f"{self._name} has token sums that are not those of its records; rebuild it"
+            )
 
     def pieces(self) -> Iterator[Array]:
         """See ``FileReader.pieces``."""

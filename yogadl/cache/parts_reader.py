@@ -40,6 +40,7 @@ class PartsReader(MappedReader, FileReader):
 
     def verify(self) -> None:
         self._table.verify()
+        self._table.check_sums(self)
 
     def pieces(self) -> Iterator[Array]:
         return self._table.pieces()

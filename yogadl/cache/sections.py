@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -12,7 +13,7 @@ from yogadl.errors import ChecksumError, InvalidArgumentError, UnsupportedTypeEr
 from yogadl.format import header as headers
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
-from yogadl.format.provenance import METADATA_KEY, Provenance
+from yogadl.format.provenance import METADATA_KEY, RECIPE_KEY, Provenance
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +39,9 @@ def load_metadata(
         ChecksumError: they are damaged.
     """
     metadata = _json_object(section(buffer, place, "metadata", name), "metadata", name)
-    return metadata, Provenance.from_json(metadata.pop(METADATA_KEY, None))
+    provenance = Provenance.from_json(metadata.pop(METADATA_KEY, None))
+    document = metadata.pop(RECIPE_KEY, None)
+    return metadata, dataclasses.replace(provenance, recipe_document=document)
 
 
 def load_codec(buffer: Array, place: headers.Section, value_size: int, name: str) -> RecordCodec:

@@ -26,7 +26,7 @@ from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
 from yogadl.format.contents import Contents
 from yogadl.format.header import BODY_OFFSET, Header
-from yogadl.format.provenance import METADATA_KEY, UNKNOWN, Provenance
+from yogadl.format.provenance import METADATA_KEY, RECIPE_KEY, UNKNOWN, Provenance
 from yogadl.format.record_keys import MOST_RECORDS
 from yogadl.format.rows import rows_of
 
@@ -44,12 +44,13 @@ def metadata_json(metadata: Mapping[str, Any] | None, provenance: Provenance) ->
     Raises:
         InvalidArgumentError: it is not a mapping of strings to JSON values.
     """
-    if isinstance(metadata, Mapping) and METADATA_KEY in metadata:
-        raise InvalidArgumentError(f"the key {METADATA_KEY!r} of metadata is yogadl's own")
+    for key in (METADATA_KEY, RECIPE_KEY):
+        if isinstance(metadata, Mapping) and key in metadata:
+            raise InvalidArgumentError(f"the key {key!r} of metadata is yogadl's own")
     try:
         _check_keys(metadata)
-        known = provenance.to_json()
-        whole = {**(metadata or {}), **({METADATA_KEY: known} if known else {})}
+        own = {METADATA_KEY: provenance.to_json(), RECIPE_KEY: provenance.recipe_document}
+        whole = {**(metadata or {}), **{key: value for key, value in own.items() if value}}
         found = json.dumps(whole, allow_nan=False, sort_keys=True).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(

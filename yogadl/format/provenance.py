@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 METADATA_KEY = "__yogadl__"
 """The key of the metadata document that users cannot have."""
+
+RECIPE_KEY = "__yogadl_recipe__"
+"""Another, of the document of the recipe."""
 
 MOST_PARENTS = 1000
 
@@ -28,8 +31,9 @@ class Provenance:
         parents: id and version of each that it was made from by a commit.
         message: what the user says of the commit.
         change: the id of the commit; no other has it.
-        recipe: digest of all that determines the records.
+        recipe: the digest of all that determined the data, see ``yogadl.recipes``.
         duration: seconds that it took to build.
+        recipe_document: what the recipe was, as JSON; in a file that was read, anything.
     """
 
     function: str = ""
@@ -42,10 +46,12 @@ class Provenance:
     change: str = ""
     recipe: str = ""
     duration: float | None = None
+    # It has a key of its own, and lists are no part of what can be hashed.
+    recipe_document: Any = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """What is known of it."""
-        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        known = {it.name: getattr(self, it.name) for it in fields(self) if it.compare}
         return {name: value for name, value in known.items() if value not in ("", (), None)}
 
     @classmethod
@@ -53,10 +59,10 @@ class Provenance:
         """What a file says; what makes no sense is not known."""
         given = found if isinstance(found, Mapping) else {}
         known: dict[str, Any] = {}
-        for field in fields(cls):
-            value = _sane(field.name, given.get(field.name))
+        for it in fields(cls):
+            value = _sane(it.name, given.get(it.name)) if it.compare else None
             if value is not None:
-                known[field.name] = value
+                known[it.name] = value
         return cls(**known)
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import xxhash
 
 from yogadl.cache.progress import Progress
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
+from yogadl.recipes import recipe_or_nonce
 from yogadl.storage import CacheStorage, Receipt
 from yogadl.storage._build import Build
-from yogadl.storage._call_text import call_text
-from yogadl.storage._provenance import of_call
 
 ray = require("ray", "ray")
 
@@ -54,8 +50,8 @@ def build(
             called more than once.
         spec: the element spec of all records.
         metadata: see ``storage.submit``.
-        recipe: what the records depend on besides the inputs; by default, the source of
-            ``make_records``.
+        recipe: what the records depend on besides the inputs; by default, all that determines what
+            ``make_records`` makes, see ``docs/recipes.md``.
         part_bytes: see ``storage.submit``; a piece is a part of its own at least.
         ray_remote_args: options of the tasks, such as ``num_cpus``, ``memory`` or ``max_retries``:
             see ``ray.remote``.
@@ -90,16 +86,10 @@ def build(
 
 
 def _recipe(inputs: Sequence[Any], make_records: Callable[..., Any], recipe: str | None) -> str:
-    # One by one, as of very long lists only the beginning would count.
-    texts = xxhash.xxh3_128()
-    for given in inputs:
-        texts.update(f"{call_text((given,), {})}\n".encode("utf-8", "surrogatepass"))
+    """What the records depend on; of what cannot be told, nobody knows whether it is the same."""
     if recipe is not None:
-        return repr([recipe, texts.hexdigest()])
-    made = of_call(make_records, (), {})
-    # Of what has no source, nobody can tell that it is the same.
-    code = made.source or uuid.uuid4().hex
-    return repr([made.function, made.arguments, code, texts.hexdigest()])
+        return repr([recipe, recipe_or_nonce(None, tuple(inputs))])
+    return recipe_or_nonce(make_records, tuple(inputs))
 
 
 def _write(build: Build, make_records: Callable[[Any], Any], number: int, given: Any) -> Receipt:

@@ -3,6 +3,7 @@
 from yogadl.catalogue import CatalogueEntry
 from yogadl.storage._base import CacheStorage
 from yogadl.storage._build import Build
+from yogadl.storage._cacheable import Why
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._collected import Collected, CollectedParts, StoredPart, StoredVersion
 from yogadl.storage._configurations import (
@@ -40,6 +41,7 @@ __all__ = [
     "StoredPart",
     "StoredVersion",
     "Synced",
+    "Why",
     "from_url",
     "open_storage",
     "register_scheme",

@@ -26,9 +26,10 @@ from yogadl.errors import (
     UnsupportedFormatError,
     YogadlError,
 )
+from yogadl.recipes import CACHED, checked_inputs, checked_names
 from yogadl.storage import _provenance
 from yogadl.storage._build import Build, Turn
-from yogadl.storage._building import building_alone
+from yogadl.storage._cacheable import Cacheable, Why, cached_by, checked_on_change
 from yogadl.storage._catalogued import V
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._copying import Copier, Original
@@ -196,27 +197,68 @@ class CacheStorage(KeptVersions[V]):
     def cacheable(
         self,
         dataset_id: str,
-        dataset_version: str = "",
+        dataset_version: str | None = None,
         *,
         spec: Any = None,
         metadata: Mapping[str, Any] | None = None,
         part_bytes: int | None = None,
         workers: int = 1,
+        key: Any = None,
+        ignore: Iterable[str] = (),
+        inputs: Iterable[Any] = (),
+        on_change: str = "warn",
     ) -> Callable[[Callable[Params, Any]], Callable[Params, StoredDataRef]]:
         """See ``Storage.cacheable``, and :meth:`submit` for ``part_bytes`` and ``workers``.
 
+        Without a version, that follows from what determines the data: the code of the function and
+        of the user's own code that it calls, what these read, the arguments, and what is declared
+        here. It is ``"r-"`` and 32 hexadecimal digits. ``docs/recipes.md`` says what counts.
+
         What is stored but cannot be read, as a killed yogadl 0.1.4 leaves it, is built again; what
         a newer yogadl wrote is an error. The wait for another builder can be interrupted.
+
+        Args:
+            dataset_id: see ``Storage.cacheable``.
+            dataset_version: likewise; ``None`` to have it follow from what determines the data.
+            spec: see ``Storage.cacheable``.
+            metadata: likewise.
+            part_bytes: see :meth:`submit`.
+            workers: likewise.
+            key: anything that JSON can hold, which counts, too.
+            ignore: names that do not count: of arguments, variables and functions, and
+                ``Class.attribute``.
+            inputs: what the data is made of: paths of files and folders, which count by their
+                contents, ``yogadl.FileInput`` and DataRefs.
+            on_change: what to do if something else determined what is stored under the version:
+                ``"warn"`` once and read it; ``"raise"``; ``"rebuild"`` it, which replaces it; or
+                ``"ignore"`` it.
+
+        Raises:
+            UndeterminedError: by the call: there is no version, and it cannot be told what
+                determines the data.
+            StaleCacheError: by the call, with ``on_change="raise"``.
         """
         if callable(dataset_id):
             raise InvalidArgumentError(
                 "cacheable has to be told under which id and version to store what the function "
                 'makes: @storage.cacheable("mnist", "1.0")'
             )
-        version = self._version(dataset_id, dataset_version)
-        wanted = None if spec is None else as_spec(spec)
-        part_bytes = self._part_bytes(part_bytes)
-        workers = as_index("workers", workers, 1)
+        # What cannot be stored is told at once.
+        self._version(dataset_id, "any" if dataset_version is None else dataset_version)
+        make = functools.partial(
+            Cacheable,
+            storage=self,
+            dataset_id=dataset_id,
+            dataset_version=dataset_version,
+            key=key,
+            ignore=checked_names(ignore),
+            inputs=checked_inputs(inputs),
+            on_change=checked_on_change(on_change),
+            spec=None if spec is None else as_spec(spec),
+            metadata=metadata,
+            part_bytes=self._part_bytes(part_bytes),
+            workers=as_index("workers", workers, 1),
+        )
 
         def decorate(function: Callable[Params, Any]) -> Callable[Params, StoredDataRef]:
             if not callable(function):
@@ -224,25 +266,37 @@ class CacheStorage(KeptVersions[V]):
                     f"cacheable decorates a function that makes the data set, not {function!r:.100}"
                     "; data that is there already can be stored by submit"
                 )
+            cacheable = make(function=function)
 
             @functools.wraps(function)
             def create_dataref(*args: Params.args, **kwargs: Params.kwargs) -> StoredDataRef:
-                provenance = _provenance.of_call(function, args, kwargs)
-                found = self._fetch_usable(version, level=logging.DEBUG)
-                if found is None:
-                    make = functools.partial(function, *args, **kwargs)
-                    submission = Submission(make, wanted, metadata, provenance, part_bytes)
-                    if workers > 1:
-                        found = self._build_with(submission, version, workers, self._turn)
-                    else:
-                        with building_alone(version):
-                            found = self._build(submission, version)
-                _provenance.check_stored(found, str(version), wanted, metadata, provenance)
-                return found
+                return cacheable.call(args, kwargs)
 
+            setattr(create_dataref, CACHED, cacheable)
             return create_dataref
 
         return decorate
+
+    def why(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Why:
+        """What a call of a function that :meth:`cacheable` decorates would do, and why::
+
+            print(storage.why(make_records, 10))
+
+        It says whether what is stored would be used, and if not, or if that was made otherwise,
+        which line or value changed. The function is not called. What is compared is the version
+        that the call goes by, or else the one of the id that was stored last.
+
+        Args:
+            function: that is decorated.
+            args: that it would be called with.
+            kwargs: likewise.
+
+        Raises:
+            InvalidArgumentError: it is no function that this storage's ``cacheable`` decorates.
+            StoreError: the bucket cannot be read.
+        """
+        cacheable, bound = cached_by(self, function)
+        return cacheable.why((*bound, *args), kwargs)
 
     def build(
         self,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import functools
 import getpass
 import inspect
 import itertools
@@ -12,19 +10,22 @@ import json
 import logging
 import os
 import socket
-import textwrap
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
-
-import xxhash
 
 from yogadl import spec as specs
 from yogadl.dataref import StoredDataRef
-from yogadl.errors import InvalidArgumentError, SpecMismatchError, StaleCacheWarning
+from yogadl.errors import (
+    InvalidArgumentError,
+    SpecMismatchError,
+    StaleCacheError,
+    StaleCacheWarning,
+)
 from yogadl.format.provenance import Provenance
 from yogadl.format.spec_text import spec_text
-from yogadl.storage._call_text import call_text
+from yogadl.recipes import Recipe, changes, named_call, parse
 
 _told: set[tuple[str, ...]] = set()
 _log = logging.getLogger(__name__)
@@ -41,26 +42,35 @@ def of_here() -> Provenance:
 
 
 def of_call(
-    function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    named: Mapping[str, Any],
+    recipe: Recipe | None,
 ) -> Provenance:
     """Of what a function makes when it is called so by this process."""
-    while isinstance(function, functools.partial):
-        arguments = (*function.args, *arguments)
-        named = {**function.keywords, **named}
-        function = function.func
-    if inspect.ismethod(function):
-        arguments = (function.__self__, *arguments)
-    function = inspect.unwrap(function)
-    coded: Any = function
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        # An object that can be called does what its class says.
-        coded, arguments = type(function), (function, *arguments)
+    name, shown, source = named_call(function, arguments, named)
     return dataclasses.replace(
         of_here(),
-        function=f"{coded.__module__}.{coded.__qualname__}",
-        arguments=call_text(arguments, named),
-        source=source_digest(coded),
+        function=name,
+        arguments=shown,
+        source=source,
+        recipe="" if recipe is None else recipe.digest,
     )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that is stored otherwise than it was asked for.
+
+    Attributes:
+        text: that says so.
+        now: tells it from others of the same text.
+        is_contradiction: whether what is stored cannot be what was asked for.
+    """
+
+    text: str
+    now: str = ""
+    is_contradiction: bool = False
 
 
 def check_stored(
@@ -69,6 +79,8 @@ def check_stored(
     spec: specs.Structure | None,
     metadata: Mapping[str, Any] | None,
     now: Provenance,
+    recipe: Recipe | None = None,
+    on_change: str = "warn",
 ) -> None:
     """Compares what is stored with what was asked for; warns once for each difference.
 
@@ -78,37 +90,74 @@ def check_stored(
         spec: that was asked for, in standard form.
         metadata: that was asked for.
         now: of the call that asked.
+        recipe: likewise, if it can be told.
+        on_change: ``"warn"``, ``"raise"`` or ``"ignore"``.
 
     Raises:
         SpecMismatchError: records of that spec cannot be what is stored.
+        StaleCacheError: there is a difference, and it is to be raised.
         InvalidArgumentError: JSON cannot hold the metadata.
     """
-    stored = ref.info.provenance
     made = f"{name} was stored{_by(ref)}"
-    if spec is not None and spec != ref.spec:
-        difference = f"with the spec {spec_text(ref.spec)}, and spec= is {spec_text(spec)}"
-        if not _may_be(ref.spec, spec):
+    for found in differences(ref, spec, metadata, now, recipe):
+        if found.is_contradiction:
             raise SpecMismatchError(
-                f"{made} {difference}. Store it under another version, or delete this one"
+                f"{made} {found.text}. Store it under another version, or delete this one"
             )
-        _warn(ref, made, difference)
+        if on_change == "raise":
+            raise StaleCacheError(
+                f"{made} {found.text}. Store it under another version, delete this one, or have it "
+                'made anew by on_change="rebuild"'
+            )
+        if on_change != "ignore":
+            _warn(ref, made, found)
+    stored = ref.info.provenance
+    if stored.host and not stored.function:
+        _log.info("%s by submit; %s is not called.", made, now.function)
+
+
+def differences(
+    ref: StoredDataRef,
+    spec: specs.Structure | None,
+    metadata: Mapping[str, Any] | None,
+    now: Provenance,
+    recipe: Recipe | None,
+) -> Iterator[Difference]:
+    """What is stored otherwise than it was asked for; see :func:`check_stored`."""
+    if spec is not None and spec != ref.spec:
+        text = f"with the spec {spec_text(ref.spec)}, and spec= is {spec_text(spec)}"
+        yield Difference(text, is_contradiction=not _may_be(ref.spec, spec))
     other = _not_stored(ref, metadata)
     if other:
         shown = {key: ref.metadata[key] for key in other if key in ref.metadata}
-        _warn(ref, made, f"with the metadata {shown!r:.200}, and metadata= has {other!r:.200}")
-    if stored.source and now.source and stored.source != now.source:
-        difference = f"by {stored.function}, and {now.function} is not the same code"
+        yield Difference(f"with the metadata {shown!r:.200}, and metadata= has {other!r:.200}")
+    stored = ref.info.provenance
+    if stored.recipe and recipe is not None:
+        if stored.recipe == recipe.digest:
+            return
+        text = _told_of_call(stored, now)
+        if not text:
+            before = parse(stored.recipe_document)
+            found = () if before is None else changes(before, recipe)
+            text = str(found[0]) if found else "what it goes by is not the same"
+            more = f" (and {len(found) - 1} more, see storage.why)" if len(found) > 1 else ""
+            text = f"by {stored.function}, and now {text}{more}"
         # Who changes it again is told again.
-        _warn(ref, made, difference, now.source)
-    elif stored.function and stored.arguments != now.arguments:
-        _warn(
-            ref,
-            made,
+        yield Difference(text, recipe.digest)
+    elif text := _told_of_call(stored, now):
+        yield Difference(text, now.source)
+
+
+def _told_of_call(stored: Provenance, now: Provenance) -> str:
+    """What is other in the function itself and its arguments; empty if nothing is."""
+    if stored.source and now.source and stored.source != now.source:
+        return f"by {stored.function}, and {now.function} is not the same code"
+    if stored.function and stored.arguments != now.arguments:
+        return (
             f"by {stored.function}({stored.arguments}), and {now.function}({now.arguments}) is "
-            "called",
+            "called"
         )
-    elif stored.host and not stored.function:
-        _log.info("%s by submit; %s is not called.", made, now.function)
+    return ""
 
 
 def _not_stored(ref: StoredDataRef, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -138,14 +187,14 @@ def _may_be(stored: specs.Structure, wanted: specs.Structure) -> bool:
         return False
 
 
-def _warn(ref: StoredDataRef, made: str, difference: str, *more: str) -> None:
-    """Warns, once for each file, difference and whatever ``more`` tells apart."""
-    told = ref.info.digest, difference, *more
+def _warn(ref: StoredDataRef, made: str, found: Difference) -> None:
+    """Warns, once for each file and difference."""
+    told = ref.info.digest, found.text, found.now
     if told in _told:
         return
     _told.add(told)
     warnings.warn(
-        f"{made} {difference}. What is stored is read as it is, since cacheable goes by id and "
+        f"{made} {found.text}. What is stored is read as it is, since cacheable goes by id and "
         "version: to have it made anew, store it under another version, or delete this one",
         StaleCacheWarning,
         stacklevel=_level_of_user(),
@@ -161,27 +210,3 @@ def _level_of_user() -> int:
             return level
         frame = frame.f_back
     raise AssertionError("the stack has an end")
-
-
-def source_digest(coded: Any) -> str:
-    """Of the source of a function or class, not of what that calls; empty if it has none."""
-    try:
-        text = textwrap.dedent(inspect.getsource(coded))
-    except (OSError, TypeError):
-        return ""
-    try:
-        text = ast.unparse(_essence(ast.parse(text)))
-    except (SyntaxError, RecursionError):
-        # A lambda's source is the line around it, which need not be whole.
-        text = text.strip()
-    return xxhash.xxh3_128_hexdigest(text.encode())
-
-
-def _essence(tree: ast.Module) -> ast.Module:
-    """The definition without its decorators and its docstring."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            node.decorator_list = []
-            if ast.get_docstring(node, clean=False) is not None:
-                node.body = node.body[1:] or [ast.Pass()]
-    return tree

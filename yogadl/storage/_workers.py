@@ -15,16 +15,14 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
-import numpy as np
-
 from yogadl.adapters import MapSource, PiecesSource, Source, open_source
 from yogadl.cache.progress import Progress
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import UnsupportedTypeError, YogadlError
 from yogadl.format.provenance import Provenance
+from yogadl.recipes import recipe_or_nonce
 from yogadl.storage._build import Build
-from yogadl.storage._provenance import of_call, source_digest
 from yogadl.storage._receipt import Receipt
 from yogadl.storage._submission import Submission, merged
 from yogadl.storage._worker_processes import WorkerProcesses, refuse_in_import
@@ -101,7 +99,7 @@ class _Slices:
         return f"records {start:,} to {stop - 1:,}"
 
     def recipe(self) -> list[Any]:
-        return [source_digest(self._data_class), self.source.count, self._rows]
+        return [recipe_or_nonce(self._data_class), self.source.count, self._rows]
 
 
 class _Made:
@@ -121,16 +119,7 @@ class _Made:
 
     def recipe(self) -> list[Any]:
         data = self.source.data
-        # Of objects that say where in memory they are, it is another one each time.
-        make = of_call(data.make, (), {})
-        return [make.function, make.arguments, make.source, *map(_told, data.inputs)]
-
-
-def _told(value: Any) -> str:
-    """An input as text; another one each time if that leaves out some of it."""
-    with np.printoptions(floatmode="unique"):
-        text = repr(value)
-    return uuid.uuid4().hex if "..." in text else text
+        return [recipe_or_nonce(data.make, tuple(data.inputs))]
 
 
 def build_with(
@@ -163,9 +152,9 @@ def build_with(
 def _recipe(made_by: Provenance, data: Divided) -> str:
     """Empty for what was made by no function that is known: of that, nobody can tell that it is
     the same."""
-    if not made_by.source:
+    if not made_by.recipe:
         return ""
-    return repr([made_by.function, made_by.arguments, made_by.source, *data.recipe()])
+    return repr([made_by.recipe, *data.recipe()])
 
 
 def _divided(submission: Submission, tensorflow_config: Any) -> Divided:

@@ -1,0 +1,50 @@
+"""Tells the recipes of programs in folders, and the data that they make."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pathlib
+import string
+import sys
+from typing import Any
+
+from yogadl.recipes import recipe_of
+
+sys.dont_write_bytecode = True
+
+
+def run(folder: str) -> list[str]:
+    """The digest of the recipe of a program, and its data."""
+    sys.path.insert(0, folder)
+    # What programs put into modules of Python's goes again.
+    kept = [(thing, dict(vars(thing))) for thing in (json, string.Formatter)]
+    importlib.invalidate_caches()
+    try:
+        make: Any = importlib.import_module("shop.main").make
+        digest = recipe_of(make).digest
+        return [digest, repr(make())]
+    finally:
+        sys.path.remove(folder)
+        for thing, names in kept:
+            for name, value in names.items():
+                if vars(thing)[name] is not value:
+                    setattr(thing, name, value)
+        for name in [it for it in sys.modules if it.partition(".")[0] == "shop"]:
+            del sys.modules[name]
+
+
+def main() -> None:
+    """Reads the names of folders, a line each, and writes what is found as JSON."""
+    found = {}
+    for line in sys.stdin:
+        folder = line.strip()
+        try:
+            found[pathlib.Path(folder).name] = run(folder)
+        except Exception as error:
+            raise RuntimeError(folder) from error
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""Values that differ in anything that counts are told apart, and equal ones are not."""
+
+from __future__ import annotations
+
+import array
+import collections
+import copy
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import pathlib
+import random
+import types
+import zoneinfo
+from typing import Any
+
+import numpy as np
+import pytest
+
+import yogadl
+from yogadl.recipes import recipe_of
+from yogadl.storage import LFSStorage
+
+
+def make(value: Any = None) -> Any:
+    return value
+
+
+def digest(value: Any) -> str:
+    return recipe_of(make, (value,)).digest
+
+
+class Mine:
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+class Slotted:
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
+class Words(list[str]):
+    pass
+
+
+class Color(enum.Flag):
+    RED = 1
+    BLUE = 2
+
+
+@dataclasses.dataclass
+class Point:
+    x: int = 0
+    y: int = 0
+
+
+NAN = float("nan")
+# All of them differ.
+VALUES: list[Any] = [
+    None, True, False, 0, 1, -1, 2**100, 0.0, -0.0, 1.0, 1j, complex(0.0, -0.0), NAN, -NAN,
+    float("inf"), "", "a", "A", "1", "1.0", "None", b"", b"a", bytearray(b"a"), memoryview(b"a"),
+    (), (1,), (1, 2), (2, 1), [], [1], [1, 2], [2, 1], [[1], 2], [[1, 2]], ["a", "b"], ["ab"],
+    {}, {1: 2}, {2: 1}, {"1": 2}, {1: 2, 3: 4}, {3: 4, 1: 2}, set(), {1}, {1, 2}, frozenset(),
+    frozenset([1]), range(3), range(1, 3), slice(3), slice(None), ..., NotImplemented,
+    "x" * 1000, "x" * 1001, b"x" * 1000, b"x" * 1001, list(range(100)), [*range(99), 98],
+    [*range(99), 99.0], tuple(range(100)), [*map(str, range(100))], [*range(99), True],
+    [0.0] * 100, [-0.0] * 100, [0] * 100, [False] * 100,
+    int, float, list[int], list[str], int | str, len, str.upper, "".join, "a".join, print,
+    functools.partial(make, 1), functools.partial(make, 2), functools.partial(make, value=1),
+    Mine(1), Mine(2), Mine, Slotted(1), Slotted(2), Words(["a"]), Words(["b"]), Point(), Point(1),
+    Point(y=1), Color.RED, Color.BLUE, Color.RED | Color.BLUE, Mine(1).__init__,
+    collections.deque([1]), collections.deque([1], 5), collections.OrderedDict({1: 2}),
+    collections.OrderedDict({2: 1}), collections.Counter("a"), collections.defaultdict(int),
+    collections.defaultdict(list), types.SimpleNamespace(a=1), types.MappingProxyType({1: 2}),
+    array.array("i", [1]), array.array("l", [1]), random.Random(1), random.Random(2),
+    datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1), datetime.timedelta(1),
+    datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc),
+    datetime.datetime(2020, 1, 1, tzinfo=zoneinfo.ZoneInfo("UTC")),
+    datetime.datetime(2020, 1, 1, fold=1), datetime.time(1), decimal.Decimal(1),
+    decimal.Decimal("1.0"), pathlib.Path("a"), pathlib.Path("b"), ValueError("a"), ValueError("b"),
+    KeyError("a"), np.int64(1), np.int32(1), np.float32(1), np.bool_(True), np.str_("a"),
+    np.dtype("int64"), np.dtype(">i8"), np.dtype([("a", "i8")]), np.dtype([("b", "i8")]),
+    np.zeros(3), np.zeros(4), np.zeros((3, 1)), np.zeros(3, "f4"), -np.zeros(3), np.full(3, NAN),
+    np.zeros(3, ">f8"), np.zeros(0), np.zeros((0, 2)), np.zeros(3, [("a", "f8")]),
+    np.array(["a", 1], object), np.array([1, "a"], object), np.array(["a"]), np.array(["b"]),
+    np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2], mask=[1, 0]), np.arange(3)[::-1],
+    np.datetime64("2020"), np.datetime64("2020", "D"), np.add, np.multiply, np.mean,
+    np.random.default_rng(1), np.random.default_rng(2), np.random.RandomState(1),
+    np.random.SeedSequence(1), np.random.PCG64(3), np.void(b"ab"),
+    np.float64, np.random.default_rng, TypeError, Color, object(),
+]  # fmt: skip
+
+
+def test_all_are_told_apart() -> None:
+    found: dict[str, Any] = {}
+    for value in VALUES:
+        told = digest(value)
+        assert told not in found, (value, found[told])
+        found[told] = value
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{type(value).__name__}")
+def test_equal_ones_are_not(value: Any) -> None:
+    if isinstance(value, memoryview):
+        other: Any = memoryview(bytes(value))
+    elif isinstance(value, type({}.keys) | types.MethodType | types.MappingProxyType):
+        other = value
+    else:
+        other = copy.deepcopy(value)
+    assert digest([value, 1]) == digest([other, 1])
+
+
+def test_what_is_shared_is_told_from_what_is_equal() -> None:
+    """A function that changes one changes the other, too."""
+    one = [1]
+    assert digest([one, one]) != digest([[1], [1]])
+    ring: list[Any] = [1]
+    ring.append(ring)
+    other: list[Any] = [1]
+    other.append(other)
+    assert digest(ring) == digest(other) != digest([1, [1]])
+
+
+def test_layouts_of_arrays_do_not_count() -> None:
+    array = np.arange(6).reshape(2, 3)
+    assert digest(array) == digest(np.asfortranarray(array))
+    assert digest(array[:, ::-1]) == digest(array[:, ::-1].copy())
+
+
+def test_the_order_of_sets_does_not_count() -> None:
+    words = [f"word {number}" for number in range(50)]
+    assert digest(set(words)) == digest({*words[::-1]})
+    assert digest(frozenset(map(Slot, words))) == digest(frozenset(map(Slot, reversed(words))))
+
+
+class Slot(str):
+    __slots__ = ()
+
+
+def test_arguments_are_compared_as_the_function_gets_them() -> None:
+    def takes(first: int, second: int = 2, *rest: int, third: int = 3, **more: int) -> Any:
+        return first
+
+    same = [
+        recipe_of(takes, (1,)),
+        recipe_of(takes, (1, 2)),
+        recipe_of(takes, (1,), {"second": 2}),
+        recipe_of(takes, (), {"first": 1, "third": 3}),
+    ]
+    assert len({recipe.digest for recipe in same}) == 1
+    others = [
+        recipe_of(takes, (2,)),
+        recipe_of(takes, (1, 3)),
+        recipe_of(takes, (1, 2, 3)),
+        recipe_of(takes, (1,), {"third": 4}),
+        recipe_of(takes, (1,), {"a": 1, "b": 2}),
+        recipe_of(takes, (1,), {"b": 2, "a": 1}),
+    ]
+    assert len({recipe.digest for recipe in [*same, *others]}) == 7
+    assert recipe_of(takes, (1,), {"third": 4}, ignore=("third",)).digest == (
+        recipe_of(takes, (1,), {"third": 5}, ignore=("third",)).digest
+    )
+
+
+def test_data_sets_count_by_what_they_hold(tmp_path: pathlib.Path) -> None:
+    storage = LFSStorage(tmp_path)
+    for version, data in {"1": [1, 2, 3], "2": [1, 2, 3], "3": [1, 2, 4]}.items():
+        storage.submit(data, "a", version)
+    refs = {version: storage.fetch("a", version) for version in "123"}
+    with refs["1"], refs["2"], refs["3"]:
+        assert digest(refs["1"][:2]) == digest(refs["3"][:2])
+        assert digest(refs["1"]) != digest(refs["3"])
+        by_input = [recipe_of(make, inputs=(ref,)).digest for ref in refs.values()]
+        assert by_input[0] != by_input[2]
+    assert digest(storage) == digest(LFSStorage(tmp_path))
+
+
+def test_inputs(tmp_path: pathlib.Path) -> None:
+    """By content, wherever they are; or by size and time."""
+
+    def told(*inputs: Any) -> str:
+        return recipe_of(make, inputs=inputs).digest
+
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        (folder / "below").mkdir(parents=True)
+        (folder / "a.txt").write_text("a")
+        (folder / "below" / "b.txt").write_text("b")
+    assert told(one) == told(other) == told(str(one)) == told(yogadl.FileInput(one))
+    assert told(one / "a.txt") == told(other / "a.txt") != told(one / "below" / "b.txt")
+    assert told(one / "a.txt", other) != told(other, one / "a.txt")
+    by_time = told(yogadl.FileInput(one, by="time"))
+    assert by_time != told(one)
+    (one / "below" / "b.txt").write_text("c")
+    assert told(one) != told(other)
+    assert by_time != told(yogadl.FileInput(one, by="time"))
+    (one / "below" / "b.txt").write_text("b")
+    assert told(one) == told(other)
+    (one / "a.txt").rename(one / "c.txt")
+    assert told(one) != told(other)
+    (one / "c.txt").rename(one / "a.txt")
+    (one / "below" / "up").symlink_to(one)
+    with pytest.raises(ValueError, match="a link to a folder that it is in"):
+        told(one)
+
+
+def test_a_path_that_is_an_input_counts_by_its_contents(tmp_path: pathlib.Path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.write_text("same")
+    by_text = {recipe_of(make, (path,)).digest for path in paths}
+    by_content = {recipe_of(make, (path,), inputs=(path,)).digest for path in paths}
+    as_inputs = {recipe_of(make, (yogadl.FileInput(path),)).digest for path in paths}
+    assert (len(by_text), len(by_content), len(as_inputs)) == (2, 1, 1)
+
+
+def test_keys() -> None:
+    told = [
+        recipe_of(make, key=key).digest
+        for key in (None, 1, 1.0, "1", [1], {"a": 1, "b": 2}, {"b": 2, "a": 1}, False)
+    ]
+    assert told[5] == told[6]
+    assert len(set(told)) == 7
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    def one() -> Any:
+        return os.environ.get("YOGADL_TEST_A", ""), os.environ["YOGADL_TEST_B"]
+
+    def other() -> Any:
+        return os.getenv("YOGADL_TEST_A")
+
+    for function in (one, other):
+        monkeypatch.setenv("YOGADL_TEST_A", "1")
+        monkeypatch.setenv("YOGADL_TEST_B", "1")
+        before = recipe_of(function)
+        monkeypatch.setenv("YOGADL_TEST_A", "secret")
+        after = recipe_of(function)
+        assert before.digest != after.digest
+        assert "secret" not in str(after.document())
+        monkeypatch.setenv("YOGADL_TEST_C", "1")
+        assert recipe_of(function).digest == after.digest

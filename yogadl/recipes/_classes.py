@@ -1,0 +1,302 @@
+"""What classes and their objects are. A class counts as a whole: nobody can tell which methods are
+called of an object."""
+
+from __future__ import annotations
+
+import abc
+import ast
+import dataclasses
+import enum
+import importlib
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from yogadl.errors import UndeterminedError
+from yogadl.recipes._functions import name_of
+from yogadl.recipes._owners import is_library, is_library_file
+from yogadl.recipes._syntax import expression_form
+from yogadl.recipes._values import Walk, contents, kept, pairs, text
+
+_BOOKKEEPING = frozenset(
+    [
+        "__module__",
+        "__qualname__",
+        "__doc__",
+        "__dict__",
+        "__weakref__",
+        "__firstlineno__",
+        "__static_attributes__",
+        "__parameters__",
+        "__orig_bases__",
+        "__abstractmethods__",
+        "_abc_impl",
+        "_is_protocol",
+        "_is_runtime_protocol",
+        "__protocol_attrs__",
+        "__non_callable_proto_members__",
+        "__callable_proto_members_only__",
+        "__dataclass_fields__",
+        "__dataclass_params__",
+        "__annotations__",
+        "__annotate__",
+        "__annotate_func__",
+        "__annotations_cache__",
+        "__type_params__",
+        "__required_keys__",
+        "__optional_keys__",
+        "__readonly_keys__",
+        "__mutable_keys__",
+        "__closed__",
+        "__extra_items__",
+        "__classcell__",
+        "__classdictcell__",
+        "__slots__",
+        "__conditional_annotations__",
+    ]
+)
+_OF_NAMED_TUPLES = frozenset(
+    [
+        "__new__",
+        "_make",
+        "_replace",
+        "__replace__",
+        "__repr__",
+        "_asdict",
+        "__getnewargs__",
+        "_fields",
+        "_field_defaults",
+        "__match_args__",
+        "_field_types",
+    ]
+)
+_OF_DATACLASSES = frozenset(
+    [
+        "__init__",
+        "__repr__",
+        "__eq__",
+        "__lt__",
+        "__le__",
+        "__gt__",
+        "__ge__",
+        "__hash__",
+        "__setattr__",
+        "__delattr__",
+        "__replace__",
+        "__getstate__",
+        "__setstate__",
+        "__match_args__",
+    ]
+)
+_PARAMETERS = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
+_FIELD = ("init", "repr", "hash", "compare", "kw_only", "metadata", "default_factory", "default")
+_IMMUTABLE = 1 << 8
+
+
+def function_of(value: Any) -> types.FunctionType | None:
+    """The function of what is in the ``__dict__`` of a class."""
+    value = getattr(value, "__func__", value) if type(value) in _WRAPPERS else value
+    return value if isinstance(value, types.FunctionType) else None
+
+
+_WRAPPERS = (staticmethod, classmethod)
+
+
+def is_users(value: Any) -> bool:
+    """Whether what is in the ``__dict__`` of a class has code of the user's."""
+    if type(value) is property:
+        return any(is_users(it) for it in (value.fget, value.fset, value.fdel))
+    function = function_of(value)
+    return function is not None and not is_library_file(function.__code__.co_filename)
+
+
+def is_library_class(kind: type) -> bool:
+    """Whether a class is a library's, and not one that a library has made for the user."""
+    if kind.__flags__ & _IMMUTABLE:
+        return True
+    if not is_library(kind.__module__):
+        return False
+    found: Any = None
+    space: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = vars(space).get(name) if hasattr(space, "__dict__") else None
+        space = found
+    if found is kind:
+        return True
+    return not any(isinstance(value, _MADE_IN_PYTHON) for value in vars(kind).values())
+
+
+_MADE_IN_PYTHON = (types.FunctionType, staticmethod, classmethod, property)
+
+
+def describe_library_class(walk: Walk, kind: type) -> str:
+    """A class of a library, and what the user has put into it."""
+    found = walk.library(kind.__module__, kind.__qualname__)
+    if kind is typing.Any:
+        # Before Python 3.11, it is no class.
+        return f"typing({text('typing.Any')})"
+    patched = [
+        f"{name}={walk.token(value)}"
+        for one in kind.__mro__
+        if not one.__flags__ & _IMMUTABLE
+        for name, value in sorted(vars(one).items())
+        if type(value) in (types.FunctionType, *_WRAPPERS, property)
+        and is_users(value)
+        and is_library(one.__module__)
+        and not _is_generated(value)
+    ]
+    return f"{found}[{','.join(patched)}]" if patched else found
+
+
+def _is_generated(value: Any) -> bool:
+    function = function_of(value)
+    return function is not None and function.__code__.co_filename.startswith("<")
+
+
+def describe_class(walk: Walk, kind: type) -> list[str]:
+    """All that a class of the user's is.
+
+    Raises:
+        UndeterminedError: that cannot be told.
+    """
+    parts = [name_of(kind)]
+    parts += [f"base {walk.token(base)}" for base in kind.__bases__]
+    meta = type(kind)
+    if not is_library_class(meta):
+        parts.append(f"metaclass {walk.token(meta)}")
+    parts.append(f"slots {walk.token(vars(kind).get('__slots__', ...))}")
+    parts += _annotations(walk, kind)
+    parts += _registered(kind)
+    if dataclasses.is_dataclass(kind):
+        parts += _dataclass(walk, kind)
+    if isinstance(kind, enum.EnumMeta):
+        parts += _members(walk, kind)
+    entries = dict(_entries(kind))
+    # Where methods stand does not matter.
+    for name in sorted(entries):
+        if not walk.is_ignored(*_names(kind, name)):
+            parts.append(f"{name}={_entry(walk, kind, name, entries[name])}")
+    walk.later("order", lambda: ",".join(entries))
+    walk.later("module", lambda: kind.__module__)
+    walk.later("doc", lambda: inspect.cleandoc(str(kind.__doc__)))
+    return parts
+
+
+def _names(kind: type, name: str) -> tuple[str, str]:
+    """What an attribute may be ignored by."""
+    return f"{kind.__qualname__}.{name}", f"{kind.__module__}.{kind.__qualname__}.{name}"
+
+
+def _entry(walk: Walk, kind: type, name: str, value: Any) -> str:
+    if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+        return "slot"
+    label = f"{kind.__module__}.{kind.__qualname__}.{name}"
+    if isinstance(value, types.FunctionType | type | staticmethod | classmethod | property):
+        return walk.inside(f".{name}", value)
+    return walk.item("attribute", kind, name, label, value)
+
+
+def _entries(kind: type) -> Iterator[tuple[str, Any]]:
+    """What is in a class that Python or a library has not put there for every such class."""
+    is_dataclass = "__dataclass_fields__" in vars(kind)
+    is_named_tuple = issubclass(kind, tuple) and "_fields" in vars(kind)
+    is_protocol = bool(vars(kind).get("_is_protocol"))
+    members: Any = kind.__members__ if isinstance(kind, enum.EnumMeta) else None
+    for name, value in vars(kind).items():
+        if name in _BOOKKEEPING:
+            continue
+        own = is_users(value) and not _is_made_of_text(value)
+        if own:
+            yield name, value
+        elif is_dataclass and name in _OF_DATACLASSES and not isinstance(value, property):
+            if name == "__hash__" and value is None:
+                yield name, value
+        elif is_named_tuple and (name in _OF_NAMED_TUPLES or name in kind._fields):  # type: ignore[attr-defined]
+            if name in ("_fields", "_field_defaults"):
+                yield name, value
+        elif (is_protocol and name in ("__init__", "__subclasshook__")) or (
+            members is not None and (name in members or name.startswith("_"))
+        ):
+            continue
+        else:
+            yield name, value
+
+
+def _is_made_of_text(value: Any) -> bool:
+    """Whether a function was compiled from text that a library has written."""
+    function = function_of(value)
+    return function is not None and function.__code__.co_filename in ("<string>", "<generated>")
+
+
+def _annotations(walk: Walk, kind: type) -> list[str]:
+    return [
+        f"{name}: {annotation_text(walk, kind, annotation)}"
+        for name, annotation in inspect.get_annotations(kind).items()
+    ]
+
+
+def annotation_text(walk: Walk, kind: type, annotation: Any) -> str:
+    """An annotation of a class, which decides of what many libraries do."""
+    if isinstance(annotation, str):
+        return walk.annotation(kind, annotation)  # type: ignore[attr-defined, no-any-return]
+    if not isinstance(annotation, type):
+        try:
+            return walk.token(annotation)
+        except UndeterminedError:
+            return f"annotation {text(repr(annotation))}"
+    return walk.token(annotation)
+
+
+def annotation_form(annotation: str) -> tuple[str, ast.expr | None]:
+    """An annotation that is text, in its normal form, and as syntax."""
+    try:
+        expression = ast.parse(annotation, mode="eval").body
+    except (SyntaxError, ValueError):
+        return text(annotation), None
+    return expression_form(expression), expression
+
+
+def _registered(kind: type) -> list[str]:
+    """The virtual subclasses of an abstract class."""
+    if not isinstance(kind, abc.ABCMeta) or "_abc_impl" not in vars(kind):
+        return []
+    found = [reference() for reference in importlib.import_module("_abc")._get_dump(kind)[0]]
+    return sorted(f"registered {it.__qualname__}" for it in found if it is not None)
+
+
+def _dataclass(walk: Walk, kind: type) -> list[str]:
+    given = getattr(kind, "__dataclass_params__", None)
+    parts = [f"{name}={getattr(given, name, None)}" for name in _PARAMETERS]
+    for field in dataclasses.fields(kind):
+        values = ",".join(walk.inside(f".{field.name}", getattr(field, it)) for it in _FIELD)
+        parts.append(f"field {field.name}({values})")
+    return parts
+
+
+def _members(walk: Walk, kind: enum.EnumMeta) -> list[str]:
+    parts = []
+    members: dict[str, Any] = {**kind.__members__}
+    for name, member in members.items():
+        more = {
+            key: value
+            for key, value in vars(member).items()
+            if not (key.startswith("_") and key.endswith("_"))
+        }
+        value = walk.inside(f".{name}", member._value_)
+        parts.append(f"member {name}={value}{pairs(walk, more.items())}")
+    return parts
+
+
+def describe_object(walk: Walk, value: Any) -> str:
+    """An object by its class, and all that it has."""
+    kind = type(value)
+    attributes = []
+    for name, attribute in kept(value):
+        if not walk.is_ignored(*_names(kind, name)):
+            attributes.append(f"{name}={walk.inside(f'.{name}', attribute)}")
+    content = contents(value)
+    inner = "" if content is None else walk.token(content)
+    return f"object({walk.token(kind)},{inner},{','.join(attributes)})"

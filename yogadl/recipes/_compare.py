@@ -1,0 +1,121 @@
+"""What two recipes differ in."""
+
+from __future__ import annotations
+
+import collections
+import difflib
+from dataclasses import dataclass
+
+from yogadl.recipes._document import KINDS, Item, Recipe
+
+_CODE = ("function", "wrapper", "class")
+_MOST_LINES = 20
+_LONGEST_LINE = 160
+
+
+@dataclass(frozen=True)
+class Change:
+    """A difference between what was stored and what is there now.
+
+    Attributes:
+        kind: of what differs, such as ``"function"``, ``"global"``, ``"argument"``, ``"library"``.
+        name: of it, such as ``"package.module.helper"``.
+        before: its value or source when it was stored; empty if it is not known.
+        after: the same of now.
+        is_new: whether it did not count before.
+        is_gone: whether it does not count any more.
+    """
+
+    kind: str
+    name: str
+    before: str = ""
+    after: str = ""
+    is_new: bool = False
+    is_gone: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of code that changed, as ``diff`` writes them; empty if it is no code."""
+        if self.kind not in _CODE or not self.before or not self.after:
+            return []
+        found = difflib.unified_diff(
+            self.before.splitlines(), self.after.splitlines(), lineterm="", n=0
+        )
+        return [_printable(line) for line in found if line[:2] not in ("--", "++", "@@")]
+
+    def __str__(self) -> str:
+        what = f"{KINDS.get(self.kind, 'the')} {_printable(self.name)}"
+        if self.is_new:
+            return f"{what} counts, and did not" + (
+                f": {_short(self.after)}" if self._is_short else ""
+            )
+        if self.is_gone:
+            return f"{what} does not count any more"
+        lines = self.lines
+        if lines:
+            shown = [line[:_LONGEST_LINE] for line in lines[:_MOST_LINES]]
+            more = [f"… {len(lines) - _MOST_LINES} lines more"] if len(lines) > _MOST_LINES else []
+            return "\n    ".join((f"{what} changed:", *shown, *more))
+        if self._is_short and self.before and self.after and self.before != self.after:
+            return f"{what} is {_short(self.after)}, and was {_short(self.before)}"
+        if self.kind in _CODE:
+            return f"{what} changed, or what its names stand for"
+        return f"{what} changed"
+
+    @property
+    def _is_short(self) -> bool:
+        return bool(self.after) and self.kind not in _CODE
+
+
+def _short(text: str) -> str:
+    text = _printable(" ".join(text.split()))
+    return text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 1]}…"
+
+
+def _printable(text: str) -> str:
+    """Text of a file that anybody may have written, for a terminal."""
+    return "".join(it if it.isprintable() else it.encode("unicode_escape").decode() for it in text)
+
+
+def changes(before: Recipe, after: Recipe) -> tuple[Change, ...]:
+    """What two recipes differ in: code first, then values, then what only one of them has."""
+    old, new = _by_name(before), _by_name(after)
+    texts = {**before.show(), **after.show()}
+    found = []
+    gone: list[Item] = []
+    come: list[Item] = []
+    for key in {**new, **old}:
+        ours, theirs = new.get(key, []), old.get(key, [])
+        for number in range(max(len(ours), len(theirs))):
+            if number >= len(ours):
+                gone.append(theirs[number])
+            elif number >= len(theirs):
+                come.append(ours[number])
+            elif ours[number].digest != theirs[number].digest:
+                kept, now = theirs[number], ours[number]
+                found.append(Change(*key, texts.get(kept, ""), texts.get(now, "")))
+    # A script has another name when it is imported.
+    same = collections.Counter(_nameless(it) for it in gone)
+    for item in come:
+        if same[_nameless(item)]:
+            same[_nameless(item)] -= 1
+            gone.remove(next(it for it in gone if _nameless(it) == _nameless(item)))
+        else:
+            found.append(Change(item.kind, item.name, "", texts.get(item, ""), is_new=True))
+    found += [Change(it.kind, it.name, texts.get(it, ""), is_gone=True) for it in gone]
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(change: Change) -> tuple[bool, bool]:
+    return change.is_new or change.is_gone, change.kind not in _CODE
+
+
+def _nameless(item: Item) -> tuple[str, str]:
+    return item.kind, item.digest
+
+
+def _by_name(recipe: Recipe) -> dict[tuple[str, str], list[Item]]:
+    found: dict[tuple[str, str], list[Item]] = {}
+    for item in recipe.items:
+        found.setdefault((item.kind, item.name), []).append(item)
+    return found

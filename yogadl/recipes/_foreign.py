@@ -1,0 +1,284 @@
+"""What values of other libraries are. None is imported for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from yogadl.dataref import IndexedDataRef
+from yogadl.recipes._values import Rule, Walk, digest, each, kept, pairs, text
+
+_BIT_GENERATORS = np.random.BitGenerator
+_RandomState = np.random.RandomState
+
+
+def rule_of(value: Any) -> Rule | None:
+    """The rule of a value of a library that is known here."""
+    if isinstance(value, np.ndarray):
+        return _array
+    if isinstance(value, np.generic):
+        return _scalar
+    for kind, rule in _NUMPY:
+        if isinstance(value, kind):
+            return rule
+    if isinstance(value, IndexedDataRef):
+        return _dataref
+    for kind in type(value).__mro__:
+        top = kind.__module__.partition(".")[0]
+        found = _BY_LIBRARY.get(top)
+        if found is not None and top in sys.modules:
+            known = found(value, sys.modules[top])
+            if known is not None:
+                return known
+    return None
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """A dtype of NumPy's or of a package that adds to them."""
+    if dtype.names is not None or dtype.subdtype is not None:
+        return text(f"{np.lib.format.dtype_to_descr(dtype)!r} {dtype.isalignedstruct}")
+    return text(f"{dtype.str} {dtype.name}")
+
+
+def _array(walk: Walk, value: Any) -> str:
+    if again := walk.again(value):
+        return again
+    kind, bare = type(value), np.asarray(value)
+    if isinstance(value, np.ma.MaskedArray):
+        bare = np.asarray(value.data)
+        more = f"{walk.token(np.ma.getmaskarray(value))},{walk.token(value.fill_value)}"
+    else:
+        more = "" if kind in (np.ndarray, np.memmap) else pairs(walk, kept(value))
+    name = "" if kind in (np.ndarray, np.memmap) else walk.token(kind)
+    return f"array({_content(walk, bare)}{name}{more})"
+
+
+def _content(walk: Walk, value: np.ndarray[Any, Any]) -> str:
+    head = f"{dtype_text(value.dtype)},{value.shape}"
+    if value.dtype.hasobject:
+        return f"{head},{each(walk, value.ravel().tolist())}"
+    if isinstance(value.dtype, getattr(np.dtypes, "StringDType", ())):
+        return f"{head},{each(walk, value.ravel().tolist())}"
+    data = np.ascontiguousarray(value).reshape(-1).view(np.uint8) if value.size else b""
+    return f"{head},{digest(data)}"
+
+
+def _scalar(_walk: Walk, value: np.generic) -> str:
+    if value.dtype.hasobject:
+        return f"scalar({dtype_text(value.dtype)},{text(repr(value))})"
+    return f"scalar({dtype_text(value.dtype)},{value.tobytes().hex()})"
+
+
+def _generator(walk: Walk, value: np.random.Generator) -> str:
+    return walk.again(value) or f"generator({walk.token(value.bit_generator)})"
+
+
+def _bit_generator(walk: Walk, value: Any) -> str:
+    if again := walk.again(value):
+        return again
+    # What is spawned from it depends on more than its state.
+    seeds = value.seed_seq if hasattr(value, "seed_seq") else None
+    return f"{type(value).__name__}({walk.token(value.state)},{walk.token(seeds)})"
+
+
+def _random_state(walk: Walk, value: Any) -> str:
+    return walk.again(value) or f"random_state({walk.token(value.get_state(legacy=False))})"
+
+
+def _seeds(walk: Walk, value: np.random.SeedSequence) -> str:
+    return walk.again(value) or f"seeds({walk.token(value.state)})"
+
+
+def _ufunc(walk: Walk, value: np.ufunc) -> str:
+    if value.__name__.endswith("(vectorized)"):
+        walk.refuse("a function that np.frompyfunc has made of one that cannot be seen")
+    return walk.library("numpy", value.__name__)
+
+
+_NUMPY: tuple[tuple[Any, Rule], ...] = (
+    (np.dtype, lambda _walk, value: f"dtype({dtype_text(value)})"),
+    (np.random.Generator, _generator),
+    (_BIT_GENERATORS, _bit_generator),
+    (_RandomState, _random_state),
+    (np.random.SeedSequence, _seeds),
+    (np.ufunc, _ufunc),
+)
+
+
+def _dataref(_walk: Walk, value: Any) -> str:
+    """By what its records are, however they are stored."""
+    return f"dataref({value.reader.content_id})"
+
+
+def _of_torch(value: Any, torch: Any) -> Rule | None:
+    if isinstance(value, torch.Tensor):
+        return _tensor
+    if isinstance(value, torch.Generator):
+        return lambda walk, it: walk.again(it) or f"generator({walk.token(it.get_state())})"
+    if isinstance(value, torch.dtype | torch.device | torch.Size | torch.layout):
+        return lambda _walk, it: f"torch({text(repr(it))})"
+    return None
+
+
+def _tensor(walk: Walk, value: Any) -> str:
+    if again := walk.again(value):
+        return again
+    torch = sys.modules["torch"]
+    if value.layout is not torch.strided or value.is_quantized or value.device.type == "meta":
+        walk.refuse("a tensor that is sparse, quantized or without content")
+    bare = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    shape, kind = tuple(bare.shape), walk.token(type(value))
+    data = bare.reshape(-1).view(torch.uint8).numpy() if bare.numel() else b""
+    return f"tensor({value.dtype},{shape},{digest(data)},{kind},{value.requires_grad})"
+
+
+def _of_tensorflow(value: Any, tensorflow: Any) -> Rule | None:
+    space = vars(tensorflow)
+    if isinstance(value, space["Tensor"] | space["Variable"]):
+        return _tf_tensor
+    if isinstance(value, space["DType"] | space["TensorShape"]):
+        return lambda _walk, it: f"tensorflow({text(repr(it))})"
+    if isinstance(value, space["RaggedTensor"] | space["SparseTensor"]):
+        return _tf_composite
+    if isinstance(value, space["TypeSpec"]):
+        return lambda walk, it: f"spec({walk.token(type(it))},{text(repr(it))})"
+    if isinstance(value, space["data"].Dataset):
+        return lambda walk, _it: walk.refuse("a tf.data.Dataset, whose pipeline cannot be seen")
+    return None
+
+
+def _tf_tensor(walk: Walk, value: Any) -> str:
+    if not hasattr(value, "numpy"):
+        walk.refuse("a tensor of a graph, which has no value yet")
+    return f"tensor({_content(walk, np.asarray(value.numpy()))})"
+
+
+def _tf_composite(walk: Walk, value: Any) -> str:
+    tensorflow = sys.modules["tensorflow"]
+    parts = tensorflow.nest.flatten(value, expand_composites=True)
+    return f"composite({type(value).__name__},{each(walk, parts)})"
+
+
+def _of_jax(value: Any, jax: Any) -> Rule | None:
+    if isinstance(value, vars(jax)["Array"]):
+        return lambda walk, it: f"jax({_content(walk, np.asarray(it))})"
+    return None
+
+
+def _of_pandas(value: Any, pandas: Any) -> Rule | None:
+    if isinstance(value, pandas.DataFrame):
+        return _frame
+    if isinstance(value, pandas.Series):
+        return _series
+    if isinstance(value, pandas.MultiIndex):
+        return lambda walk, it: f"index({each(walk, (list(it), list(it.names)))})"
+    if isinstance(value, pandas.Index):
+        return lambda walk, it: f"index({_pandas_values(walk, it)},{walk.token(it.name)})"
+    if isinstance(value, pandas.Timestamp | pandas.Timedelta):
+        return lambda _walk, it: f"{type(it).__name__}({text(repr(it))},{it.value})"
+    if isinstance(value, pandas.api.extensions.ExtensionDtype):
+        return lambda walk, it: f"dtype({_pandas_dtype(walk, it)})"
+    if isinstance(value, pandas.api.extensions.ExtensionArray):
+        return lambda walk, it: f"pandas({_pandas_values(walk, it)})"
+    return None
+
+
+def _frame(walk: Walk, value: Any) -> str:
+    if again := walk.again(value):
+        return again
+    columns = [
+        walk.inside(f".iloc[:, {number}]", value.iloc[:, number])
+        for number in range(value.shape[1])
+    ]
+    heads = f"{walk.token(value.columns)},{walk.token(value.index)},{walk.token(value.attrs)}"
+    return f"frame({heads},{','.join(columns)})"
+
+
+def _series(walk: Walk, value: Any) -> str:
+    if again := walk.again(value):
+        return again
+    heads = each(walk, (value.name, value.index, value.attrs))
+    return f"series({_pandas_values(walk, value)},{heads})"
+
+
+def _pandas_dtype(walk: Walk, dtype: Any) -> str:
+    if isinstance(dtype, np.dtype):
+        return dtype_text(dtype)
+    categories = getattr(dtype, "categories", None)
+    shown = f"{dtype} {type(dtype).__name__} {getattr(dtype, 'ordered', '')}"
+    return f"{text(shown)},{walk.token(categories)}"
+
+
+def _pandas_values(walk: Walk, value: Any) -> str:
+    dtype = value.dtype
+    if isinstance(dtype, np.dtype) and not dtype.hasobject:
+        return _content(walk, np.asarray(value))
+    return f"{_pandas_dtype(walk, dtype)},{each(walk, list(value))}"
+
+
+def _of_arrow(value: Any, pyarrow: Any) -> Rule | None:
+    if isinstance(value, pyarrow.Table | pyarrow.RecordBatch):
+        return _table
+    if isinstance(value, pyarrow.Array | pyarrow.ChunkedArray):
+        return lambda walk, it: _table(walk, pyarrow.table({"": it}))
+    if isinstance(value, pyarrow.Schema | pyarrow.DataType | pyarrow.Field):
+        return lambda _walk, it: f"arrow({type(it).__name__},{text(str(it))})"
+    if isinstance(value, pyarrow.Scalar):
+        return lambda walk, it: _table(walk, pyarrow.table({"": pyarrow.array([it], it.type)}))
+    return None
+
+
+def _table(walk: Walk, value: Any) -> str:
+    import pyarrow
+
+    if again := walk.again(value):
+        return again
+    table = pyarrow.Table.from_batches([value]) if not hasattr(value, "columns") else value
+    if isinstance(value, pyarrow.RecordBatch):
+        table = pyarrow.Table.from_batches([value])
+    sink = pyarrow.BufferOutputStream()
+    # However it is cut into chunks, and whatever lies around slices.
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.take(pyarrow.array(range(len(table)), "int64")).combine_chunks())
+    return f"table({digest(sink.getvalue())})"
+
+
+def _of_polars(value: Any, polars: Any) -> Rule | None:
+    if isinstance(value, polars.DataFrame):
+        return lambda walk, it: walk.again(it) or f"polars({_columns(walk, it.get_columns())})"
+    if isinstance(value, polars.Series):
+        return lambda walk, it: walk.again(it) or f"polars({_columns(walk, [it])})"
+    if isinstance(value, polars.DataType):
+        return lambda _walk, it: f"polars({text(repr(it))})"
+    return None
+
+
+def _columns(walk: Walk, columns: Any) -> str:
+    return ";".join(
+        f"{text(it.name)},{text(repr(it.dtype))},{walk.token(it.to_list())}" for it in columns
+    )
+
+
+def _of_pillow(value: Any, _pillow: Any) -> Rule | None:
+    image = sys.modules.get("PIL.Image")
+    if image is None or not isinstance(value, image.Image):
+        return None
+    return lambda walk, it: (
+        walk.again(it)
+        or f"image({it.mode},{it.size},{digest(it.tobytes())},{walk.token(it.getpalette())})"
+    )
+
+
+_BY_LIBRARY: dict[str, Callable[[Any, Any], Rule | None]] = {
+    "PIL": _of_pillow,
+    "jax": _of_jax,
+    "jaxlib": lambda value, _jaxlib: _of_jax(value, sys.modules["jax"]),
+    "pandas": _of_pandas,
+    "polars": _of_polars,
+    "pyarrow": _of_arrow,
+    "tensorflow": _of_tensorflow,
+    "torch": _of_torch,
+}

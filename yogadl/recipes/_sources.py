@@ -1,0 +1,232 @@
+"""The syntax of functions that are running, found in the files that they came from.
+
+A file may have been edited after it was imported. Its text then says nothing of what runs, so what
+is found is compiled and compared with the function.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import functools
+import inspect
+import linecache
+import textwrap
+import threading
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from yogadl.recipes._reads import Reads, reads_of
+from yogadl.recipes._syntax import FUNCTIONS, Function, form_of, without_noise
+
+# Lines of files are below that.
+_MARK = 1 << 24
+_LAMBDA = "<lambda>"
+_FUTURES = functools.reduce(
+    int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
+_MOST_FILES = 1000
+
+_files: dict[str, SourceFile] = {}
+_lock = threading.Lock()
+
+
+class SourceError(Exception):
+    """The source of a function cannot be told; says why."""
+
+
+class Source:
+    """The source of a function.
+
+    Attributes:
+        form: see ``form_of``.
+        reads: what the function reads.
+    """
+
+    def __init__(self, node: Function, text: str, lines: list[str]) -> None:
+        self.form = form_of(node)
+        self.reads: Reads = reads_of(node)
+        self._text = text
+        self._lines = lines
+
+    @functools.lru_cache(maxsize=1)  # noqa: B019 # as long as the file is kept
+    def shown(self) -> str:
+        """The function for people: without comments, in Python's own layout."""
+        try:
+            tree = ast.parse(textwrap.dedent(self._text))
+            found = next(node for node in ast.walk(tree) if isinstance(node, FUNCTIONS))
+            return ast.unparse(without_noise(found))
+        except (SyntaxError, StopIteration):
+            # A lambda inside of an expression.
+            return self._text.strip()
+
+    @property
+    def raw(self) -> str:
+        """As it is written, with what follows it in its last line."""
+        try:
+            return "".join(inspect.getblock(self._lines))
+        except (SyntaxError, IndexError):
+            return self._text
+
+
+def source_of(function: types.FunctionType) -> Source:
+    """The source of a function.
+
+    Raises:
+        SourceError: there is none, or it is not what runs.
+    """
+    code = function.__code__
+    return _file_of(code.co_filename, function.__globals__).find(code)
+
+
+def _file_of(name: str, namespace: dict[str, Any]) -> SourceFile:
+    linecache.checkcache(name)
+    text = "".join(linecache.getlines(name, namespace))
+    if not text:
+        raise SourceError(f"its source, {name}, cannot be read")
+    with _lock:
+        found = _files.get(name)
+        if found is None or found.text != text:
+            if len(_files) >= _MOST_FILES:
+                _files.clear()
+            found = _files[name] = SourceFile(name, text)
+        return found
+
+
+class SourceFile:
+    """The text of a module. Safe for threads."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.text = text
+        self._name = name
+        self._lines = text.splitlines(keepends=True)
+        self._found: dict[int, tuple[types.CodeType, Source]] = {}
+        self._nodes: dict[tuple[int, str], list[Function]] | None = None
+        self._codes: dict[tuple[int, str], list[types.CodeType]] = {}
+        self._guard = threading.Lock()
+
+    def find(self, code: types.CodeType) -> Source:
+        """The source of a function's code."""
+        known = self._found.get(id(code))
+        if known is not None and known[0] is code:
+            return known[1]
+        with self._guard:
+            if self._nodes is None:
+                self._nodes = self._parse(code.co_flags & _FUTURES)
+            source = self._find(code, self._nodes)
+            self._found[id(code)] = code, source
+        return source
+
+    def _parse(self, flags: int) -> dict[tuple[int, str], list[Function]]:
+        nodes: dict[tuple[int, str], list[Function]] = {}
+        try:
+            tree = ast.parse(self.text)
+            # Notebooks may await outside of functions, and have futures of earlier cells.
+            flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            compiled = compile(self.text, self._name, "exec", flags, dont_inherit=True)
+        except (SyntaxError, ValueError):
+            # Some lines of a file that is more than Python, such as a page of documentation.
+            return nodes
+        for node in ast.walk(tree):
+            if isinstance(node, FUNCTIONS):
+                nodes.setdefault(_place(node), []).append(node)
+        for code in _codes_in(compiled):
+            self._codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)
+        return nodes
+
+    def _find(self, code: types.CodeType, nodes: dict[tuple[int, str], list[Function]]) -> Source:
+        if not nodes:
+            node, text = self._block(code)
+            return Source(node, text, self._lines[code.co_firstlineno - 1 :])
+        place = code.co_firstlineno, code.co_name
+        candidates = nodes.get(place, [])
+        if len(candidates) > 1:
+            candidates = self._chosen(code, candidates)
+        is_same = any(_is_same(code, other) for other in self._codes.get(place, ()))
+        if not candidates or not (is_same or _is_rewritten(candidates[0])):
+            raise SourceError(
+                f"{self._name} is not what is running: it was changed after it was imported, so "
+                "begin a new process or reload the module"
+            )
+        text = ast.get_source_segment(self.text, candidates[0], padded=True) or ""
+        return Source(candidates[0], text, self._lines[code.co_firstlineno - 1 :])
+
+    def _chosen(self, code: types.CodeType, candidates: list[Function]) -> list[Function]:
+        """Those of several on one line that a code is of."""
+        tree = ast.parse(self.text)
+        nodes = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, FUNCTIONS) and _place(node) == _place(candidates[0])
+        ]
+        for number, node in enumerate(nodes):
+            node.lineno = node.end_lineno = _MARK + number
+        flags = (code.co_flags & _FUTURES) | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        compiled = compile(tree, self._name, "exec", flags, dont_inherit=True)
+        marked = {
+            other.co_firstlineno - _MARK: other
+            for other in _codes_in(compiled)
+            if other.co_firstlineno >= _MARK
+        }
+        return [
+            candidate
+            for number, candidate in enumerate(candidates)
+            if number in marked and _is_same(code, marked[number])
+        ]
+
+    def _block(self, code: types.CodeType) -> tuple[Function, str]:
+        """The function that begins in a line of a file that is not all Python."""
+        try:
+            block = inspect.getblock(self._lines[code.co_firstlineno - 1 :])
+            text = textwrap.dedent("".join(block))
+            found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, FUNCTIONS)]
+        except (SyntaxError, IndexError, StopIteration) as error:
+            raise SourceError(f"its source in {self._name} is not Python: {error}") from error
+        named = [node for node in found if getattr(node, "name", _LAMBDA) == code.co_name]
+        if len(named) != 1 and (not named or code.co_name == _LAMBDA):
+            raise SourceError(f"its source in {self._name} cannot be told from that of others")
+        return named[0], text
+
+
+def _place(node: Function) -> tuple[int, str]:
+    """The first line and the name that its code has."""
+    if isinstance(node, ast.Lambda):
+        return node.lineno, _LAMBDA
+    return min([node.lineno, *(it.lineno for it in node.decorator_list)]), node.name
+
+
+def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _codes_in(constant)
+
+
+def _is_same(one: types.CodeType, other: types.CodeType) -> bool:
+    """Whether two codes do the same, wherever they are."""
+    return (
+        one.co_code == other.co_code
+        and one.co_names == other.co_names
+        and one.co_varnames == other.co_varnames
+        and one.co_freevars == other.co_freevars
+        and one.co_cellvars == other.co_cellvars
+        and one.co_argcount == other.co_argcount
+        and one.co_posonlyargcount == other.co_posonlyargcount
+        and one.co_kwonlyargcount == other.co_kwonlyargcount
+        and len(one.co_consts) == len(other.co_consts)
+        and all(map(_is_same_constant, one.co_consts, other.co_consts))
+    )
+
+
+def _is_same_constant(one: Any, other: Any) -> bool:
+    if isinstance(one, types.CodeType) and isinstance(other, types.CodeType):
+        return _is_same(one, other)
+    if isinstance(one, frozenset) and isinstance(other, frozenset):
+        return one == other
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+def _is_rewritten(node: Function) -> bool:
+    """Whether a function has what pytest compiles in a way of its own."""
+    return any(isinstance(inner, ast.Assert) for inner in ast.walk(node))
