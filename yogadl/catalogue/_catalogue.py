@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from yogadl.catalogue import _segment
@@ -18,6 +19,7 @@ from yogadl.errors import CatalogueError, TagMovedError, YogadlError
 
 ROOT = "root.json"
 SEGMENT_ENDING = ".entries"
+CLOCK = "clock.json"
 
 ENTRY_SECONDS = 10.0
 """For which an entry is tried to be made; without it, the version is found by its own file."""
@@ -62,10 +64,14 @@ class Known:
     Attributes:
         entries: of versions; what is damaged is left out.
         tags: of each id, and at which version each is.
+        removed: what was about to be deleted not long ago, and the tag of the object that it was.
+        identity: that no other catalogue has; empty before the first change.
     """
 
     entries: Mapping[Key, Entry]
     tags: Mapping[str, Mapping[str, str]]
+    removed: Mapping[Key, str] = field(default_factory=dict)
+    identity: str = ""
 
     def tags_at(self, key: Key) -> tuple[str, ...]:
         """The tags that are at a version, sorted."""
@@ -173,11 +179,27 @@ class Catalogue:
                 entries[key] = Entry.from_json(raw)
             except ValueError as error:
                 _log.warning("%s: %r is left out: %s", self._objects.where, key, error)
-        return Known(entries, state.tags)
+        return Known(entries, state.tags, state.removed, state.identity)
 
     def tags(self, dataset_id: str, patience: float | None = None) -> Mapping[str, str]:
         """The tags of an id, and at which version each is; raises what :meth:`load` does."""
         return dict(self._read(patience).tags_of(dataset_id))
+
+    def branch(self, dataset_id: str, branch: str) -> tuple[str | None, str]:
+        """The version that a branch is at, ``None`` if there is none, and the catalogue's
+        identity; raises what :meth:`load` does."""
+        state = self._read()
+        return state.tags_of(dataset_id).get(branch), state.identity
+
+    def now(self) -> float:
+        """The time, by the store's clock, in seconds since 1970; a small object is written for it.
+
+        Raises:
+            YogadlError: it cannot be.
+        """
+        with self._objects.alone(CHANGE_SECONDS):
+            self._objects.write(CLOCK, json.dumps({"nonce": _new_id()}).encode())
+            return self._objects.times()[CLOCK]
 
     def _read(self, patience: float | None = None) -> State:
         self._seen = seen = self._root.read(patience)
@@ -246,6 +268,43 @@ class Catalogue:
         change = _new_id()
         self._change(change, lambda state: state.without_entry(key, object_tag, is_forced, change))
 
+    def give_up(self, key: Key, object_tag: str, identity: str) -> bool:
+        """Sees to it that what has no entry never gets one, if it is sure that it has none.
+
+        Args:
+            key: of a version.
+            object_tag: of its object.
+            identity: of the catalogue that was to have its entry.
+
+        Returns:
+            Whether that is sure, or the version was about to be deleted before.
+
+        Raises:
+            YogadlError: that cannot be done.
+        """
+        change = _new_id()
+        is_sure = False
+
+        def make(state: State) -> State | None:
+            nonlocal is_sure
+            is_doomed = state.removed.get(key) == object_tag
+            is_sure = not state.tags_at(key) and (
+                is_doomed or self._surely_lacks(state, key, identity)
+            )
+            return state.without_entry(key, object_tag, False, change) if is_sure else None
+
+        self._change(change, make)
+        return is_sure
+
+    def _surely_lacks(self, state: State, key: Key, identity: str) -> bool:
+        if not identity or state.identity != identity or key in state.entries:
+            return False
+        if state.segment is None:
+            return True
+        older = self._read_segment(state.segment)
+        # Of a damaged one, nothing is known.
+        return older is not None and len(older) == state.segment.count and key not in older
+
     def tag(self, key: Key, tag: str, object_tag: str, expect: Expected = ...) -> None:
         """Sets or moves a tag.
 
@@ -313,6 +372,11 @@ class Catalogue:
         def make(state: State) -> State | None:
             if _change_of(state.entries.get(entry.key)) == change:
                 return None
+            if state.removed.get(entry.key) == entry.object_tag:
+                raise CatalogueError(
+                    f"version {entry.dataset_version!r} of data set {entry.dataset_id!r} was "
+                    "deleted before it was committed; change it again"
+                )
             return state.committed(entry, branch, expect)
 
         while True:

@@ -87,6 +87,7 @@ class State:
         segment: where older entries are.
         retired: names of segments that were replaced not long ago.
         tags: of each id, and at which version each is.
+        identity: that no other catalogue has; empty before the first change.
     """
 
     count: int = 0
@@ -96,6 +97,7 @@ class State:
     segment: SegmentName | None = None
     retired: tuple[str, ...] = ()
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    identity: str = ""
 
     # Asking
 
@@ -140,7 +142,10 @@ class State:
             **new: what is another then.
         """
         changes = (self.changes + _abbreviated(change))[-KEPT_CHANGES * _KEPT_DIGITS :]
-        return dataclasses.replace(self, count=self.count + 1, changes=changes, **new)
+        identity = self.identity or change[:_KEPT_DIGITS]
+        return dataclasses.replace(
+            self, count=self.count + 1, changes=changes, identity=identity, **new
+        )
 
     def with_entry(self, entry: Entry, change: str) -> State:
         """With an entry, in place of any other of its version."""
@@ -162,6 +167,9 @@ class State:
                 f"version {key[1]!r} of data set {key[0]!r} has the tag {shown}; move or remove "
                 "it (untag), or delete with force=True, which leaves it at nothing"
             )
+        if _object_tag(self.entries.get(key)) not in (None, object_tag):
+            # It was replaced meanwhile.
+            return self.after(change)
         entries = {it: raw for it, raw in self.entries.items() if it != key}
         removed = {it: tag for it, tag in self.removed.items() if it != key}
         removed[key] = object_tag
@@ -251,6 +259,7 @@ class State:
             "segment": None if self.segment is None else self.segment.to_json(),
             "retired": self.retired,
             "tags": self.tags,
+            "identity": self.identity,
         }
         body = json.dumps(found).encode()
         return _HEAD % xxhash.xxh3_128_hexdigest(body).encode() + body[1:]
@@ -290,6 +299,7 @@ class State:
                 segment=SegmentName.from_json(found["segment"]),
                 retired=tuple(text("retired", it) for it in found["retired"]),
                 tags={text("id", it): _tags(tags) for it, tags in found["tags"].items()},
+                identity=text("identity", found.get("identity", "")),
             )
             return state, text("nonce", found["nonce"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -299,6 +309,12 @@ class State:
                 f"{name} is damaged: {error}. Delete it: what is stored is then found by its own "
                 "files; tags are lost"
             ) from error
+
+
+def _object_tag(raw: Raw | None) -> Any:
+    """The tag of the object that an entry is about; ``None`` if there is none."""
+    place = None if raw is None else raw.get("object")
+    return place[1] if isinstance(place, list) and len(place) == 2 else None
 
 
 def _abbreviated(change: str) -> str:

@@ -5,7 +5,7 @@ from yogadl.storage._base import CacheStorage
 from yogadl.storage._build import Build
 from yogadl.storage._cacheable import Why
 from yogadl.storage._cloud import BaseCloudStorage
-from yogadl.storage._collected import CollectedParts, StoredPart
+from yogadl.storage._collected import Collected, CollectedParts, StoredPart, StoredVersion
 from yogadl.storage._configurations import (
     BaseCloudConfigurations,
     GCSConfigurations,
@@ -19,6 +19,7 @@ from yogadl.storage._local_versions import LocalVersion, LocalVersions
 from yogadl.storage._open_storage import open_storage, register_scheme
 from yogadl.storage._receipt import Receipt
 from yogadl.storage._s3 import S3Storage
+from yogadl.storage._syncing import Synced
 
 __all__ = [
     "BaseCloudConfigurations",
@@ -26,6 +27,7 @@ __all__ = [
     "Build",
     "CacheStorage",
     "CatalogueEntry",
+    "Collected",
     "CollectedParts",
     "GCSConfigurations",
     "GCSStorage",
@@ -37,6 +39,8 @@ __all__ = [
     "S3Configurations",
     "S3Storage",
     "StoredPart",
+    "StoredVersion",
+    "Synced",
     "Why",
     "from_url",
     "open_storage",

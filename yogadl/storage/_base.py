@@ -14,10 +14,8 @@ from typing import Any
 
 from yogadl.adapters import as_spec
 from yogadl.arguments import as_index
-from yogadl.cache.file_reader import FileReader
 from yogadl.cache.files import shown, telling
-from yogadl.cache.opening import open_cache
-from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.partial import PartialFile
 from yogadl.core import Params, Submittable
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import (
@@ -34,10 +32,12 @@ from yogadl.storage._build import Build, Turn
 from yogadl.storage._cacheable import Cacheable, Why, cached_by, checked_on_change
 from yogadl.storage._catalogued import V
 from yogadl.storage._collected import CollectedParts
+from yogadl.storage._copying import Copier, Original
+from yogadl.storage._kept_versions import KeptVersions, check_age
 from yogadl.storage._pieces import Pieces
 from yogadl.storage._submission import Submission, staged
+from yogadl.storage._syncing import Synced, synced
 from yogadl.storage._version import Version
-from yogadl.storage._versioned import VersionedStorage
 from yogadl.storage._workers import build_with
 
 __all__ = ["CacheStorage", "Submission", "Version", "check_configurations"]
@@ -64,7 +64,7 @@ def check_configurations(name: str, directory: pathlib.Path, cache_format: str) 
         raise InvalidArgumentError(f"cache_format must be 'LMDB', not {cache_format!r}")
 
 
-class CacheStorage(VersionedStorage[V]):
+class CacheStorage(KeptVersions[V]):
     """A storage of cache files.
 
     A storage of one's own need not derive from this class; ``yogadl.Storage`` is all that is asked.
@@ -97,14 +97,17 @@ class CacheStorage(VersionedStorage[V]):
         """
 
     @abc.abstractmethod
-    def _collect(
-        self, dataset_id: str, older_than: datetime.timedelta | None, dry_run: bool
-    ) -> CollectedParts:
-        """See :meth:`collect_parts`."""
+    def _original(self, version: V) -> contextlib.AbstractContextManager[Original]:
+        """A stored version, to be copied.
+
+        Raises:
+            CacheNotFoundError: it is not stored.
+        """
 
     @abc.abstractmethod
-    def _ids_of_parts(self) -> Iterator[str]:
-        """All ids that have parts."""
+    def _missing_parts(self, version: V, sizes: Mapping[bytes, int]) -> set[bytes]:
+        """Which parts of these digests and bytes are not there, or not whole as far as can be told
+        without downloading them; the caller sees to it that none is collected."""
 
     @abc.abstractmethod
     def _build(self, submission: Submission, version: V) -> StoredDataRef:
@@ -345,6 +348,9 @@ class CacheStorage(VersionedStorage[V]):
     ) -> None:
         """Copies a version into another storage, or this one, byte for byte.
 
+        Parts that are there already are not transferred, nor downloaded. What is transferred is
+        compared with its digest.
+
         Args:
             dataset_id: of the version.
             dataset_version: of the version.
@@ -366,18 +372,49 @@ class CacheStorage(VersionedStorage[V]):
         new_version = dataset_version if new_version is None else new_version
         target = to._version(new_id, new_version)
         to._check_name(target)
-        with self._fetch(self._version(dataset_id, dataset_version), check_records=True) as ref:
-            ref.verify()
-            path = target.claim()
-            remove_leftovers(path)
-            with to._adding(target, False) as parts:
-                for digest, part in ref.reader.parts_by_digest().items():
-                    with PartialFile(path) as file, open_cache(part) as reader:
-                        _append_pieces(file, reader)
-                        parts.store(file, digest)
-                with PartialFile(path) as file:
-                    _append_pieces(file, ref.reader)
-                    to._publish(file, target, parts)
+        with (
+            self._original(self._version(dataset_id, dataset_version)) as original,
+            to._adding(target, False) as parts,
+        ):
+            Copier(to, parts).copy(original, target)
+
+    def sync(
+        self,
+        to: CacheStorage[Any],
+        dataset_id: str | None = None,
+        *,
+        names: Iterable[str] | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Synced:
+        """Copies the versions and tags that another storage lacks, see ``docs/keeping.md``.
+
+        What is there already is not transferred again, so that a sync which was killed goes on
+        where it was. A tag that is elsewhere in ``to`` is moved if the version that it is at there
+        is one that the other was made from.
+
+        Args:
+            to: where to.
+            dataset_id: of the versions; all without.
+            names: versions and tags of that id, which come with the versions that they are at; all
+                without.
+            force: replace versions of the same name that differ, and move tags wherever they are.
+            dry_run: tell what would be copied, and copy nothing.
+
+        Raises:
+            CacheNotFoundError: there is no such version or tag.
+            ConflictError: a version or a tag in ``to`` is another one; nothing was copied.
+            TagMovedError: somebody else has moved a tag in ``to`` meanwhile.
+            CacheFormatError: a version is damaged; it was not copied.
+            InvalidArgumentError: an argument is not what it should be, or a name is that of a
+                version in one storage and of a tag in the other.
+            UnsafeStoreError: there are tags, and ``to`` can have none.
+        """
+        if not isinstance(to, CacheStorage) or to is self:
+            raise InvalidArgumentError(f"sync needs another storage of yogadl's, not {to!r}")
+        if names is not None and dataset_id is None:
+            raise InvalidArgumentError("names are those of one data set; give its dataset_id, too")
+        return synced(self, to, dataset_id, names, force, dry_run)
 
     def collect_parts(
         self,
@@ -407,12 +444,7 @@ class CacheStorage(VersionedStorage[V]):
             StoreError: the bucket cannot be changed.
             FileSystemError: a part cannot be removed.
         """
-        if older_than is not None and not (
-            isinstance(older_than, datetime.timedelta) and older_than >= datetime.timedelta()
-        ):
-            raise InvalidArgumentError(
-                f"older_than must be a datetime.timedelta that is not negative, not {older_than!r}"
-            )
+        check_age(older_than)
         if dataset_id is not None:
             return self._collect(dataset_id, older_than, dry_run)
         ids = sorted(set(self._ids_of_parts()))
@@ -480,9 +512,3 @@ class _AnyTurn:
 
     def publish(self, file: PartialFile, parts: Any) -> None:
         self.store(file, parts=parts)
-
-
-def _append_pieces(file: PartialFile, reader: FileReader) -> None:
-    """Appends all bytes of an open file."""
-    for piece in reader.pieces():
-        file.append(piece)

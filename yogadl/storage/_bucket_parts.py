@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import pathlib
 import re
 from collections.abc import Callable, Mapping
@@ -99,13 +100,17 @@ class BucketParts:
 
     def have(self, sizes: Mapping[bytes, int]) -> bool:
         """Whether parts of these digests are there, of these sizes."""
+        return not self.missing(sizes)
+
+    def missing(self, sizes: Mapping[bytes, int]) -> set[bytes]:
+        """Which parts of these digests are not there, or have another size."""
         if len(sizes) <= _HEADS:
-            found = {digest: self._store.head(self.key(digest)) for digest in sizes}
-            return all(
-                info is not None and info.size == sizes[digest] for digest, info in found.items()
-            )
-        listed = {self.digest_of(it.key): it.size for it in self._store.list(self._prefix)}
-        return all(listed.get(digest) == size for digest, size in sizes.items())
+            heads = {digest: self._store.head(self.key(digest)) for digest in sizes}
+            found = {digest: info.size for digest, info in heads.items() if info is not None}
+        else:
+            infos = [(self.digest_of(it.key), it.size) for it in self._store.list(self._prefix)]
+            found = {digest: size for digest, size in infos if digest is not None}
+        return {digest for digest, size in sizes.items() if found.get(digest) != size}
 
     # Receipts of pieces, see ``_pieces``
 
@@ -222,6 +227,23 @@ class BucketParts:
             for digest, size in sizes.items()
             if not _is_there(part_path(table, digest), digest, size, check)
         ]
+
+    def load(
+        self, digest: bytes, make_file: Callable[[], PartialFile], table: pathlib.Path
+    ) -> PartialFile:
+        """A file with just a part, downloaded and compared with its digest.
+
+        Args:
+            digest: of the part.
+            make_file: makes an empty file.
+            table: that names the part, for errors.
+
+        Raises:
+            ChecksumError, StoreError, StorageFullError: see :meth:`fetch`.
+        """
+        file = self._downloaded(lambda _path: make_file(), table, digest)
+        file.size = os.fstat(file.fileno()).st_size
+        return file
 
     def _downloaded(
         self,

@@ -96,8 +96,9 @@ class CataloguedStorage(Storage, Generic[V]):
         """What versions' own files say of them, whatever is in them; what is gone is left out."""
 
     @abc.abstractmethod
-    def _delete(self, version: V, listed: Listed) -> None:
-        """Deletes a version, if it is still in this state."""
+    def _delete(self, version: V, listed: Listed, collects: bool = True) -> None:
+        """Deletes a version, if it is still in this state, and, if asked to, the parts that are not
+        needed any more."""
 
     @abc.abstractmethod
     def _prove_tags(self, version: V) -> None:

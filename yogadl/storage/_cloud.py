@@ -8,7 +8,8 @@ import datetime
 import functools
 import logging
 import pathlib
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from yogadl.cache.partial import PartialFile
@@ -33,6 +34,8 @@ from yogadl.storage._collected import CollectedParts
 from yogadl.storage._conditions import ConditionalWrites
 from yogadl.storage._configurations import BaseCloudConfigurations
 from yogadl.storage._contents import Contents
+from yogadl.storage._copying import OpenOriginal, Original
+from yogadl.storage._copying_objects import FarOriginal
 from yogadl.storage._far import BYTES_KEY, MissingError, is_better_far, open_far
 from yogadl.storage._local_copy import LocalCopy
 from yogadl.storage._local_folders import LocalFolders
@@ -254,16 +257,20 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
                 "a tag, both might think that they did"
             )
 
-    def _delete(self, version: ObjectVersion, listed: Listed) -> None:
+    def _delete(self, version: ObjectVersion, listed: Listed, collects: bool = True) -> None:
         self._store.delete(version.key, listed.tag)
         version.local.remove()
-        if PARTS_KEY in listed.source.metadata:
+        if collects and PARTS_KEY in listed.source.metadata:
             self._collect_after(version)
 
     # Collecting
 
     def _collect(
-        self, dataset_id: str, older_than: datetime.timedelta | None, dry_run: bool
+        self,
+        dataset_id: str,
+        older_than: datetime.timedelta | None,
+        dry_run: bool,
+        doomed: Collection[str] = (),
     ) -> CollectedParts:
         version = self._version(dataset_id, "any")
         if not self._conditions.decide_races(version.key):
@@ -280,7 +287,10 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         collector = PartCollector(
             self._store, version.parts, dataset_id, [folder / PARTS_FOLDER for folder in folders]
         )
-        return collector.collect(older_than, dry_run)
+        return collector.collect(older_than, dry_run, doomed)
+
+    def _folders_here(self, dataset_id: str) -> list[pathlib.Path]:
+        return self._version(dataset_id, "any").local.id_folders()
 
     def _ids_of_parts(self) -> Iterator[str]:
         root = self._configurations.bucket_directory_path
@@ -324,6 +334,32 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             self._enter,
         )
 
+    # Copying
+
+    @contextlib.contextmanager
+    def _original(self, version: ObjectVersion) -> Iterator[Original]:
+        info = self._store.head(version.key)
+        if info is None:
+            raise self._missing(version)
+        with contextlib.ExitStack() as stack:
+            near: OpenOriginal | None = None
+            is_table = PARTS_KEY in info.metadata
+            if not is_table or version.local.has(info):
+                ref = stack.enter_context(self._fetch(version, not is_table, info))
+                near = OpenOriginal(ref, None)
+            if near is not None and not near.parts:
+                yield near
+                return
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="yogadl"))
+            try:
+                far = FarOriginal(self._store, info, version, pathlib.Path(folder), near)
+            except ObjectGoneError:
+                raise self._replaced(version) from None
+            yield far
+
+    def _missing_parts(self, version: ObjectVersion, sizes: Mapping[bytes, int]) -> set[bytes]:
+        return version.parts.missing(sizes)
+
     # Versions made of others
 
     def _made(self, version: ObjectVersion) -> Made:
@@ -361,8 +397,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         except PreconditionFailedError:
             raise self._replaced(version) from None
 
-    def _withdraw(self, version: ObjectVersion) -> None:
-        self._store.delete(version.key)
+    def _withdraw(self, version: ObjectVersion, tag: str) -> None:
+        self._store.delete(version.key, tag)
 
     # Publishing
 

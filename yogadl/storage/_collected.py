@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pathlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -52,6 +53,44 @@ class CollectedParts:
             tuple(part for one in listed for part in one.waiting),
             {name: why for one in listed for name, why in one.skipped.items()},
         )
+
+
+@dataclass(frozen=True)
+class StoredVersion:
+    """A version that is stored, or was.
+
+    Attributes:
+        dataset_id: its id.
+        dataset_version: likewise.
+        size: bytes of its own file; of parts, see :class:`StoredPart`.
+    """
+
+    dataset_id: str
+    dataset_version: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What ``gc`` did.
+
+    Attributes:
+        versions: that are deleted, or would be, since they are not to be kept.
+        unfinished: what changes that were killed had stored as versions and not committed, and
+            versions of which a deletion was killed: gone, too.
+        scratch: folders on this machine that killed changes left behind: gone, too.
+        parts: what became of parts.
+    """
+
+    versions: tuple[StoredVersion, ...] = ()
+    unfinished: tuple[StoredVersion, ...] = ()
+    scratch: tuple[pathlib.Path, ...] = ()
+    parts: CollectedParts = field(default_factory=CollectedParts)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the versions and the parts."""
+        return sum(one.size for one in self.versions + self.unfinished) + self.parts.size
 
 
 class CannotCollectError(Exception):

@@ -29,11 +29,19 @@ from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
+    CacheReplacedError,
     ConflictError,
     TagMovedError,
 )
 from yogadl.storage import _provenance
-from yogadl.storage._made import Made, runs_of, stored_runs, with_hunks
+from yogadl.storage._made import (
+    GoingTo,
+    Made,
+    runs_of,
+    stored_runs,
+    with_branch,
+    with_hunks,
+)
 from yogadl.storage._submission import Parts
 from yogadl.storage._version import Version
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
@@ -60,7 +68,7 @@ class CommitStorage(Protocol[V]):
 
     def _publish_new(self, file: PartialFile, version: V, parts: Any) -> Entry: ...
 
-    def _withdraw(self, version: V) -> None: ...
+    def _withdraw(self, version: V, tag: str) -> None: ...
 
     def _take(self, version: V, made: Made, parts: Any) -> None: ...
 
@@ -145,9 +153,10 @@ class Committer(Generic[V]):
             moved = self._publish(stored, base, hunks, sums)
             if moved is None:
                 return
-            head = self._made_of(moved)
-            hunks = self._rebased(hunks, base, head)
-            base = head
+            head = self._head(moved)
+            if head is not None:
+                hunks = self._rebased(hunks, base, head)
+                base = head
 
     def commit_spec(self, stored: StoredGroups, sums: TokenSums) -> None:
         """Publishes the base with other column groups, of as many records.
@@ -201,7 +210,10 @@ class Committer(Generic[V]):
 
     def _reader(self, made: Made) -> RecordReader:
         version = self._storage._version(self._target.dataset_id, made.dataset_version)
-        return self._storage._open_here(version).reader
+        reader = self._storage._open_here(version).reader
+        if reader.content_id != made.sums.content_id(made.spec):
+            raise CacheReplacedError(f"{version} was replaced while it was changed; try again")
+        return reader
 
     # Publishing
 
@@ -210,11 +222,15 @@ class Committer(Generic[V]):
     ) -> str | None:
         """Publishes a version of ``base``, unless the branch has moved; the version that it is at
         then."""
+        going_to = None
+        target = self._target
         if self._branch is not None:
-            at = self._storage._catalogue.tags(self._target.dataset_id).get(self._branch)
+            at, catalogue = self._storage._catalogue.branch(target.dataset_id, self._branch)
             if at is not None and at != base.dataset_version:
                 return at
-        with self._table(stored, base, hunks, sums) as file:
+            key = target.dataset_id, target.dataset_version
+            going_to = GoingTo(catalogue, key, self._branch)
+        with self._table(stored, base, hunks, sums, going_to) as file:
             entry = self._storage._publish_new(file, self._target, self._parts)
         if self._branch is None:
             self._storage._enter(entry)
@@ -222,7 +238,7 @@ class Committer(Generic[V]):
         try:
             self._storage._catalogue.commit(entry, self._branch, base.dataset_version)
         except TagMovedError as moved:
-            self._storage._withdraw(self._target)
+            self._storage._withdraw(target, entry.object_tag)
             if moved.current is None:
                 raise
             return moved.current
@@ -235,7 +251,12 @@ class Committer(Generic[V]):
 
     @contextlib.contextmanager
     def _table(
-        self, stored: StoredGroups, base: Made, hunks: Hunks, sums: TokenSums
+        self,
+        stored: StoredGroups,
+        base: Made,
+        hunks: Hunks,
+        sums: TokenSums,
+        going_to: GoingTo | None,
     ) -> Iterator[PartialFile]:
         path = self._target.claim()
         remove_leftovers(path)
@@ -249,6 +270,8 @@ class Committer(Generic[V]):
             duration=round(time.monotonic() - purpose.started, 6),
         )
         document = with_hunks(metadata_json(given, provenance), hunks)
+        if going_to is not None:
+            document = with_branch(document, going_to)
         with write_version(
             path,
             stored.groups,
@@ -261,6 +284,18 @@ class Committer(Generic[V]):
             yield file
 
     # Others' commits
+
+    def _head(self, name: str) -> Made | None:
+        """The version that the branch was seen at; ``None`` if it has moved on, and that version
+        was deleted."""
+        try:
+            return self._made_of(name)
+        except CacheNotFoundError:
+            assert self._branch is not None
+            at, _ = self._storage._catalogue.branch(self._target.dataset_id, self._branch)
+            if at == name:
+                raise
+            return None
 
     def _made_of(self, name: str) -> Made:
         version = self._storage._version(self._target.dataset_id, name)

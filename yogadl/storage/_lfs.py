@@ -10,7 +10,7 @@ import logging
 import os
 import pathlib
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from yogadl.storage._base import CacheStorage, check_configurations
 from yogadl.storage._catalogued import Listed
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._configurations import LFSConfigurations
+from yogadl.storage._copying import OpenOriginal, check_file
 from yogadl.storage._described import Parents, describe, describe_file, sizes_of
 from yogadl.storage._local_lock import local_lock
 from yogadl.storage._local_objects import LocalObjects
@@ -211,7 +212,11 @@ class LFSStorage(CacheStorage[FileVersion]):
     def _prove_tags(self, version: FileVersion) -> None:
         """Locks and renames are what a local file system has."""
 
-    def _delete(self, version: FileVersion, listed: Listed) -> None:  # noqa: ARG002 # buckets need it
+    def _delete(self, version: FileVersion, listed: Listed, collects: bool = True) -> None:
+        found = self._look(version)
+        if found is not None and found.tag != listed.tag:
+            _log.info("%s was replaced meanwhile, and stays.", version.label)
+            return
         try:
             was_table = version.parts.remove(version.path)
         except FileSystemError as error:
@@ -219,8 +224,19 @@ class LFSStorage(CacheStorage[FileVersion]):
                 raise
             _log.info("%s was deleted by somebody else.", version.label)
             return
-        if was_table:
+        if was_table and collects:
             self._collect_after(version)
+
+    # Copying
+
+    @contextlib.contextmanager
+    def _original(self, version: FileVersion) -> Iterator[OpenOriginal]:
+        with self._fetch(version, check_records=False) as ref:
+            made = self._made(version) if ref.reader.parts_by_digest() else None
+            yield OpenOriginal(ref, made)
+
+    def _missing_parts(self, version: FileVersion, sizes: Mapping[bytes, int]) -> set[bytes]:
+        return {it for it in sizes if not _is_whole(part_path(version.path, it), it)}
 
     # Versions made of others
 
@@ -274,8 +290,10 @@ class LFSStorage(CacheStorage[FileVersion]):
         parts.has_replaced_table = version.parts.publish(file, version.path)
         return dataclasses.replace(entry, object_tag=tag)
 
-    def _withdraw(self, version: FileVersion) -> None:
-        version.parts.remove(version.path)
+    def _withdraw(self, version: FileVersion, tag: str) -> None:
+        found = self._look(version)
+        if found is not None and found.tag == tag:
+            version.parts.remove(version.path)
 
     @contextlib.contextmanager
     def _adding(self, version: FileVersion, _may_stamp: bool, /) -> Iterator[_PartFiles]:
@@ -293,9 +311,16 @@ class LFSStorage(CacheStorage[FileVersion]):
         self._enter(dataclasses.replace(entry, object_tag=tag))
 
     def _collect(
-        self, dataset_id: str, older_than: datetime.timedelta | None, dry_run: bool
+        self,
+        dataset_id: str,
+        older_than: datetime.timedelta | None,
+        dry_run: bool,
+        doomed: Collection[str] = (),
     ) -> CollectedParts:
-        return self._version(dataset_id, "any").parts.collect(older_than, dry_run)
+        return self._version(dataset_id, "any").parts.collect(older_than, dry_run, doomed)
+
+    def _folders_here(self, dataset_id: str) -> list[pathlib.Path]:
+        return [self._version(dataset_id, "any").path.parent.parent]
 
     def _ids_of_parts(self) -> Iterator[str]:
         root = self._configurations.storage_dir_path
@@ -335,6 +360,20 @@ class LFSStorage(CacheStorage[FileVersion]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._where!r})"
+
+
+def _is_whole(path: pathlib.Path, digest: bytes) -> bool:
+    """Whether a file is there and is the part of a digest."""
+    try:
+        check_file(path, digest)
+    except FileSystemError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
+        return False
+    except CacheFormatError as error:
+        _log.warning("%s is stored again: %s", shown(path), error)
+        return False
+    return True
 
 
 def _cache_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, os.stat_result]]:

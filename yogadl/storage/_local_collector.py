@@ -29,7 +29,7 @@ import os
 import pathlib
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from yogadl.cache.files import shown, telling
@@ -78,7 +78,10 @@ class LocalCollector:
         self._parts = self._tables.folder
 
     def collect(
-        self, older_than: datetime.timedelta | None = None, dry_run: bool = False
+        self,
+        older_than: datetime.timedelta | None = None,
+        dry_run: bool = False,
+        doomed: Collection[str] = (),
     ) -> CollectedParts:
         """Removes the parts that nobody needs.
 
@@ -86,6 +89,7 @@ class LocalCollector:
             older_than: only those that nobody has referred to for so long; without, what has no
                 table stays for a day, and nothing else.
             dry_run: remove nothing.
+            doomed: versions that are taken for deleted; for a dry run.
 
         Raises:
             FileSystemError: a part cannot be removed.
@@ -93,7 +97,7 @@ class LocalCollector:
         with contextlib.ExitStack() as stack:
             try:
                 self._lock_out(stack)
-                plan = self._plan(older_than, stack)
+                plan = self._plan(older_than, stack, doomed)
             except (CannotCollectError, FileSystemError) as error:
                 return skipped(self._id, error)
             if not dry_run:
@@ -124,11 +128,16 @@ class LocalCollector:
                 f"the file system has no locks or no links: {error.strerror}"
             ) from error
 
-    def _plan(self, older_than: datetime.timedelta | None, stack: contextlib.ExitStack) -> _Plan:
+    def _plan(
+        self,
+        older_than: datetime.timedelta | None,
+        stack: contextlib.ExitStack,
+        doomed: Collection[str],
+    ) -> _Plan:
         now = os.stat(self._parts / BUILDING_FILE).st_mtime
         latest = now - (older_than or datetime.timedelta()).total_seconds()
         plan = _Plan()
-        needed, current = self._current()
+        needed, current = self._current(doomed)
         dropped: set[bytes] = set()
         for link in self._tables.links():
             status = os.lstat(link)
@@ -155,7 +164,7 @@ class LocalCollector:
                 plan.receipts.append(path)
         return plan
 
-    def _current(self) -> tuple[set[bytes], set[FileIdentity]]:
+    def _current(self, doomed: Collection[str]) -> tuple[set[bytes], set[FileIdentity]]:
         """What the versions refer to, and which files they are.
 
         Raises:
@@ -164,7 +173,7 @@ class LocalCollector:
         needed: set[bytes] = set()
         current: dict[FileIdentity, pathlib.Path] = {}
         with telling("list", self._folder):
-            folders = list(self._folder.iterdir())
+            folders = [path for path in self._folder.iterdir() if path.name not in doomed]
         for folder in folders:
             path = folder / CACHE_FILE
             if followed(path) != path:

@@ -24,7 +24,7 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from yogadl.cache.files import make_folders, shown, telling
 from yogadl.cache.partial import PartialFile
@@ -132,12 +132,15 @@ class LocalParts:
     # Collecting
 
     def collect(
-        self, older_than: datetime.timedelta | None = None, dry_run: bool = False
+        self,
+        older_than: datetime.timedelta | None = None,
+        dry_run: bool = False,
+        doomed: Collection[str] = (),
     ) -> CollectedParts:
         """See ``LocalCollector.collect``; where parts were never stored, there is nothing to do."""
         if not self._is_there():
             return CollectedParts()
-        return LocalCollector(self._folder, self._id).collect(older_than, dry_run)
+        return LocalCollector(self._folder, self._id).collect(older_than, dry_run, doomed)
 
     def collect_after(self) -> None:
         """The same after a change, which is no reason for the change to fail."""

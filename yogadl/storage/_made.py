@@ -27,6 +27,37 @@ MOST_HUNKS = 1 << 16
 """Of a version that changes more places of its parent, it is not stored which."""
 
 _HUNKS = "hunks"
+_BRANCH = "branch"
+
+
+@dataclass(frozen=True)
+class GoingTo:
+    """Where a commit was to be entered when its file was published.
+
+    As its entry and the move of the branch are one change, one that has no entry there was never
+    carried out.
+
+    Attributes:
+        catalogue: the identity of the catalogue.
+        key: id and version that it was to be.
+        branch: that it was to move.
+    """
+
+    catalogue: str
+    key: tuple[str, str]
+    branch: str
+
+    def to_json(self) -> list[str]:
+        return [self.catalogue, *self.key, self.branch]
+
+    @classmethod
+    def from_json(cls, found: Any) -> GoingTo | None:
+        """What a file says, ``None`` for what makes no sense."""
+        if not isinstance(found, list) or len(found) != 4:
+            return None
+        if not all(isinstance(each, str) and each for each in found):
+            return None
+        return cls(found[0], (found[1], found[2]), found[3])
 
 
 @dataclass(frozen=True)
@@ -45,6 +76,7 @@ class Made:
         created_ns: when it was made, nanoseconds since 1970.
         provenance: how it came to be.
         hunks: as it is stored, what it changes of its first parent; ``None`` if that is not known.
+        going_to: of a commit to a branch, where it was to be entered; else ``None``.
     """
 
     dataset_version: str
@@ -58,6 +90,7 @@ class Made:
     created_ns: int
     provenance: Provenance
     hunks: Any
+    going_to: GoingTo | None
 
     @property
     def count(self) -> int:
@@ -116,6 +149,7 @@ def read_made(
         header.created_ns,
         Provenance.from_json(own),
         own.get(_HUNKS),
+        GoingTo.from_json(own.get(_BRANCH)),
     )
 
 
@@ -137,6 +171,13 @@ def with_hunks(document: bytes, hunks: Hunks) -> bytes:
         return document
     found = json.loads(document)
     found.setdefault(METADATA_KEY, {})[_HUNKS] = hunks.to_list()
+    return json.dumps(found, allow_nan=False, sort_keys=True).encode()
+
+
+def with_branch(document: bytes, going_to: GoingTo) -> bytes:
+    """A metadata document, JSON as it is stored, that says where a commit is to be entered."""
+    found = json.loads(document)
+    found.setdefault(METADATA_KEY, {})[_BRANCH] = going_to.to_json()
     return json.dumps(found, allow_nan=False, sort_keys=True).encode()
 
 

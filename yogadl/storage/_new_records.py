@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from yogadl.errors import InvalidArgumentError, SpecMismatchError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.header import Header
 from yogadl.format.spec_text import spec_text
+from yogadl.storage._scratch import scratch_folder
 from yogadl.storage._submission import Parts
 
 Array = np.ndarray[Any, Any]
@@ -85,8 +85,8 @@ class PartWriter:
         if leaves is None:
             parts, tokens = self._write(source, spec)
             return NewRecords(parts.record_count, (parts,), tokens)
-        with tempfile.TemporaryDirectory(prefix="yogadl", dir=self._path.parent) as folder:
-            path = pathlib.Path(folder, "new.mdb")
+        with scratch_folder(self._path.parent) as folder:
+            path = folder / "new.mdb"
             with CacheWriter(path, spec, total=source.count, first=source.first) as writer:
                 source.feed(writer)
                 writer.commit()

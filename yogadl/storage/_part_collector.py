@@ -61,6 +61,7 @@ import logging
 import pathlib
 import tempfile
 import threading
+from collections.abc import Collection
 
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import parts_of, read_header
@@ -116,20 +117,29 @@ class PartCollector:
         self._folders = folders
 
     def collect(
-        self, older_than: datetime.timedelta | None = None, dry_run: bool = False
+        self,
+        older_than: datetime.timedelta | None = None,
+        dry_run: bool = False,
+        doomed: Collection[str] = (),
     ) -> CollectedParts:
-        """See ``CacheStorage.collect_parts``."""
+        """See ``CacheStorage.collect_parts``.
+
+        Args:
+            older_than: likewise.
+            dry_run: likewise.
+            doomed: versions that are taken for deleted; for a dry run.
+        """
         grace = (GRACE if older_than is None else older_than).total_seconds()
         try:
             for _ in range(_ATTEMPTS):
-                found = self._step(grace, dry_run)
+                found = self._step(grace, dry_run, doomed)
                 if found is not None:
                     return found
             raise NotNowError("somebody else stores or removes some all the time")
         except CannotCollectError as error:
             return skipped(self._id, error)
 
-    def _step(self, grace: float, dry_run: bool) -> CollectedParts | None:
+    def _step(self, grace: float, dry_run: bool, doomed: Collection[str]) -> CollectedParts | None:
         """``None`` if somebody else came in between."""
         if not self._parts.has_any():
             return CollectedParts()
@@ -139,12 +149,13 @@ class PartCollector:
         if control.builders.keys() - gone:
             raise NotNowError(f"{len(control.builders.keys() - gone)} builders are at work there")
         sizes, tables, receipts = self._listed()
-        needed = self._needed(tables)
+        deleted = {f"{self._parts.folder}/{version}/{CACHE_FILE}" for version in doomed}
+        needed = self._needed([info for info in tables if info.key not in deleted])
         if needed is None:
             return None
         plan = _planned(control, sizes.keys() - needed, needed, now, grace)
-        doomed = sorted(plan.removed.keys() & sizes.keys())
-        done = CollectedParts(self._told(doomed, sizes), self._told(sorted(plan.unused), sizes))
+        removed = sorted(plan.removed.keys() & sizes.keys())
+        done = CollectedParts(self._told(removed, sizes), self._told(sorted(plan.unused), sizes))
         if dry_run:
             return done
         started = boot_seconds()
@@ -157,9 +168,9 @@ class PartCollector:
             # Nobody builds, and who begins again does what this says once more.
             if now - info.created.timestamp() >= grace:
                 self._store.delete(info.key)
-        if doomed:
-            self._see_again_whether_allowed(set(doomed) - control.removed.keys())
-            self._delete(doomed, started)
+        if removed:
+            self._see_again_whether_allowed(set(removed) - control.removed.keys())
+            self._delete(removed, started)
         return done
 
     def _told(self, digests: list[bytes], sizes: dict[bytes, int]) -> tuple[StoredPart, ...]:

@@ -7,9 +7,7 @@ import builtins
 import contextlib
 import datetime
 import functools
-import pathlib
 import secrets
-import tempfile
 import time
 from typing import Any
 
@@ -32,6 +30,7 @@ from yogadl.storage._diff import VersionDiff, diff_of
 from yogadl.storage._made import Made
 from yogadl.storage._new_records import PartWriter
 from yogadl.storage._rewriting import stored_anew, taken_back
+from yogadl.storage._scratch import scratch_folder
 from yogadl.storage._submission import Parts
 
 
@@ -79,8 +78,8 @@ class VersionedStorage(CataloguedStorage[V]):
         """
 
     @abc.abstractmethod
-    def _withdraw(self, version: V) -> None:
-        """Takes back what was just published, and is not entered."""
+    def _withdraw(self, version: V, tag: str) -> None:
+        """Takes back what was just published, as an object of this tag, and is not entered."""
 
     @abc.abstractmethod
     def _publish_again(self, file: PartialFile, version: V, parts: Any, listed: Listed) -> Entry:
@@ -140,7 +139,6 @@ class VersionedStorage(CataloguedStorage[V]):
         parts: Any = stack.enter_context(self._adding(target, True))
         parts.begin()
         made = self._made_to_share(base, parts)
-        scratch = tempfile.TemporaryDirectory(prefix="yogadl", dir=path.parent)
         return Begun(
             storage=self,
             made=made,
@@ -149,7 +147,7 @@ class VersionedStorage(CataloguedStorage[V]):
             branch=branch,
             parts=parts,
             path=path,
-            scratch=pathlib.Path(stack.enter_context(scratch)),
+            scratch=stack.enter_context(scratch_folder(path.parent)),
             change=new_change(),
             open_whole=lambda: self._open_whole(base),
         )

@@ -1,0 +1,138 @@
+"""Versions in buckets that are not to be kept go, and what killed commits left."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import pathlib
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from copies import records
+
+from yogadl.errors import UnsafeStoreError
+from yogadl.storage import _kept_versions, _part_collector, _scratch
+
+AT_ONCE = datetime.timedelta()
+
+
+class Killed(BaseException):
+    """What a process dies of that is killed: what comes after a request is not done."""
+
+
+@pytest.fixture(autouse=True)
+def dead_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests on loopback are over when who sent them has died."""
+    monkeypatch.setattr(_part_collector, "DEAD_SECONDS", 0.0)
+
+
+def open_storage(rig: Any, local: pathlib.Path) -> Any:
+    # It is tried out elsewhere.
+    return rig.make_storage(local, conditional_writes=True)
+
+
+def commit(storage: Any, new: Any, version: str) -> None:
+    with storage.change("a", "main", version=version) as change:
+        change.append(np.asarray(new))
+
+
+def parts(rig: Any) -> set[str]:
+    return {
+        pathlib.PurePosixPath(key).stem
+        for key in rig.raw.list()
+        if "/yogadl.parts/" in key and key.endswith(".mdb")
+    }
+
+
+def needed(storage: Any) -> set[str]:
+    found = set()
+    for stored in storage.list():
+        with storage.fetch(stored.dataset_id, stored.dataset_version) as ref:
+            found |= {digest.hex() for digest in ref.reader.parts_by_digest()}
+    return found
+
+
+def versions(storage: Any) -> list[str]:
+    return [entry.dataset_version for entry in storage.list("a")]
+
+
+def first(storage: Any) -> None:
+    storage.submit(np.arange(100), "a", "1")
+    storage.tag("a", "main", "1")
+
+
+def test_the_last_versions_and_tagged_ones_are_kept(
+    rig: Any, local: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    storage, there = open_storage(rig, local), open_storage(rig, elsewhere)
+    first(storage)
+    for number in range(2, 6):
+        commit(storage, [number], str(number))
+    with storage.change("a", "main", version="6") as change:
+        change.delete(np.arange(100, 104))
+    storage.tag("a", "paper", "2")
+    would = there.gc(keep_last=1, older_than=AT_ONCE, dry_run=True)
+    assert len(versions(storage)) == 6
+    assert len(would.parts.removed) == 3
+    done = there.gc(keep_last=1, older_than=AT_ONCE)
+    assert [one.dataset_version for one in done.versions] == ["1", "3", "4", "5"]
+    assert (would.versions, would.parts.removed) == (done.versions, done.parts.removed)
+    assert versions(there) == versions(storage) == ["2", "6"]
+    assert records(there.fetch("a", "paper")) == [*range(100), 2]
+    assert records(there.fetch("a", "main")) == list(range(100))
+    assert parts(rig) == needed(storage)
+    assert storage.gc(keep_last=0).versions == ()
+
+
+def test_what_a_killed_commit_published_goes(
+    rig: Any, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = open_storage(rig, local)
+    first(storage)
+
+    def killed(*_given: Any) -> None:
+        raise Killed
+
+    dying = open_storage(rig, local)
+    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+        patch.setattr(dying._catalogue, "commit", killed)
+        commit(dying, [7], "2")
+    assert versions(storage) == ["1", "2"]
+    assert storage.gc(keep_last=1, older_than=AT_ONCE).unfinished == ()
+    monkeypatch.setattr(_kept_versions, "GRACE", AT_ONCE)
+    time.sleep(1.1)  # the clock of the bucket may have seconds for its finest unit
+    done = storage.gc(keep_last=1, older_than=AT_ONCE)
+    assert [one.dataset_version for one in done.unfinished] == ["2"]
+    assert (versions(storage), storage.tags("a")) == (["1"], {"main": "1"})
+    storage.collect_parts(older_than=AT_ONCE)
+    assert parts(rig) == set()
+    assert records(storage.fetch("a", "main")) == list(range(100))
+
+
+def test_scratch_folders_of_killed_changes_go(
+    s3: Any, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = open_storage(s3, local)
+    first(storage)
+    with storage.change("a", "main", version="2") as change:
+        change.append(np.arange(3))
+        (scratch,) = local.rglob("yogadl.scratch.*")
+        # What is left of a killed one: the files, and no lock.
+        left = scratch.with_name("yogadl.scratch.left")
+        left.mkdir()
+        (left / "yogadl.lock").write_bytes(b"")
+        monkeypatch.setattr(_scratch, "_YOUNG_SECONDS", -1.0)
+        assert storage.gc().scratch == (left,)
+        assert scratch.is_dir()
+    assert not list(local.rglob("yogadl.scratch.*"))
+    assert records(storage.fetch("a", "2")) == [*range(100), *range(3)]
+
+
+def test_a_bucket_without_conditional_writes(s3: Any, local: pathlib.Path) -> None:
+    storage = s3.make_storage(local, conditional_writes=False)
+    storage.submit([1], "a", "1")
+    with pytest.raises(UnsafeStoreError):
+        storage.gc(keep_last=0, older_than=AT_ONCE)
+    assert versions(storage) == ["1"]

@@ -1,0 +1,299 @@
+"""Versions that are not to be kept go, and what killed changes left; never what somebody needs."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pathlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from yogadl.errors import CacheNotFoundError, InvalidArgumentError
+from yogadl.storage import LFSStorage, _kept_versions, _scratch
+
+AT_ONCE = datetime.timedelta()
+DAY = datetime.timedelta(days=1)
+
+fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+forking = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+@pytest.fixture
+def storage(tmp_path: pathlib.Path) -> LFSStorage:
+    return LFSStorage(tmp_path / "data")
+
+
+def commit(storage: Any, records: Any, version: str | None = None, on: str = "main") -> str:
+    with storage.change("a", on, version=version) as change:
+        change.append(np.asarray(records))
+    return str(change.version)
+
+
+def first(storage: Any, count: int = 100) -> None:
+    storage.submit(np.arange(count), "a", "1")
+    storage.tag("a", "main", "1")
+
+
+def versions(storage: Any, dataset_id: str = "a") -> list[str]:
+    return [entry.dataset_version for entry in storage.list(dataset_id)]
+
+
+def numbers(storage: Any, version: str | None = None) -> list[int]:
+    with storage.fetch("a", version) as ref:
+        return [int(record) for record in ref.stream()]
+
+
+def parts(directory: pathlib.Path) -> set[str]:
+    return {path.stem for path in (directory / "a" / "yogadl.parts").glob("*.mdb")}
+
+
+def test_the_last_versions_and_tagged_ones_are_kept(storage: LFSStorage) -> None:
+    first(storage)
+    for number in range(2, 8):
+        commit(storage, [100 + number], str(number))
+    storage.submit([5], "b", "1")
+    storage.tag("a", "paper", "3")
+    would = storage.gc(keep_last=2, older_than=AT_ONCE, dry_run=True)
+    assert len(storage.list()) == 8
+    done = storage.gc(keep_last=2, older_than=AT_ONCE)
+    assert [one.dataset_version for one in done.versions] == ["1", "2", "4", "5"]
+    assert would.versions == done.versions
+    assert versions(storage) == ["3", "6", "7"]
+    assert versions(storage, "b") == ["1"]
+    # Each of them is whole, without those that it was made from.
+    for version in ("3", "6", "7"):
+        expected = [*range(100), *range(102, 101 + int(version))]
+        assert numbers(storage, version) == expected
+        with storage.fetch("a", version) as ref:
+            ref.verify()
+    assert storage.tags("a") == {"main": "7", "paper": "3"}
+    assert storage.gc(keep_last=2, older_than=AT_ONCE).versions == ()
+
+
+def test_nothing_young_goes_and_nothing_unasked(storage: LFSStorage) -> None:
+    first(storage)
+    commit(storage, [1])
+    assert storage.gc(keep_last=0).versions == ()
+    assert storage.gc(keep_last=0, older_than=DAY).versions == ()
+    assert storage.gc(older_than=AT_ONCE).versions == ()
+    assert len(versions(storage)) == 2
+    # The tagged one stays whatever is asked.
+    assert len(storage.gc("a", keep_last=0, older_than=AT_ONCE).versions) == 1
+    assert numbers(storage, "main") == [*range(100), 1]
+
+
+@pytest.mark.parametrize("given", [{"keep_last": -1}, {"keep_last": 1.5}, {"older_than": 3}])
+def test_nonsense_is_refused(storage: LFSStorage, given: Any) -> None:
+    with pytest.raises(InvalidArgumentError):
+        storage.gc(**given)
+
+
+def test_a_dry_run_tells_which_parts_would_go(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
+    storage.submit(np.arange(1000), "a", "1", part_bytes=4000)
+    storage.submit(np.arange(500, 2000), "a", "2", part_bytes=4000)
+    before = parts(tmp_path / "data")
+    would = storage.gc(keep_last=1, older_than=AT_ONCE, dry_run=True)
+    assert parts(tmp_path / "data") == before
+    assert versions(storage) == ["1", "2"]
+    done = storage.gc(keep_last=1, older_than=AT_ONCE)
+    assert done.parts.removed
+    assert set(done.parts.removed) == set(would.parts.removed)
+    assert done.size == would.size > 8000
+    assert parts(tmp_path / "data") == before - {part.digest for part in done.parts.removed}
+    assert numbers(storage, "2") == list(range(500, 2000))
+
+
+def test_a_reader_keeps_what_it_reads(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
+    storage.submit(np.arange(1000), "a", "1", part_bytes=4000)
+    storage.submit([1], "a", "2")
+    with storage.fetch("a", "1") as ref:
+        assert len(storage.gc(keep_last=1, older_than=AT_ONCE).versions) == 1
+        assert [int(record) for record in ref.stream()] == list(range(1000))
+        assert parts(tmp_path / "data")
+    assert len(storage.gc(older_than=AT_ONCE).parts.removed) > 0
+    assert not parts(tmp_path / "data")
+
+
+def test_a_version_that_is_tagged_or_replaced_meanwhile_stays(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in "123":
+        storage.submit([int(version)], "a", version)
+    plan = _kept_versions._outdated
+
+    def meanwhile(*given: Any) -> Any:
+        found = plan(*given)
+        storage.tag("a", "best", "1")
+        storage.submit([22], "a", "2")
+        return found
+
+    monkeypatch.setattr(_kept_versions, "_outdated", meanwhile)
+    assert storage.gc(keep_last=1, older_than=AT_ONCE).versions == ()
+    assert [numbers(storage, version) for version in "123"] == [[1], [22], [3]]
+    assert numbers(storage, "best") == [1]
+
+
+def test_a_commit_on_a_version_that_is_deleted_goes_on(storage: LFSStorage) -> None:
+    first(storage)
+    storage.submit([1], "a", "2")
+    storage.untag("a", "main")
+    with storage.change("a", "1", version="3") as change:
+        change.append(np.arange(5))
+        assert len(storage.gc(keep_last=1, older_than=AT_ONCE).versions) == 1
+        assert versions(storage) == ["2"]
+        change.append(np.arange(2))
+    assert numbers(storage, "3") == [*range(100), *range(5), *range(2)]
+    storage.gc(older_than=AT_ONCE)
+    with storage.fetch("a", "3") as ref:
+        ref.verify()
+
+
+def killed_at(storage: LFSStorage, name: str, action: Callable[[], object]) -> None:
+    """Has a child do something that is killed as soon as it calls a method of the catalogue."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            setattr(storage._catalogue, name, lambda *_given, **_names: os._exit(9))
+            action()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+
+
+@fork
+@forking
+def test_what_a_killed_commit_published_goes_after_a_day(
+    storage: LFSStorage, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first(storage)
+    commit(storage, [1], "2")
+    killed_at(storage, "commit", lambda: commit(storage, [7, 8, 9], "3"))
+    assert versions(storage) == ["1", "2", "3"]
+    # It may still be under way.
+    done = storage.gc(keep_last=1, older_than=AT_ONCE)
+    assert [one.dataset_version for one in done.versions] == ["1"]
+    assert done.unfinished == ()
+    monkeypatch.setattr(_kept_versions, "GRACE", AT_ONCE)
+    would = storage.gc(dry_run=True)
+    assert versions(storage) == ["2", "3"]
+    before = parts(tmp_path / "data")
+    done = storage.gc(older_than=AT_ONCE)
+    assert [one.dataset_version for one in done.unfinished] == ["3"]
+    assert (would.unfinished, len(done.parts.removed)) == (done.unfinished, 1)
+    assert parts(tmp_path / "data") < before
+    assert versions(storage) == ["2"]
+    assert numbers(storage, "main") == [*range(100), 1]
+    assert commit(storage, [7, 8, 9], "3") == "3"
+    assert storage.gc(older_than=AT_ONCE).unfinished == ()
+    assert numbers(storage, "main") == [*range(100), 1, 7, 8, 9]
+
+
+@fork
+@forking
+def test_a_killed_deletion_is_finished(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.submit([1], "a", "1")
+    storage.submit([2], "a", "2")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            monkeypatch.setattr(LFSStorage, "_delete", lambda *_given, **_names: os._exit(9))
+            storage.delete("a", "1")
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    assert versions(storage) == ["1", "2"]
+    monkeypatch.setattr(_kept_versions, "GRACE", AT_ONCE)
+    assert [one.dataset_version for one in storage.gc().unfinished] == ["1"]
+    assert versions(storage) == ["2"]
+
+
+def test_a_commit_that_took_longer_than_a_day_fails_clearly(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first(storage)
+    monkeypatch.setattr(_kept_versions, "GRACE", AT_ONCE)
+    late = storage._catalogue.commit
+
+    def suspended(*given: Any) -> None:
+        assert len(LFSStorage(storage._configurations).gc().unfinished) == 1
+        late(*given)
+
+    monkeypatch.setattr(storage._catalogue, "commit", suspended)
+    with pytest.raises(RuntimeError, match="deleted before it was committed"):
+        commit(storage, [1])
+    assert storage.tags("a") == {"main": "1"}
+    assert versions(storage) == ["1"]
+
+
+def test_commits_stay_where_the_catalogue_was_lost(
+    storage: LFSStorage, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or copied without it, or damaged: nothing tells them from what was never committed."""
+    first(storage)
+    commit(storage, [1], "2")
+    for path in (tmp_path / "data" / "yogadl.catalogue").iterdir():
+        path.unlink()
+    monkeypatch.setattr(_kept_versions, "GRACE", AT_ONCE)
+    storage.tag("a", "other", "1")
+    assert storage.gc(older_than=AT_ONCE).unfinished == ()
+    assert numbers(storage, "2") == [*range(100), 1]
+
+
+def test_commits_stay_where_older_entries_are_damaged(
+    storage: LFSStorage, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first(storage)
+    commit(storage, [1], "2")
+    for number in range(100):
+        storage.submit([number], "b", str(number))
+    commit(storage, [2], "3")
+    (segment,) = (tmp_path / "data" / "yogadl.catalogue").glob("*.entries")
+    segment.write_bytes(segment.read_bytes()[:-1])
+    monkeypatch.setattr(_kept_versions, "GRACE", AT_ONCE)
+    fresh = LFSStorage(tmp_path / "data")
+    assert fresh.gc("a", older_than=AT_ONCE).unfinished == ()
+    assert versions(fresh) == ["1", "2", "3"]
+
+
+@fork
+@forking
+def test_scratch_folders_of_killed_changes_go(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    first(storage)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with storage.change("a", "main", version="dead") as change:
+                change.append([1])
+                os._exit(9)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    folder = tmp_path / "data" / "a" / "dead"
+    assert [path.name for path in folder.iterdir()]
+    assert storage.gc().scratch == ()
+    monkeypatch.setattr(_scratch, "_YOUNG_SECONDS", -1.0)
+    with storage.change("a", "main", version="alive") as change:
+        change.append([1, 2])
+        done = storage.gc(older_than=AT_ONCE)
+        assert [path.parent.name for path in done.scratch] == ["dead"]
+        assert not folder.exists()
+        # The parts of who was killed wait for who is at work.
+        assert "a" in done.parts.skipped
+    assert numbers(storage, "main") == [*range(100), 1, 2]
+    assert len(storage.gc(older_than=AT_ONCE).parts.removed) == 1
+
+
+def test_what_is_not_stored_is_not_found(storage: LFSStorage) -> None:
+    done = storage.gc("never", keep_last=1)
+    assert (done.versions, done.unfinished, done.scratch, done.size) == ((), (), (), 0)
+    with pytest.raises(CacheNotFoundError):
+        storage.fetch("never")
+    assert time.time() - storage._catalogue.now() < 60

@@ -1,0 +1,325 @@
+"""A storage is brought up to date with another one: only what is missing, and nothing lost."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pathlib
+import random
+import signal
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from yogadl.errors import (
+    CacheNotFoundError,
+    ChecksumError,
+    ConflictError,
+    InvalidArgumentError,
+)
+from yogadl.storage import LFSStorage, _copying, _kept_versions
+
+AT_ONCE = datetime.timedelta()
+LEGACY = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "images.mdb"
+COUNT = 1000
+
+fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+forking = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+@pytest.fixture
+def storage(tmp_path: pathlib.Path) -> LFSStorage:
+    return LFSStorage(tmp_path / "here")
+
+
+@pytest.fixture
+def other(tmp_path: pathlib.Path) -> LFSStorage:
+    return LFSStorage(tmp_path / "there")
+
+
+def commit(storage: Any, records: Any, version: str, on: str = "main") -> None:
+    with storage.change("a", on, version=version) as change:
+        change.append(np.asarray(records))
+
+
+def history(storage: Any) -> None:
+    storage.submit(np.arange(COUNT), "a", "1")
+    storage.tag("a", "main", "1")
+    commit(storage, [1], "2")
+    commit(storage, [2, 3], "3")
+    with storage.change("a", "main", version="4") as change:
+        change.delete([0, 5])
+    storage.tag("a", "paper", "2")
+    storage.submit({"x": np.arange(50)}, "b/c", "1", metadata={"k": 1})
+
+
+def names(storage: Any) -> list[str]:
+    return [f"{entry.dataset_id}:{entry.dataset_version}" for entry in storage.list()]
+
+
+def check_alike(storage: Any, other: Any) -> None:
+    """All that the storages have in common is the same to the byte, and whole."""
+    for entry in other.list():
+        key = entry.dataset_id, entry.dataset_version
+        with storage.fetch(*key) as one, other.fetch(*key) as two:
+            two.verify()
+            assert one.info.digest == two.info.digest
+            mine, theirs = (list(ref.stream()) for ref in (one, two))
+            assert len(mine) == len(theirs) == entry.record_count
+            np.testing.assert_equal(mine, theirs)
+
+
+def part_times(directory: pathlib.Path) -> dict[str, int]:
+    return {path.stem: path.stat().st_ctime_ns for path in directory.glob("*/yogadl.parts/*.mdb")}
+
+
+def test_everything_is_copied_once(
+    storage: LFSStorage, other: LFSStorage, tmp_path: pathlib.Path
+) -> None:
+    history(storage)
+    would = storage.sync(other, dry_run=True)
+    assert other.list() == []
+    done = storage.sync(other)
+    assert done == would
+    assert len(done.versions) == 5
+    assert done.tags == (("a", "main", "4"), ("a", "paper", "2"))
+    assert names(other) == names(storage)
+    assert other.tags("a") == storage.tags("a")
+    check_alike(storage, other)
+    for mine, theirs in zip(storage.list("a"), other.list("a"), strict=True):
+        for field in ("parents", "message", "change", "user", "own_size", "content_id", "tags"):
+            assert getattr(mine, field) == getattr(theirs, field), field
+    # The first version is one file, and a part of the others: stored once there, too.
+    plain, digest = tmp_path / "there/a/1/cache.mdb", other.fetch("a", "1").info.digest
+    part = tmp_path / "there" / "a" / "yogadl.parts" / f"{digest}.mdb"
+    assert plain.stat().st_ino == part.stat().st_ino
+    before = part_times(tmp_path / "there")
+    assert storage.sync(other) == type(done)()
+    commit(storage, [9], "5")
+    assert [one.dataset_version for one in storage.sync(other).versions] == ["5"]
+    after = part_times(tmp_path / "there")
+    assert len(after) == len(before) + 1
+    assert after.items() > before.items()
+    assert other.tags("a") == {"main": "5", "paper": "2"}
+    # And what was copied can be changed there, and comes back.
+    commit(other, [10], "6")
+    assert [one.dataset_version for one in other.sync(storage).versions] == ["6"]
+    assert storage.tags("a")["main"] == "6"
+    check_alike(other, storage)
+
+
+def test_some_versions_and_tags(storage: LFSStorage, other: LFSStorage) -> None:
+    history(storage)
+    done = storage.sync(other, "a", names=["paper", "3"])
+    assert names(other) == ["a:2", "a:3"]
+    assert done.tags == (("a", "paper", "2"),)
+    assert other.tags("a") == {"paper": "2"}
+    check_alike(storage, other)
+    storage.sync(other, "b/c")
+    assert names(other) == ["a:2", "a:3", "b/c:1"]
+    with pytest.raises(CacheNotFoundError, match="no version or tag 'nothing'"):
+        storage.sync(other, "a", names=["nothing"])
+    for given in ({"names": ["1"]}, {"to": storage}, {"to": 3}):
+        with pytest.raises(InvalidArgumentError):
+            storage.sync(**{"to": other, **given})  # type: ignore[arg-type]
+
+
+def test_a_branch_that_went_another_way_is_not_moved(
+    storage: LFSStorage, other: LFSStorage
+) -> None:
+    history(storage)
+    storage.sync(other)
+    commit(storage, [1], "mine")
+    commit(other, [2], "theirs")
+    with pytest.raises(ConflictError, match="a:main"):
+        storage.sync(other)
+    assert not other.exists("a", "mine")
+    assert other.tags("a")["main"] == "theirs"
+    # Backwards is no step forward either.
+    storage.sync(other, "a", names=["mine"])
+    storage.tag("a", "paper", "1")
+    with pytest.raises(ConflictError, match="a:paper"):
+        storage.sync(other, "a", names=["paper"])
+    done = storage.sync(other, force=True)
+    assert {tag for _, tag, _ in done.tags} == {"main", "paper"}
+    assert other.tags("a") == {"main": "mine", "paper": "1"}
+    assert other.exists("a", "theirs")
+
+
+def test_other_records_under_the_same_name_are_not_replaced(
+    storage: LFSStorage, other: LFSStorage
+) -> None:
+    storage.submit([1, 2], "a", "1")
+    storage.submit([1], "a", "2")
+    other.submit([3], "a", "1")
+    with pytest.raises(ConflictError, match="a:1"):
+        storage.sync(other)
+    assert names(other) == ["a:1"]
+    storage.sync(other, force=True)
+    check_alike(storage, other)
+    other.delete("a", "2")
+    other.tag("a", "2", "1")
+    with pytest.raises(InvalidArgumentError, match="'2' is a version"):
+        storage.sync(other)
+    # The same records that were stored otherwise are the same.
+    other.untag("a", "2")
+    other.submit([1], "a", "2", part_bytes=10)
+    assert storage.sync(other).versions == ()
+
+
+def test_a_cache_of_0_1_4_is_copied_once(
+    storage: LFSStorage, other: LFSStorage, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "here" / "old" / "1" / "cache.mdb"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(LEGACY.read_bytes())
+    assert len(storage.sync(other).versions) == 1
+    assert (tmp_path / "there/old/1/cache.mdb").read_bytes() == path.read_bytes()
+    assert storage.sync(other).versions == ()
+
+
+def test_what_was_not_committed_is_not_copied(
+    storage: LFSStorage, other: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history(storage)
+
+    def broken(*_given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage._catalogue, "commit", broken)
+        with pytest.raises(KeyboardInterrupt):
+            commit(storage, [1], "5")
+    assert storage.exists("a", "5")
+    assert len(storage.sync(other).versions) == 5
+    assert not other.exists("a", "5")
+
+
+def test_a_commit_that_was_put_back_is_kept(
+    storage: LFSStorage, other: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history(storage)
+    storage.sync(other)
+    storage.delete("a", "3")
+    other.copy("a", "3", to=storage)
+    monkeypatch.setattr(_kept_versions, "GRACE", AT_ONCE)
+    assert storage.gc(older_than=AT_ONCE).unfinished == ()
+    check_alike(other, storage)
+
+    # Without an entry, it would be taken for one that was not committed.
+
+    storage.delete("a", "3")
+    monkeypatch.setattr(storage, "_enter", lambda _entry: None)
+    with pytest.raises(RuntimeError, match="could not be entered"):
+        other.copy("a", "3", to=storage)
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_damaged_parts(
+    where: str, storage: LFSStorage, other: LFSStorage, tmp_path: pathlib.Path
+) -> None:
+    storage.submit(np.arange(COUNT), "a", "1", part_bytes=4000)
+    if where == "there":
+        storage.sync(other)
+        other.delete("a", "1", force=True)
+        storage.copy("a", "1", other)
+        other.submit([1], "a", "2")
+        (tmp_path / "there" / "a" / "1" / "cache.mdb").unlink()
+    path = min((tmp_path / where / "a" / "yogadl.parts").glob("*.mdb"))
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(data)
+    if where == "here":
+        with pytest.raises(ChecksumError):
+            storage.sync(other)
+        assert other.list() == []
+    else:
+        storage.sync(other)
+        other.fetch("a", "1").verify()
+
+
+def test_the_parts_that_a_copy_found_are_not_collected(
+    storage: LFSStorage, other: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From before they are looked for until the copy refers to them."""
+    storage.submit(np.arange(COUNT), "a", "1", part_bytes=4000)
+    storage.sync(other)
+    publish = LFSStorage._publish
+    skipped = []
+
+    def meanwhile(to: LFSStorage, *given: Any) -> None:
+        if given[1].dataset_version == "2":
+            other.delete("a", "1")
+            skipped.append(other.gc(older_than=AT_ONCE).parts.skipped)
+        publish(to, *given)
+
+    monkeypatch.setattr(LFSStorage, "_publish", meanwhile)
+    storage.copy("a", "1", other, new_version="2")
+    assert [list(found) for found in skipped] == [["a"]]
+    other.fetch("a", "2").verify()
+
+
+@fork
+@forking
+@pytest.mark.once
+def test_killed_syncs_go_on(
+    storage: LFSStorage,
+    other: LFSStorage,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history(storage)
+    for number in range(10):
+        commit(storage, np.arange(number, number + 100), f"more-{number}")
+    started = time.monotonic()
+    storage.sync(LFSStorage(tmp_path / "measured"))
+    seconds = time.monotonic() - started
+    chance, killed, before = random.Random(1), 0, 0
+    for _ in range(200):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                storage.sync(other)
+                code = 0
+            finally:
+                os._exit(code)
+        time.sleep(seconds * chance.uniform(0.02, 0.4))
+        os.kill(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert status in (0, -signal.SIGKILL)
+        found = len(other.list())
+        assert found >= before
+        before = found
+        if status == 0:
+            break
+        killed += 1
+        check_alike(storage, other)
+    assert status == 0
+    assert killed >= 3
+    assert other.tags("a") == storage.tags("a")
+    assert names(other) == names(storage)
+    monkeypatch.setattr(_kept_versions, "GRACE", AT_ONCE)
+    assert other.gc(older_than=AT_ONCE).unfinished == ()
+    parts = {path.stem for path in (tmp_path / "there/a/yogadl.parts").glob("*.mdb")}
+    wanted = {path.stem for path in (tmp_path / "here/a/yogadl.parts").glob("*.mdb")}
+    assert parts == wanted
+    check_alike(storage, other)
+
+
+def test_a_copy_reads_no_part_that_is_there(
+    storage: LFSStorage, other: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.submit(np.arange(COUNT), "a", "1", part_bytes=4000)
+    storage.sync(other)
+    asked = []
+    part = _copying.OpenOriginal.part
+    monkeypatch.setattr(
+        _copying.OpenOriginal, "part", lambda *given: asked.append(given[1]) or part(*given)
+    )
+    storage.copy("a", "1", other, new_version="2")
+    assert asked == []
+    storage.copy("a", "1", other, new_id="b")
+    assert len(asked) > 1
