@@ -91,7 +91,9 @@ def _of_records(draw: st.DrawFn, model: Model) -> tuple[Apply, Model]:
     one = records(model.spec)
     at = {fate: [n for n, it in enumerate(fates) if it == fate] for fate in set(fates)}
     calls: list[Apply] = []
-    after: list[Any] = [None if fate == "deleted" else [it] for fate, it in zip(fates, model.records, strict=True)]
+    after: list[Any] = [
+        None if fate == "deleted" else [it] for fate, it in zip(fates, model.records, strict=True)
+    ]
     for fate in ("deleted", "replaced", "updated"):
         places = draw(st.permutations(at.get(fate, [])))
         if not places:
@@ -107,9 +109,7 @@ def _of_records(draw: st.DrawFn, model: Model) -> tuple[Apply, Model]:
         if fate == "replaced":
             calls.append(lambda change, given=given, new=new: change.replace(given, new))
         else:
-            calls.append(
-                lambda change, given=given, new=new: change.update(_each(new), given)
-            )
+            calls.append(lambda change, given=given, new=new: change.update(_each(new), given))
     # In which order they are made makes no difference, but for what is inserted at one place.
     calls = list(draw(st.permutations(calls)))
     before: list[list[Any]] = [[] for _ in range(count + 1)]
@@ -190,4 +190,3 @@ def _all(calls: list[Apply]) -> Apply:
             call(change)
 
     return apply
-

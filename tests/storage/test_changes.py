@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pathlib
 import tempfile
-from typing import Any
 
 from changed import Model, changed_specs, changes
 from hypothesis import given

@@ -15,7 +15,12 @@ from yogadl.arguments import as_index
 from yogadl.cache.partial import PartialFile
 from yogadl.catalogue import CatalogueEntry, Entry
 from yogadl.dataref import StoredDataRef
-from yogadl.errors import CacheNotFoundError, InvalidArgumentError, VersionExistsError
+from yogadl.errors import (
+    CacheNotFoundError,
+    ForeignFileError,
+    InvalidArgumentError,
+    VersionExistsError,
+)
 from yogadl.storage._catalogued import CataloguedStorage, V
 from yogadl.storage._change import Begun, Change
 from yogadl.storage._commit import new_change
@@ -110,10 +115,18 @@ class VersionedStorage(CataloguedStorage[V]):
             raise _exists(target)
         self._check_name(target)
         path = target.claim()
+        stack.callback(_remove_empty, path.parent)
         parts: Any = stack.enter_context(self._adding(target, True))
         parts.begin()
         # From now on, nothing of it is collected.
-        made = self._made(base)
+        try:
+            made = self._made(base)
+        except ForeignFileError as error:
+            raise ForeignFileError(
+                f"{base} is no file of this format (yogadl 0.1.4's is another), so it cannot be "
+                f"changed; submit what fetch({base.dataset_id!r}, {base.dataset_version!r}) gives "
+                "as another version, and change that"
+            ) from error
         parts.adopt(made.digests)
         if not made.is_table:
             self._take(base, made, parts)
@@ -171,6 +184,12 @@ def _new_name() -> str:
     """A name that no other version has, by which they stand in the order of their time."""
     now = datetime.datetime.now(datetime.timezone.utc)
     return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def _remove_empty(folder: pathlib.Path) -> None:
+    """Removes the folder of a version that was not made after all."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _exists(version: Any) -> VersionExistsError:
