@@ -37,6 +37,7 @@ from yogadl.storage import _provenance
 from yogadl.storage._made import (
     GoingTo,
     Made,
+    part_sizes,
     runs_of,
     stored_runs,
     with_branch,
@@ -218,6 +219,9 @@ class Committer(Generic[V]):
             going_to = GoingTo(catalogue, key, self._branch)
         with self._table(stored, base, hunks, sums, going_to) as file:
             entry = self._storage._publish_new(file, self._target, self._parts)
+        shared = base.digests
+        own = [size for digest, size in part_sizes(stored).items() if digest not in shared]
+        entry = dataclasses.replace(entry, own_size=entry.object_size + sum(own))
         if self._branch is None:
             self._storage._enter(entry)
             return None

@@ -100,14 +100,23 @@ class Made:
     @property
     def digests(self) -> set[bytes]:
         """Of the parts; of a plain file its own."""
-        parts = [group.parts.array["digest"] for group in self.stored.groups]
-        return {digest.tobytes() for some in parts for digest in some}
+        return {*part_sizes(self.stored)}
 
     def has_groups_of(self, other: Made) -> bool:
         """Whether the records of both can be told as runs of parts of the same specs."""
         mine, theirs = self.stored, other.stored
         texts = [[group.spec for group in stored.groups] for stored in (mine, theirs)]
         return mine.spec == theirs.spec and texts[0] == texts[1] and mine.leaves == theirs.leaves
+
+
+def part_sizes(stored: StoredGroups) -> dict[bytes, int]:
+    """The digests of the parts of which a version is made, and their bytes."""
+    found: dict[bytes, int] = {}
+    for group in stored.groups:
+        parts = group.parts.array
+        digests = (digest.tobytes() for digest in parts["digest"])
+        found.update(zip(digests, parts["size"].tolist(), strict=True))
+    return found
 
 
 def read_made(
