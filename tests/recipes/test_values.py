@@ -219,6 +219,18 @@ def test_a_path_that_is_an_input_counts_by_its_contents(tmp_path: pathlib.Path) 
     assert (len(by_text), len(by_content), len(as_inputs)) == (2, 1, 1)
 
 
+class Disguised:
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+    def __getattribute__(self, name: str) -> Any:
+        return 1
+
+
+def test_objects_that_say_anything_of_themselves() -> None:
+    assert digest(Disguised(1)) == digest(Disguised(1)) != digest(Disguised(2))
+
+
 def test_keys() -> None:
     told = [
         recipe_of(make, key=key).digest

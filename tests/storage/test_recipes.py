@@ -17,6 +17,7 @@ import pytest
 
 import yogadl
 from yogadl.errors import (
+    ClosedError,
     InvalidArgumentError,
     SpecMismatchError,
     StaleCacheError,
@@ -157,6 +158,18 @@ def test_what_cannot_be_told_is_refused_before_anything_runs(storage: LFSStorage
         for _ in range(2):
             assert data(storage.cacheable("a", "1")(make)()) == [1]
     assert calls == [1, 1]
+
+
+def test_with_a_version_nothing_fails_that_did_not(storage: LFSStorage) -> None:
+    def make(ref: Any) -> Any:
+        return [1]
+
+    storage.submit([1], "b", "1")
+    closed = storage.fetch("b", "1")
+    closed.close()
+    with pytest.raises(ClosedError):
+        storage.cacheable("a")(make)(closed)
+    assert data(storage.cacheable("a", "1")(make)(closed)) == [1]
 
 
 def test_data_sets_that_are_made_of_others(

@@ -140,6 +140,8 @@ class Walker:
         return self._token_of_object(value)
 
     def _token_of_object(self, value: Any) -> str:
+        if _is_disguised(type(value)):
+            return self.again(value) or _classes.describe_object(self, value)
         rule = derived_rule(value) or _foreign.rule_of(value)
         if rule is not None:
             return rule(self, value)
@@ -504,6 +506,15 @@ def _value_text(kind: str, value: Any) -> str:
     if kind == "environment":
         return ""
     return call_text((value,), {})
+
+
+def _is_disguised(kind: type) -> bool:
+    """Whether objects of a class of the user's are not asked what they are: they may say
+    anything."""
+    if is_library(kind.__module__) or has_hidden_state(kind):
+        return False
+    own = [one for one in kind.__mro__ if not is_library(one.__module__)]
+    return any("__getattribute__" in vars(one) or "__class__" in vars(one) for one in own)
 
 
 def _nothing() -> str:

@@ -143,6 +143,14 @@ class Cacheable:
                 raise UndeterminedError(f"{self.label} has no version, and {error}") from error
             _log.debug("What determines %s is not compared: %s", self.label, error)
             return None
+        except InvalidArgumentError:
+            raise
+        except Exception as error:
+            # Users' objects may raise anything when they are looked at. Their version was given.
+            if self.dataset_version is None:
+                raise
+            _log.info("What determines %s is not compared: %r", self.label, error)
+            return None
 
     def _version_of(self, recipe: Recipe | None) -> str:
         if self.dataset_version is not None:
