@@ -2,9 +2,9 @@
 
     python benchmarks/parts.py [--parts 1000] [--rounds 5] [--seconds 1.0] [--scale 1.0]
 
-For each workload and way of reading, one line: the median rate of one file, and that of the parts
-as a share of it, with the lowest and the highest of the rounds. Then, how long 10,000 parts take to
-be opened.
+For each workload and way of reading, one line: the median rate of one file, and that of the parts,
+or of up to 10,000 runs over them and over two parts, as a share of it, with the lowest and the
+highest of the rounds. Then, how long 10,000 parts take to be opened.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from yogadl.cache.parts import read_header
+from yogadl.cache.table_writer import ColumnGroup, stored_groups, sums_of_runs, write_version
+from yogadl.format.table import RUN
 from yogadl.storage import LFSStorage
 
 BATCH = 32
+RUNS = 10_000
 COUNTS = {"scalars": 2_000_000, "3 KB": 60_000, "images": 4_000}
 
 
@@ -40,14 +44,54 @@ def main() -> None:
             storage.submit(
                 arrays(name, count), name, "parts", part_bytes=one.info.file_size // given.parts
             )
-            many = storage.fetch(name, "parts")
-            found = len(many.reader.parts_by_digest())
-            for way in ("batches", "tf batches", "records"):
-                compare(f"{name}, {found:,} parts, {way}", (one, many), way, given)
+            storage.submit(arrays(name, count), name, "two", part_bytes=one.info.file_size * 3 // 5)
+            runs = min(RUNS, count // 2)
+            for version in ("parts", "two"):
+                cut_into_runs(storage, name, version, runs)
+            for version in ("parts", "parts-runs", "two-runs"):
+                with storage.fetch(name, version) as many:
+                    found = len(many.reader.parts_by_digest())
+                    title = f"{name}, {found:,} parts"
+                    if version.endswith("runs"):
+                        title += f" in {runs:,} runs"
+                    for way in ("batches", "tf batches", "records"):
+                        compare(f"{title}, {way}", (one, many), way, given)
             one.close()
-            many.close()
     with tempfile.TemporaryDirectory(prefix="parts-") as folder:
         print(f"10,000 parts are opened in {opening_seconds(LFSStorage(folder)) * 1000:.1f} ms")
+
+
+def cut_into_runs(storage: LFSStorage, name: str, version: str, count: int) -> None:
+    """Makes a version of the same records in runs, of random lengths and in random order."""
+    rng = np.random.default_rng(0)
+    path = storage.fetch(name, version).reader.path
+    header, file = read_header(path)
+    made = stored_groups(file.array, header, str(path))
+    (group,) = made.groups
+    counts = group.runs["count"].astype("i8")
+    ends = np.cumsum(counts)
+    begins = ends - counts
+    cuts = rng.choice(np.arange(1, ends[-1]), count - len(counts), replace=False)
+    stops = np.union1d(cuts, ends)
+    starts = np.append(0, stops[:-1])
+    runs = np.zeros(len(stops), RUN)
+    runs["part"] = np.searchsorted(ends, starts, side="right")
+    runs["first"] = starts - begins[runs["part"]]
+    runs["count"] = stops - starts
+    runs = rng.permutation(runs)
+    target = path.parent.with_name(f"{version}-runs") / path.name
+    target.parent.mkdir()
+    with storage.fetch(name, version) as ref:
+
+        def tokens(part: int, first: int, count: int) -> Any:
+            return ref.reader.tokens(begins[part] + first + np.arange(count))
+
+        sums = sums_of_runs(group.parts, runs, tokens)
+    groups = [ColumnGroup(made.spec, group.parts, runs)]
+    with write_version(
+        target, groups, made.spec, None, metadata=b"{}", created_ns=0, sums=sums
+    ) as table:
+        table.commit()
 
 
 def arrays(name: str, count: int) -> dict[str, Any]:
@@ -66,7 +110,7 @@ def compare(title: str, refs: tuple[Any, Any], way: str, given: argparse.Namespa
     rounds = [[rate(ref, way, given.seconds) for ref in refs] for _ in range(given.rounds)]
     ratios = [many / one for one, many in rounds]
     print(
-        f"{title:32} {statistics.median(one for one, _ in rounds):12,.0f}/s   "
+        f"{title:48} {statistics.median(one for one, _ in rounds):12,.0f}/s   "
         f"{statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})",
         flush=True,
     )
