@@ -52,7 +52,9 @@ class Provenance:
     def to_json(self) -> dict[str, Any]:
         """What is known of it."""
         known = {it.name: getattr(self, it.name) for it in fields(self) if it.compare}
-        return {name: value for name, value in known.items() if value not in ("", (), None)}
+        # As it is when it is read again.
+        known["parents"] = [list(parent) for parent in self.parents]
+        return {name: value for name, value in known.items() if value not in ("", [], None)}
 
     @classmethod
     def from_json(cls, found: Any) -> Provenance:
