@@ -41,7 +41,7 @@ test-torch:
 		tests/adapters/test_adapter_traps.py tests/adapters/test_adapter_whole_columns.py \
 		tests/adapters/test_adapter_workers.py tests/docs/test_code_blocks.py \
 		tests/examples/test_distributed_examples.py tests/test_imports.py \
-		tests/remote/test_remote_adapters.py
+		tests/recipes/test_values_of_others.py tests/remote/test_remote_adapters.py
 
 # JAX has threads and warns of forks, which the workers of PyTorch and TensorPack are. So tests that
 # use JAX and tests that fork run in different processes.
@@ -52,6 +52,7 @@ test-others:
 		"tests/docs/test_code_blocks.py::test_blocks_run[jax.md]" \
 		tests/loaders/test_loader_jax.py tests/loaders/test_loader_keras.py \
 		tests/loaders/test_loader_grain.py \
+		tests/recipes/test_values_of_others.py \
 		tests/remote/test_remote_adapters.py::test_jax \
 		tests/remote/test_remote_adapters.py::test_keras
 	KERAS_BACKEND=torch .venv-others/bin/python -m pytest $(SPREAD) tests/adapters \
@@ -72,7 +73,8 @@ test-pythons:
 		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
 		.venv-$$version/bin/python -m pytest $(SPREAD) --hypothesis-profile=brief -m "not once" \
 			tests/test_*.py tests/adapters tests/cache tests/dataref tests/format tests/loaders \
-			tests/profiles tests/remote tests/rw_coordinator tests/storage; \
+			tests/profiles tests/recipes tests/remote tests/rw_coordinator tests/storage \
+			tests/versions; \
 	done
 
 # They mostly wait.

@@ -88,6 +88,21 @@ def test_a_file_that_was_replaced_is_not_asked_for_another(
         assert reader.read_record(0) == 3
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/pagemap"), reason="Linux tells of pages")
+def test_what_this_process_has_in_memory_is_known_without_opening_the_file(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_descriptors, "_MOST_KEPT", 0)
+    monkeypatch.setattr(_descriptors, "_kept", collections.OrderedDict())
+    path = made(tmp_path / "cache.mdb", list(range(10_000)))
+    file = mapped(path)
+    path.unlink()
+    last = len(file.array) - 1
+    assert not file.is_cached(last)
+    file.array[last].item()
+    assert file.is_cached(last)
+
+
 def test_advice_does_not_reach_beyond_the_map(tmp_path: pathlib.Path) -> None:
     """What lies behind a map may be the heap, which such advice would clear."""
     path = tmp_path / "file"

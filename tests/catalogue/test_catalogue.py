@@ -60,6 +60,20 @@ def test_the_root_stays_small_and_old_segments_go() -> None:
     assert len(segments(store)) == 2
 
 
+def test_what_is_removed_does_not_fill_the_root() -> None:
+    store = MemoryStore()
+    found = catalogue(store)
+    for number in range(MANY):
+        found.enter(entry("a", str(number)))
+    for number in range(MANY - 1):
+        found.take_out(("a", str(number)), "", is_forced=False)
+    root = store.read(ROOT_KEY)
+    assert root is not None
+    state, _ = State.parse(root[0], "")
+    assert len(state.removed) + len(state.entries) < 200
+    assert keys(catalogue(store)) == [("a", str(MANY - 1))]
+
+
 def test_a_newer_entry_replaces_an_older_one() -> None:
     found = catalogue(MemoryStore())
     found.enter(entry("a", "1", message="old"))

@@ -513,7 +513,7 @@ def test_variable_size(tmp_path: pathlib.Path) -> None:
             assert record["maybe"][7][0] == b"here"
             assert record["maybe"][7][1].tolist() == [n + 1j] * 9
     metadata = json.loads(reader.section(reader.metadata_at))
-    assert metadata.pop("__yogadl__").keys() == {"host", "user"}
+    assert metadata.pop("__yogadl__").keys() == {"duration", "host", "user"}
     assert metadata == {"from": "a test"}
     assert reader.release == yogadl.__version__
     reader.check_digest()

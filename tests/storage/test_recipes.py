@@ -83,7 +83,7 @@ def data(ref: Any) -> list[int]:
 
 
 def versions(storage: LFSStorage) -> set[str]:
-    return {stored.dataset_version for stored in storage.list_versions("a")}
+    return {stored.dataset_version for stored in storage.list("a")}
 
 
 # Without a version

@@ -213,7 +213,8 @@ def test_no_record_is_edited_twice() -> None:
     edits.delete(np.array([3]))
     edits.insert(3, 1, 1)
     edits.insert(4, 1, 1)
-    edits.put_together()
-    edits.replace(np.array([5, 3]), 2)
     with pytest.raises(InvalidArgumentError, match="record 3 is deleted or replaced twice"):
-        edits.put_together()
+        edits.replace(np.array([5, 3]), 2)
+    # Of what was refused, nothing is done.
+    edits.replace(np.array([5]), 2)
+    assert edits.put_together()[0].triples() == [(3, 4, 2), (5, 6, 1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import EllipsisType
@@ -28,6 +29,7 @@ FEWEST_MERGED = 64
 KEPT_CHANGES = 512
 """Ids of changes that the root has: who is overtaken by more does not know what became of its."""
 
+_DIGEST = re.compile("[0-9a-f]{32}")
 # A field that has the digest of all that follows it.
 _HEAD = b'{"checksum": "%s", '
 _HEAD_SIZE = len(_HEAD) - 2 + 32
@@ -67,8 +69,7 @@ class SegmentName:
         if found is None:
             return None
         name = text("segment", found["name"])
-        int(name, 16)
-        if len(name) != 32:
+        if not _DIGEST.fullmatch(name):
             raise ValueError(f"{name!r:.100} is no digest")
         sizes = [found[it] for it in ("size", "raw_size", "count")]
         return cls(name, *(_number(size) for size in sizes))
@@ -123,12 +124,13 @@ class State:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are more entries than the root should have.
+        """Whether there are more entries, and more of what was removed, than the root should have.
 
         To write all older ones costs more the more there are, and is the rarer for that.
         """
         older = 0 if self.segment is None else self.segment.count
-        return len(self.entries) > max(FEWEST_MERGED, math.isqrt(2 * older))
+        newer = len(self.entries) + max(0, len(self.removed) - _KEPT_REMOVED)
+        return newer > max(FEWEST_MERGED, math.isqrt(2 * older))
 
     # Changing
 

@@ -181,8 +181,14 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
             parts.append(f"{name}={_entry(walk, kind, name, entries[name])}")
     walk.later("order", lambda: ",".join(entries))
     walk.later("module", lambda: kind.__module__)
-    walk.later("doc", lambda: inspect.cleandoc(str(kind.__doc__)))
+    walk.later("doc", lambda: _doc(kind))
     return parts
+
+
+def _doc(kind: type) -> str:
+    found = vars(kind).get("__doc__")
+    # What Python 3.10 writes for those that have none.
+    return "" if found in (None, "An enumeration.") else inspect.cleandoc(str(found))
 
 
 def _names(kind: type, name: str) -> tuple[str, str]:

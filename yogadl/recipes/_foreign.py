@@ -177,6 +177,8 @@ def _of_pandas(value: Any, pandas: Any) -> Rule | None:
         return lambda walk, it: f"index({each(walk, (list(it), list(it.names)))})"
     if isinstance(value, pandas.Index):
         return lambda walk, it: f"index({_pandas_values(walk, it)},{walk.token(it.name)})"
+    if value is pandas.NaT or value is pandas.NA:
+        return lambda _walk, it: f"pandas({it})"
     if isinstance(value, pandas.Timestamp | pandas.Timedelta):
         return lambda _walk, it: f"{type(it).__name__}({text(repr(it))},{it.value})"
     if isinstance(value, pandas.api.extensions.ExtensionDtype):

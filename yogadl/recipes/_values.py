@@ -271,6 +271,11 @@ def _random(walk: Walk, value: random.Random) -> str:
     return walk.again(value) or f"random({walk.token(value.getstate())})"
 
 
+def _dispatching(walk: Walk, value: functools.singledispatchmethod[Any]) -> str:
+    # Python 3.13 keeps what it has found in it.
+    return f"singledispatchmethod({each(walk, (value.dispatcher, value.func))})"
+
+
 def _typing(walk: Walk, value: Any) -> str:
     """What type hints are made of."""
     origin = typing.get_origin(value)
@@ -351,6 +356,7 @@ EXACT: dict[type, Rule] = {
     classmethod: _wrapper,
     property: _property,
     _CachedProperty: _cached_property,
+    functools.singledispatchmethod: _dispatching,
     types.GenericAlias: _typing,
     types.UnionType: _typing,
     typing.TypeVar: _typing,

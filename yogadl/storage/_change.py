@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import pathlib
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -134,6 +135,7 @@ class Change:
         Raises:
             SpecMismatchError: a record does not fit the spec.
         """
+        self._check_open(of_records=True)
         self.insert(self._made.count, data)
 
     def insert(self, position: int, data: Any) -> None:
@@ -147,10 +149,12 @@ class Change:
             RecordIndexError: there is no such position.
             SpecMismatchError: a record does not fit the spec.
         """
-        at = as_index("position", position, 0)
-        if at > self._made.count:
+        self._check_open(of_records=True)
+        at = as_index("position", position, -sys.maxsize)
+        if not 0 <= at <= self._made.count:
             raise RecordIndexError(
-                f"there is no position {at} to insert at: the version has {self._made.count}"
+                f"there is no position {at} to insert at: the version has {self._made.count} "
+                "records; it is from 0 to their number"
             )
         source = self._write(data)
         self._edits.insert(at, source, self._new[-1].count)
@@ -290,8 +294,7 @@ class Change:
             InvalidArgumentError: there is no such component, or no other one.
         """
         self._check_open(of_components=True)
-        for name in names:
-            self._components.drop(name)
+        self._components.drop(names)
 
     def rename(self, name: str, new_name: str) -> None:
         """Gives a component another name.
@@ -347,9 +350,7 @@ class Change:
     def _check_open(self, of_records: bool = False, of_components: bool = False) -> None:
         if self._stack is None or self._is_done:
             raise ClosedError("a change is made inside its context: with storage.change(…)")
-        if (of_records and self._components.are_changed) or (
-            of_components and (self._edits or self._new)
-        ):
+        if (of_records and self._components.are_changed) or (of_components and self._edits):
             raise InvalidArgumentError(
                 "a change is either of records or of components; make two, one after the other"
             )

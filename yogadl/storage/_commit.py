@@ -52,6 +52,7 @@ Array = np.ndarray[Any, Any]
 V = TypeVar("V", bound=Version)
 
 _NEW = 1
+_MISSING = object()
 _LONGEST_CHAIN = 10_000
 
 _log = logging.getLogger(__name__)
@@ -149,7 +150,8 @@ class Committer(Generic[V]):
         base = self._base
         while True:
             stored = self._applied(base, hunks, new)
-            sums = self._sums(base, hunks, new, stored)
+            with self._open(base) as ref:
+                sums = _sums(ref.reader, base, hunks, new, stored)
             moved = self._publish(stored, base, hunks, sums)
             if moved is None:
                 return
@@ -191,29 +193,13 @@ class Committer(Generic[V]):
             groups.append(ColumnGroup(group.spec, both, stored_runs(whole)))
         return StoredGroups(base.stored.spec, tuple(groups), base.stored.leaves)
 
-    def _sums(self, base: Made, hunks: Hunks, new: NewRuns, stored: StoredGroups) -> TokenSums:
-        replaced = hunks.stops - hunks.starts
-        stays = (replaced == hunks.counts) | (hunks.stops == base.count)
-        if stays.all():
-            old = np.repeat(hunks.starts - (np.cumsum(replaced) - replaced), replaced)
-            old += np.arange(len(old))
-            tokens = self._tokens_of(base, old)
-            return _replaced(base.sums, old, tokens, hunks, new.tokens)
-        if base.stored.leaves is None:
-            (group,) = stored.groups
-            tokens_of = _tokens_of_parts(self._reader(base), base, new)
-            return sums_of_runs(group.parts, group.runs, tokens_of)
-        return _sums_in_order(self._reader(base), hunks, new.tokens, base.count)
-
-    def _tokens_of(self, made: Made, positions: Array) -> Array:
-        return self._reader(made).tokens(positions) if len(positions) else np.empty(0, "u8")
-
-    def _reader(self, made: Made) -> RecordReader:
+    def _open(self, made: Made) -> StoredDataRef:
         version = self._storage._version(self._target.dataset_id, made.dataset_version)
-        reader = self._storage._open_here(version).reader
-        if reader.content_id != made.sums.content_id(made.spec):
+        ref = self._storage._open_here(version)
+        if ref.reader.content_id != made.sums.content_id(made.spec):
+            ref.close()
             raise CacheReplacedError(f"{version} was replaced while it was changed; try again")
-        return reader
+        return ref
 
     # Publishing
 
@@ -261,7 +247,7 @@ class Committer(Generic[V]):
         path = self._target.claim()
         remove_leftovers(path)
         purpose = self._purpose
-        given = base.metadata if purpose.metadata is None else purpose.metadata
+        given = self._metadata(base)
         provenance = dataclasses.replace(
             _provenance.of_here(),
             parents=((self._target.dataset_id, base.dataset_version),),
@@ -282,6 +268,31 @@ class Committer(Generic[V]):
             sums=sums,
         ) as file:
             yield file
+
+    def _metadata(self, base: Made) -> Mapping[str, Any]:
+        """The user's metadata: of a version that others have made meanwhile, with ours.
+
+        Raises:
+            ConflictError: both have changed the same.
+        """
+        before, theirs, ours = self._base.metadata, base.metadata, self._purpose.metadata
+        if ours is None or theirs == before:
+            return theirs if ours is None else ours
+        found = dict(theirs)
+        for key in {*before, *ours}:
+            was, our, their = (it.get(key, _MISSING) for it in (before, ours, theirs))
+            if our in (was, their):
+                continue
+            if their != was:
+                raise ConflictError(
+                    f"the branch {self._branch!r} was moved to {base.dataset_version!r} meanwhile, "
+                    f"which changes the metadata {key!r}, too; change it again"
+                )
+            if our is _MISSING:
+                del found[key]
+            else:
+                found[key] = our
+        return found
 
     # Others' commits
 
@@ -370,6 +381,30 @@ def hunks_since(
 def new_change() -> str:
     """The id of a commit."""
     return uuid.uuid4().hex
+
+
+def _sums(
+    reader: RecordReader, base: Made, hunks: Hunks, new: NewRuns, stored: StoredGroups
+) -> TokenSums:
+    """The sums over the tokens of a version; few of the records that stay are read for them.
+
+    Args:
+        reader: of the base.
+        base, hunks, new: what the version is made of.
+        stored: the version.
+    """
+    replaced = hunks.stops - hunks.starts
+    stays = (replaced == hunks.counts) | (hunks.stops == base.count)
+    if stays.all():
+        old = np.repeat(hunks.starts - (np.cumsum(replaced) - replaced), replaced)
+        old += np.arange(len(old))
+        tokens = reader.tokens(old) if len(old) else np.empty(0, "u8")
+        return _replaced(base.sums, old, tokens, hunks, new.tokens)
+    if base.stored.leaves is None:
+        (group,) = stored.groups
+        tokens_of = _tokens_of_parts(reader, base, new)
+        return sums_of_runs(group.parts, group.runs, tokens_of)
+    return _sums_in_order(reader, hunks, new.tokens, base.count)
 
 
 def _replaced(

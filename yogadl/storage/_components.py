@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,7 @@ class Components:
         return self._found
 
     def _get(self, name: Any) -> _Component:
-        if name not in self._components:
+        if not isinstance(name, Hashable) or name not in self._components:
             known = ", ".join(map(repr, self._components))
             raise InvalidArgumentError(f"there is no component {name!r}; there are {known}")
         return self._components[name]
@@ -135,13 +135,17 @@ class Components:
         )
         self.are_changed = True
 
-    def drop(self, name: Any) -> None:
-        """Drops a component."""
-        self._get(name)
-        if len(self._components) == 1:
-            raise InvalidArgumentError(f"{name!r} is the only component, and cannot be dropped")
-        del self._components[name]
-        self.are_changed = True
+    def drop(self, names: Sequence[Any]) -> None:
+        """Drops components: all of these, or none."""
+        for name in names:
+            self._get(name)
+        if names and len(set(names)) == len(self._components):
+            raise InvalidArgumentError(
+                f"{', '.join(map(repr, names))}: there is no other component, and records need one"
+            )
+        for name in set(names):
+            del self._components[name]
+            self.are_changed = True
 
     def rename(self, name: Any, new_name: Any) -> None:
         """Gives a component another name."""

@@ -10,6 +10,7 @@ import logging
 import os
 import pathlib
 import stat
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -263,8 +264,19 @@ class LFSStorage(CacheStorage[FileVersion]):
     def _take(self, version: FileVersion, made: Made, parts: _PartFiles) -> None:
         parts.begin()
         path = part_path(version.path, made.digest)
-        with telling("link", path), contextlib.suppress(FileExistsError):
-            os.link(version.path, path)
+        staged = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
+        with telling("link", path):
+            if path.exists():
+                return
+            os.link(version.path, staged)
+            try:
+                # It may have been replaced.
+                if read_header(staged)[0].digest != made.digest:
+                    raise self._missing(version)
+                os.replace(staged, path)
+            finally:
+                # Of two names of one file, none is replaced.
+                staged.unlink(missing_ok=True)
 
     def _publish_new(self, file: PartialFile, version: FileVersion, parts: _PartFiles) -> Entry:
         del parts

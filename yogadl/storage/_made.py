@@ -166,12 +166,14 @@ def _metadata(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def with_hunks(document: bytes, hunks: Hunks) -> bytes:
-    """A metadata document, JSON as it is stored, that says what is changed of the first parent."""
+    """A metadata document, JSON as it is stored, that says what is changed of the first parent,
+    if there is room."""
     if len(hunks) > MOST_HUNKS:
         return document
     found = json.loads(document)
     found.setdefault(METADATA_KEY, {})[_HUNKS] = hunks.to_list()
-    return json.dumps(found, allow_nan=False, sort_keys=True).encode()
+    longer = json.dumps(found, allow_nan=False, sort_keys=True).encode()
+    return longer if len(longer) <= headers.LARGEST_METADATA else document
 
 
 def with_branch(document: bytes, going_to: GoingTo) -> bytes:

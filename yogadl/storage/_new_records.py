@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.adapters import Source, open_source
 from yogadl.cache.grouped import JoinedLeaves, LeafMap
@@ -18,7 +20,7 @@ from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import PartList
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref._indexed import UnstoredDataRef
-from yogadl.errors import InvalidArgumentError, SpecMismatchError
+from yogadl.errors import SpecMismatchError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.header import Header
 from yogadl.format.spec_text import spec_text
@@ -93,10 +95,19 @@ class PartWriter:
             with open_cache(path) as reader:
                 found = []
                 for number, group in enumerate(groups):
-                    view = projected(reader, group, _places(leaves, number, group))
-                    found.append(self.write_reader(view))
+                    found.append(self._write_group(reader, group, _places(leaves, number, group)))
                 tokens = reader.tokens(np.arange(len(reader)))
                 return NewRecords(len(reader), tuple(found), tokens)
+
+    def _write_group(
+        self, reader: RecordReader, group: specs.Structure, places: Sequence[int | None]
+    ) -> PartList:
+        """Stores the leaves of a column group; those that nobody can read any more are empty."""
+        known = [place for place in places if place is not None]
+        if len(known) == len(places):
+            return self.write_reader(projected(reader, group, known))
+        whole = filled(reader, group, places)
+        return self._write(open_source(whole, group), group)[0]
 
     def write_reader(self, reader: RecordReader) -> PartList:
         """Stores what a reader reads as one group."""
@@ -145,17 +156,54 @@ def projected(reader: RecordReader, spec: specs.Structure, places: Sequence[int]
     return JoinedLeaves(leaves, [reader], RecordCodec(spec), "some components of a version")
 
 
-def _places(leaves: Sequence[tuple[int, int]], number: int, group: specs.Structure) -> list[int]:
-    """Where the leaves of a column group are in a version.
+def filled(
+    reader: RecordReader, spec: specs.Structure, places: Sequence[int | None]
+) -> Iterator[Any]:
+    """Records with some leaves of a reader's, and others that are as small as can be.
 
-    Raises:
-        InvalidArgumentError: the version has not all of them any more.
+    Args:
+        reader: has leaves.
+        spec: of the records to be.
+        places: for each leaf of that, its number among the leaves of the reader's spec; ``None``
+            for one that the reader does not have.
     """
+    values = [_smallest(leaf) for leaf in specs.leaves(spec)]
+    for position in range(len(reader)):
+        found = list(specs.flatten(reader.spec, reader.read_record(position)))
+        leaves = [
+            value if place is None else found[place]
+            for place, value in zip(places, values, strict=True)
+        ]
+        yield specs.unflatten(spec, leaves)
+
+
+def _smallest(leaf: Any) -> Any:
+    """A value of a leaf that takes the fewest bytes."""
+    if isinstance(leaf, specs.TensorSpec):
+        shape = tuple(dim or 0 for dim in leaf.shape or ())
+        if leaf.is_string:
+            strings = np.empty(shape, object)
+            strings[...] = b""
+            return strings
+        return np.zeros(shape, dtypes.to_numpy(leaf.dtype))
+    if isinstance(leaf, specs.RaggedSpec):
+        rows = (leaf.shape[0] or 0) if leaf.shape else 0
+        lengths = [rows + 1, *[1] * (leaf.ragged_rank - 1)]
+        splits = tuple(np.zeros(length, leaf.row_splits_dtype) for length in lengths)
+        inner = leaf.components[0]
+        known = dataclasses.replace(inner, shape=inner.shape or (0,))
+        return specs.Ragged(_smallest(known), splits)
+    if isinstance(leaf, specs.SparseSpec):
+        dense = tuple(dim or 0 for dim in leaf.shape or ())
+        indices = np.zeros((0, len(dense)), np.int64)
+        values = _smallest(leaf.components[1])
+        return specs.Sparse(indices, values, np.array(dense, np.int64))
+    return None
+
+
+def _places(
+    leaves: Sequence[tuple[int, int]], number: int, group: specs.Structure
+) -> list[int | None]:
+    """Where the leaves of a column group are in a version; ``None`` for those that were dropped."""
     known = {leaf: place for place, (found, leaf) in enumerate(leaves) if found == number}
-    wanted = range(len(list(specs.leaves(group))))
-    if len(known) < len(wanted):
-        raise InvalidArgumentError(
-            "components were dropped of this version that are stored together with others; make it "
-            "compact (storage.compact) before records are added"
-        )
-    return [known[leaf] for leaf in wanted]
+    return [known.get(leaf) for leaf, _ in enumerate(specs.leaves(group))]

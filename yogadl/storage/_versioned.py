@@ -7,6 +7,7 @@ import builtins
 import contextlib
 import datetime
 import functools
+import pathlib
 import secrets
 import time
 from typing import Any
@@ -20,6 +21,7 @@ from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheNotFoundError,
     CacheReplacedError,
+    ForeignFileError,
     InvalidArgumentError,
     VersionExistsError,
 )
@@ -136,6 +138,7 @@ class VersionedStorage(CataloguedStorage[V]):
             raise _exists(target)
         self._check_name(target)
         path = target.claim()
+        stack.callback(_remove_empty, path.parent)
         parts: Any = stack.enter_context(self._adding(target, True))
         parts.begin()
         made = self._made_to_share(base, parts)
@@ -154,7 +157,14 @@ class VersionedStorage(CataloguedStorage[V]):
 
     def _made_to_share(self, version: V, parts: Any) -> Made:
         """Of what a version is made, whose parts are not collected from now on."""
-        made = self._made(version)
+        try:
+            made = self._made(version)
+        except ForeignFileError as error:
+            raise ForeignFileError(
+                f"{version} is no file of this format (yogadl 0.1.4's is another), so it cannot be "
+                f"changed; submit what fetch({version.dataset_id!r}, {version.dataset_version!r}) "
+                "gives as another version, and change that"
+            ) from error
         parts.adopt(made.digests)
         if not made.is_table:
             self._take(version, made, parts)
@@ -315,6 +325,12 @@ def _new_name() -> str:
     """A name that no other version has, by which they stand in the order of their time."""
     now = datetime.datetime.now(datetime.timezone.utc)
     return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def _remove_empty(folder: pathlib.Path) -> None:
+    """Removes the folder of a version that was not made after all."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _exists(version: Any) -> VersionExistsError:

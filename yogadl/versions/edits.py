@@ -27,8 +27,11 @@ class Edits:
         self._count = count
         # Start and stop of what is replaced, and the source, first and count of what by; per call.
         self._rows: list[Array] = []
+        # Of each record whether it is replaced; zeros take no memory until they are written to.
+        self._is_replaced = np.zeros(count, bool)
 
     def __bool__(self) -> bool:
+        """Whether anything is to be changed."""
         return bool(self._rows)
 
     def insert(self, position: int, source: int, count: int) -> None:
@@ -40,7 +43,7 @@ class Edits:
         """Deletes the records at some positions, int64 ``[n]``.
 
         Raises:
-            InvalidArgumentError: one is there twice.
+            InvalidArgumentError: one is there twice, or was deleted or replaced before.
         """
         rows = np.zeros((len(positions), 5), dtype=np.int64)
         rows[:, 0] = np.sort(positions)
@@ -51,7 +54,7 @@ class Edits:
         """Has the records of a source stand in for those at some positions, int64 ``[n]``.
 
         Raises:
-            InvalidArgumentError: one is there twice.
+            InvalidArgumentError: one is there twice, or was deleted or replaced before.
         """
         rows = np.empty((len(positions), 5), dtype=np.int64)
         order = np.argsort(positions, kind="stable")
@@ -63,30 +66,26 @@ class Edits:
         self._add(rows)
 
     def _add(self, rows: Array) -> None:
-        _check_apart(rows)
+        if not len(rows) or not ((rows[:, 1] > rows[:, 0]) | (rows[:, 4] > 0)).any():
+            return
+        places = rows[rows[:, 1] > rows[:, 0], 0]
+        again = np.concatenate(
+            [places[1:][places[1:] == places[:-1]], places[self._is_replaced[places]]]
+        )
+        if len(again):
+            raise InvalidArgumentError(
+                f"record {int(again[0])} is deleted or replaced twice in one change; positions are "
+                "those of the version that is changed"
+            )
+        self._is_replaced[places] = True
         self._rows.append(rows)
 
     def put_together(self) -> tuple[Hunks, Runs]:
-        """The change, and the records that stand in for others, in their order.
-
-        Raises:
-            InvalidArgumentError: a record is deleted or replaced twice.
-        """
+        """The change, and the records that stand in for others, in their order."""
         rows = np.concatenate([np.empty((0, 5), dtype=np.int64), *self._rows])
         # What is inserted before a record comes before what stands in for it.
         rows = rows[np.lexsort((np.arange(len(rows)), rows[:, 1], rows[:, 0]))]
-        _check_apart(rows)
         starts, stops, sources, firsts, counts = np.ascontiguousarray(rows.T)
         has_new = counts > 0
         new = Runs(sources[has_new], firsts[has_new], counts[has_new])
         return Hunks(starts, stops, counts).joined(), new.joined() if len(new) else NO_RUNS
-
-
-def _check_apart(rows: Array) -> None:
-    """Sees that sorted ranges do not overlap."""
-    again = np.flatnonzero((rows[1:, 0] < rows[:-1, 1]) & (rows[1:, 1] > rows[1:, 0]))
-    if len(again):
-        raise InvalidArgumentError(
-            f"record {int(rows[again[0] + 1, 0])} is deleted or replaced twice in one change; "
-            "positions are those of the version that is changed"
-        )

@@ -49,6 +49,9 @@ class Extents(Protocol):
         """Takes them out of this process's memory."""
 
 
+_FORGOTTEN_GAP = 256 << 10
+
+
 @dataclass(frozen=True)
 class MappedExtents(Extents):
     """Some byte ranges of mapped memory.
@@ -75,8 +78,16 @@ class MappedExtents(Extents):
         self.file.array.take(_pages(self.starts, self.ends))
 
     def forget(self) -> None:
-        """See ``MappedFile.forget``."""
-        for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
+        """See ``MappedFile.forget``; of what lies between them, too, if it is little."""
+        if not len(self.starts):
+            return
+        order = np.argsort(self.starts)
+        starts, reached = self.starts[order], np.maximum.accumulate(self.ends[order])
+        # A call takes longer than to map a few pages again.
+        breaks = np.flatnonzero(starts[1:] > reached[:-1] + _FORGOTTEN_GAP)
+        firsts = np.concatenate([[0], breaks + 1])
+        lasts = np.concatenate([breaks, [len(starts) - 1]])
+        for start, end in zip(starts[firsts].tolist(), reached[lasts].tolist(), strict=True):
             self.file.forget(start, end)
 
 

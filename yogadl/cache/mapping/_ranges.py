@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from yogadl.cache.mapping._descriptors import Descriptor
+from yogadl.per_process import PerProcess
 
 Array = np.ndarray[Any, Any]
 
@@ -61,6 +62,19 @@ _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
 _FAILED = ctypes.c_void_p(-1).value
 _MAP_FIXED = 0x10
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0)
+
+
+def _open_page_table() -> Descriptor | None:
+    """What Linux says of the pages of this process, 64 bits each, of which the highest is whether
+    it is in memory; ``None`` elsewhere."""
+    try:
+        return Descriptor(os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return None
+
+
+_PAGE_ENTRY = 8
+_page_table = PerProcess(_open_page_table)
 
 
 class AddressRange:
@@ -137,6 +151,21 @@ class MappedRange:
         if first < last:
             length = (last - first) * mmap.PAGESIZE
             self._advise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
+
+    def is_present(self, offset: int) -> bool:
+        """Whether this process has the page of an offset in memory, as far as the system tells.
+
+        What it does not have may be in the page cache all the same.
+        """
+        table = _page_table()
+        if table is None:
+            return False
+        page = (self._address + offset) // mmap.PAGESIZE
+        try:
+            entry = os.pread(table.number, _PAGE_ENTRY, page * _PAGE_ENTRY)
+        except OSError:
+            return False
+        return len(entry) == _PAGE_ENTRY and entry[-1] >= 0x80
 
     def _advise(self, advice: int, start: int, size: int) -> None:
         # What lies beyond the map belongs to others, who may lose it by such advice.

@@ -1,0 +1,169 @@
+"""Commits in buckets: whatever is changed, by however many, and whatever goes wrong."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import random
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from changed import Model, changed_specs, changes
+from committing import COMMITS, IS_FULL_LENGTH, WRITERS, begin, check, watched, work_all
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rig import Remote
+from strategies import records
+
+from yogadl import backoff
+from yogadl.errors import UnsafeStoreError
+
+spawn = multiprocessing.get_context("spawn")
+QUICK = backoff.Limits(patience=30.0, first_pause=0.01, longest_pause=0.1)
+
+
+@given(st.data())
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_changes_are_those_of_a_list(rig: Any, data: st.DataObject) -> None:
+    spec = data.draw(changed_specs)
+    model = Model(spec, data.draw(st.lists(records(spec), max_size=6)))
+    part_bytes = st.sampled_from([None, 1, 300])
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+        storage = rig.make_storage(pathlib.Path(folder), os.path.basename(folder))
+        there = rig.make_storage(pathlib.Path(other), os.path.basename(folder))
+        storage.submit(model.records, "a", "0", spec=spec, part_bytes=data.draw(part_bytes))
+        storage.tag("a", "main", "0")
+        known = {"0": model}
+        for number in range(1, data.draw(st.integers(1, 3)) + 1):
+            apply, model = data.draw(changes(model))
+            with storage.change(
+                "a", "main", version=str(number), part_bytes=data.draw(part_bytes)
+            ) as change:
+                apply(change)
+            known[change.version] = model
+        for version, expected in known.items():
+            storage.submit(expected.records, "plain", version, spec=expected.spec)
+            for download in (False, True):
+                with there.fetch("a", version, download=download) as ref:
+                    expected.check(ref)
+                    with storage.fetch("plain", version) as plain:
+                        expected.check_equal(ref, plain)
+
+
+def test_only_what_is_new_is_uploaded(rig: Any, local: pathlib.Path) -> None:
+    storage = rig.make_storage(local)
+    chance = np.random.default_rng(1)
+    storage.submit(chance.integers(0, 256, (2000, 500), "u1"), "a", "1", part_bytes=200_000)
+    storage.tag("a", "main", "1")
+    # Of a plain file, the bucket makes the first part itself.
+    storage.submit(chance.integers(0, 256, (2000, 500), "u1"), "a", "plain")
+    storage.tag("a", "other", "plain")
+    for branch in ("main", "other"):
+        with rig.counting() as requests, storage.change("a", branch) as change:
+            change.replace(range(0, 2000, 100), chance.integers(0, 256, (20, 500), "u1"))
+        sent = sum(request.length for request in requests if request.method in ("PUT", "POST"))
+        assert sent < 60_000
+        assert storage.fetch("a", branch)[0].tobytes() == change_first(storage, branch)
+
+
+def change_first(storage: Any, branch: str) -> bytes:
+    with storage.fetch("a", branch, download=False) as ref:
+        found: bytes = ref[0].tobytes()
+        return found
+
+
+def test_a_bucket_without_conditions_has_no_commits(rig: Any, local: pathlib.Path) -> None:
+    storage = rig.make_storage(local, conditional_writes=False)
+    storage.submit([1, 2], "a", "1")
+    with pytest.raises(UnsafeStoreError), storage.change("a", "1") as change:
+        change.delete([0])
+    assert [entry.dataset_version for entry in storage.list("a")] == ["1"]
+
+
+def _work(
+    remote: Remote,
+    local: pathlib.Path,
+    journals: pathlib.Path,
+    writers: list[int],
+    count: int,
+) -> None:
+    os.environ.update(remote.env)
+    backoff.LIMITS = QUICK
+    work_all(remote.make_storage(local), journals, writers, count)
+
+
+class Machines:
+    """Two machines with some writers each, in a process each."""
+
+    def __init__(self, rig: Any, folder: pathlib.Path, count: int) -> None:
+        self._rig, self._folder, self._count = rig, folder, count
+        self.locals = [folder / "one", folder / "two"]
+        for local in self.locals:
+            local.mkdir()
+        self.processes = [self._started(at) for at in range(2)]
+
+    def _started(self, at: int) -> Any:
+        writers = list(range(WRITERS))[at::2]
+        process = spawn.Process(
+            target=_work,
+            args=(self._rig.remote(), self.locals[at], self._folder, writers, self._count),
+        )
+        process.start()
+        return process
+
+    def kill(self, at: int) -> bool:
+        """Kills one that is at work, and starts it anew."""
+        if not self.processes[at].is_alive():
+            return False
+        self.processes[at].kill()
+        self.processes[at].join()
+        self.processes[at] = self._started(at)
+        return True
+
+    def are_busy(self) -> bool:
+        return any(process.is_alive() for process in self.processes)
+
+    def join(self) -> None:
+        for process in self.processes:
+            process.join()
+            assert process.exitcode == 0
+
+
+def test_many_commit_through_faults(
+    rig: Any, tmp_path: pathlib.Path, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lost answers, throttling, connections that are cut, bits that flip."""
+    monkeypatch.setattr(backoff, "LIMITS", QUICK)
+    begin(rig.make_storage(local), WRITERS)
+    (tmp_path / "watching").mkdir()
+    started = time.monotonic()
+    with rig.random_faults(1, 0.05):
+        machines = Machines(rig, tmp_path, COMMITS)
+        with watched(lambda: rig.make_storage(tmp_path / "watching")) as reads:
+            machines.join()
+    seconds = time.monotonic() - started
+    assert reads[0]
+    print(f"{WRITERS * COMMITS / seconds:.1f} commits per second")
+    check(rig.make_storage(local), tmp_path, WRITERS, COMMITS, WRITERS * COMMITS // 20)
+
+
+def test_many_commit_and_are_killed(
+    rig: Any, tmp_path: pathlib.Path, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "LIMITS", QUICK)
+    begin(rig.make_storage(local), WRITERS)
+    chance, kills, killed = random.Random(2), 30 if IS_FULL_LENGTH else 3, 0
+    machines = Machines(rig, tmp_path, COMMITS)
+    with rig.random_faults(2, 0.02):
+        while machines.are_busy():
+            # They take a while to start.
+            time.sleep(chance.uniform(1.0, 4.0))
+            if killed < kills:
+                killed += machines.kill(chance.randrange(2))
+        machines.join()
+    most = WRITERS // 2 * killed + WRITERS * COMMITS // 20
+    check(rig.make_storage(local), tmp_path, WRITERS, COMMITS, most)

@@ -1,0 +1,126 @@
+"""Values of other libraries, where these are there."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from yogadl.errors import UndeterminedError
+from yogadl.recipes import recipe_of
+
+
+def make(value: Any = None) -> Any:
+    return value
+
+
+def digest(value: Any) -> str:
+    return recipe_of(make, (value,)).digest
+
+
+def check(values: list[Any]) -> None:
+    """All of them differ, and their copies do not."""
+    told = [digest(value) for value in values]
+    same = [
+        (values[told.index(one)], values[at]) for at, one in enumerate(told) if one in told[:at]
+    ]
+    assert same == []
+    assert told == [digest(copy.deepcopy(value)) for value in values]
+
+
+def test_torch() -> None:
+    torch = pytest.importorskip("torch")
+    linear = torch.nn.Linear(2, 1)
+    other = copy.deepcopy(linear)
+    with torch.no_grad():
+        other.bias += 1
+    values = [torch.zeros(3), torch.zeros(4), torch.zeros(3, 1), -torch.zeros(3), torch.ones(3)]
+    values += [torch.zeros(3, dtype=torch.bfloat16), torch.zeros(3, dtype=torch.int64)]
+    values += [torch.zeros(0), torch.tensor(1), torch.tensor([1]), torch.float32, torch.float16]
+    values += [torch.device("cpu"), torch.Size([1]), torch.nn.Parameter(torch.zeros(3))]
+    values += [linear, other, torch.nn.ReLU(), torch.Generator().manual_seed(1)]
+    values = [it for it in values if not isinstance(it, torch.Generator)]
+    check(values)
+    one, two = (torch.Generator().manual_seed(seed) for seed in (1, 2))
+    assert digest(one) != digest(two)
+    assert digest(one) == digest(torch.Generator().manual_seed(1))
+    assert digest(torch.arange(6).reshape(2, 3).T) == digest(torch.tensor([[0, 3], [1, 4], [2, 5]]))
+    with pytest.raises(UndeterminedError, match="sparse"):
+        digest(torch.zeros(3).to_sparse())
+
+
+def test_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+    values = [frame, frame[["b", "a"]], frame.rename(columns={"a": "c"}), frame.iloc[::-1]]
+    values += [frame.astype({"a": "float64"}), frame["a"], frame["b"], frame["a"].rename("z")]
+    values += [frame.astype({"b": "category"}), frame["a"].astype("Int64"), frame.index]
+    values += [frame.replace("y", "z"), pandas.Index([1, 2]), pandas.Timestamp("2020")]
+    values += [pandas.Timestamp("2020", tz="UTC"), pandas.Timedelta(1), pandas.NaT, pandas.NA]
+    values += [pandas.Series(["x", "y"], dtype=pandas.CategoricalDtype(["y", "x"]))]
+    values += [frame.set_index("a"), pandas.MultiIndex.from_tuples([(1, 2)])]
+    check(values)
+
+
+def test_arrow() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"a": [1, 2, 3], "b": ["x", "y", None]})
+    values = [table, table.select(["a"]), table[1:], table.replace_schema_metadata({"k": "v"})]
+    values += [table["a"], arrow.array([1, 2]), arrow.array([1, None]), arrow.int64()]
+    values += [arrow.array([1, 2], "int32"), table.schema, arrow.scalar(1), arrow.scalar("1")]
+    told = [digest(value) for value in values]
+    assert len(set(told)) == len(told)
+    assert digest(table[1:2]) == digest(arrow.table({"a": [2], "b": ["y"]}))
+    assert digest(arrow.concat_tables([table[:1], table[1:]])) == digest(table)
+
+
+def test_polars() -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+    check([frame, frame[:1], frame["a"], frame["a"].cast(polars.Float64), frame.select("b", "a")])
+
+
+def test_jax() -> None:
+    jax = pytest.importorskip("jax")
+
+    @jax.jit
+    def one(x: Any) -> Any:
+        return x + 1
+
+    @jax.jit
+    def other(x: Any) -> Any:
+        return x + 2
+
+    values = [jax.numpy.zeros(3), jax.numpy.ones(3), jax.numpy.zeros(3, "int32"), np.zeros(3)]
+    told = [*map(digest, values), digest(one), digest(other)]
+    assert len(set(told)) == len(told)
+    assert digest(jax.numpy.zeros(3)) == told[0]
+
+
+def test_tensorflow() -> None:
+    tensorflow = pytest.importorskip("tensorflow")
+
+    @tensorflow.function
+    def one(x: Any) -> Any:
+        return x + 1
+
+    @tensorflow.function
+    def other(x: Any) -> Any:
+        return x + 2
+
+    values = [tensorflow.zeros(3), tensorflow.ones(3), tensorflow.zeros(3, "int32")]
+    values += [tensorflow.constant("a"), tensorflow.constant("b"), tensorflow.float32]
+    values += [tensorflow.ragged.constant([[1], []]), tensorflow.ragged.constant([[], [1]])]
+    values += [tensorflow.TensorSpec((1,), "int32"), tensorflow.TensorSpec((2,), "int32")]
+    told = [*map(digest, values), digest(one), digest(other)]
+    assert len(set(told)) == len(told)
+    assert digest(tensorflow.zeros(3)) == told[0]
+    with pytest.raises(UndeterminedError, match=r"tf\.data\.Dataset"):
+        digest(tensorflow.data.Dataset.range(3))
+
+
+def test_pillow() -> None:
+    image = pytest.importorskip("PIL.Image")
+    check([image.new("RGB", (2, 2)), image.new("L", (2, 2)), image.new("RGB", (2, 2), "red")])

@@ -1,0 +1,308 @@
+"""What cannot be changed is told at the call that asks for it, and nothing is left behind."""
+
+from __future__ import annotations
+
+import pathlib
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from yogadl.errors import (
+    CacheFormatError,
+    CacheNotFoundError,
+    ClosedError,
+    ConflictError,
+    FileSystemError,
+    InvalidArgumentError,
+    RecordIndexError,
+    SpecMismatchError,
+    VersionExistsError,
+)
+from yogadl.storage import LFSStorage
+from yogadl.storage._change import Change
+
+LEGACY = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "images.mdb"
+
+
+def rows(numbers: Any) -> list[dict[str, Any]]:
+    return [{"x": np.int64(number), "y": np.float32(number)} for number in numbers]
+
+
+@pytest.fixture
+def storage(storage_dir: pathlib.Path) -> LFSStorage:
+    found = LFSStorage(storage_dir)
+    found.submit(rows(range(10)), "a", "1")
+    found.tag("a", "main", "1")
+    return found
+
+
+def files(folder: pathlib.Path) -> set[str]:
+    """All that is there, but for locks and parts, which are collected in time."""
+    return {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if "yogadl." not in str(path.relative_to(folder)) and not path.name.endswith(".lock")
+    }
+
+
+def numbers(storage: LFSStorage, name: str = "main") -> list[int]:
+    with storage.fetch("a", name) as ref:
+        return [int(record["x"]) for record in ref.stream()]
+
+
+WRONG: list[tuple[Callable[[Change], Any], type[Exception], str]] = [
+    (lambda change: change.delete([10]), RecordIndexError, "no record 10"),
+    (lambda change: change.delete([-11]), RecordIndexError, "no record -11"),
+    (lambda change: change.delete([2.0]), InvalidArgumentError, "integers"),
+    (lambda change: change.delete([3, 3]), InvalidArgumentError, "record 3 is deleted or repl"),
+    (lambda change: change.delete([3, -7]), InvalidArgumentError, "record 3 is deleted or repl"),
+    (lambda change: change.replace([4, 4], rows([1, 2])), InvalidArgumentError, "record 4 is"),
+    (lambda change: change.replace([4], rows([1, 2])), InvalidArgumentError, "1 positions"),
+    (lambda change: change.replace([4, 5], []), InvalidArgumentError, "2 positions"),
+    (lambda change: change.insert(11, rows([1])), RecordIndexError, "no position 11"),
+    (lambda change: change.insert(-1, rows([1])), RecordIndexError, "no position -1"),
+    (lambda change: change.insert(1.5, rows([1])), InvalidArgumentError, "integer"),
+    (lambda change: change.append([{"x": 1}]), SpecMismatchError, "y"),
+    (lambda change: change.append([*rows([1]), {"x": 1, "y": "no"}]), SpecMismatchError, "1"),
+    (lambda change: change.append([1]), SpecMismatchError, "spec|record"),
+    (lambda change: change.update(lambda _: 1), SpecMismatchError, "spec|record"),
+    (lambda change: change.drop("z"), InvalidArgumentError, "'z'; there are 'x', 'y'"),
+    (lambda change: change.drop(["x"]), InvalidArgumentError, "no component"),
+    (lambda change: change.drop("x", "z"), InvalidArgumentError, "'z'"),
+    (lambda change: change.drop("x", "y"), InvalidArgumentError, "no other component"),
+    (lambda change: change.rename("z", "w"), InvalidArgumentError, "'z'"),
+    (lambda change: change.rename("x", "y"), InvalidArgumentError, "'y' already"),
+    (lambda change: change.rename("x", 3), InvalidArgumentError, "string"),
+    (lambda change: change.add("x", range(10)), InvalidArgumentError, "'x' already"),
+    (lambda change: change.add("z", range(9)), InvalidArgumentError, "9 values"),
+    (lambda change: change.cast("x", "string"), InvalidArgumentError, "numbers"),
+    (lambda change: change.cast("z", "int8"), InvalidArgumentError, "'z'"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_wrong_calls_change_nothing(number: int, storage: LFSStorage) -> None:
+    """The one that made them may go on; what it does otherwise is committed."""
+    wrong, kind, said = WRONG[number]
+    with storage.change("a", "main") as change:
+        with pytest.raises(kind, match=said):
+            wrong(change)
+        assert change.version == "1"
+    assert storage.tags("a") == {"main": "1"}
+    with storage.change("a", "main") as change:
+        with pytest.raises(kind):
+            wrong(change)
+        change.metadata["done"] = True
+    with storage.fetch("a", "main") as ref:
+        assert ref.metadata == {"done": True}
+        assert list(ref.spec) == ["x", "y"]
+    assert numbers(storage) == list(range(10))
+
+
+def test_a_record_is_edited_once(storage: LFSStorage) -> None:
+    with storage.change("a", "main") as change:
+        change.delete([1, 2])
+        change.replace([3], rows([30]))
+        for edit in (
+            lambda: change.delete([5, 2]),
+            lambda: change.replace([3], rows([31])),
+            lambda: change.update(lambda record: record),
+        ):
+            with pytest.raises(InvalidArgumentError, match="twice in one change"):
+                edit()
+        # Of what was refused, nothing is done.
+        change.delete([5])
+    assert numbers(storage) == [0, 30, 4, 6, 7, 8, 9]
+
+
+def test_records_and_components_are_changed_one_after_the_other(storage: LFSStorage) -> None:
+    with storage.change("a", "main") as change:
+        change.rename("x", "z")
+        with pytest.raises(InvalidArgumentError, match="either of records or of components"):
+            change.append(rows([1]))
+    with storage.change("a", "main") as change:
+        change.rename("z", "x")
+    with storage.change("a", "main") as change:
+        change.delete([0])
+        with pytest.raises(InvalidArgumentError, match="either of records or of components"):
+            change.drop("x")
+    assert numbers(storage) == list(range(1, 10))
+
+
+def test_what_raises_leaves_nothing(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
+    before = files(storage_dir)
+
+    def fail(change: Change) -> None:
+        change.append(rows(range(100)))
+        change.delete([1])
+        raise ZeroDivisionError
+
+    def fail_in_component(change: Change) -> None:
+        change.add("z", range(10))
+        change.add("w", (1 // (5 - at) for at in range(10)))
+
+    def fail_in_function(change: Change) -> None:
+        change.delete([1])
+        change.update(lambda _: 1 // 0, [2])
+
+    for failing in (fail, fail_in_component, fail_in_function):
+        with pytest.raises(ZeroDivisionError), storage.change("a", "main") as change:
+            failing(change)
+    with storage.change("a", "main", version="nothing"):
+        pass
+    with storage.change("a", "main", version="nothing") as change:
+        change.append([])
+        change.delete([])
+        change.replace([], [])
+        change.drop()
+    with pytest.raises(InvalidArgumentError), storage.change("a", "main") as change:
+        change.metadata["bad"] = object()
+    assert files(storage_dir) == before
+    assert [entry.dataset_version for entry in storage.list()] == ["1"]
+    assert storage.tags("a") == {"main": "1"}
+    storage.collect_parts("a")
+    assert not list(storage_dir.rglob("*.mdb.*.partial"))
+
+
+def test_it_is_used_inside_its_context(storage: LFSStorage) -> None:
+    change = storage.change("a", "main")
+    with pytest.raises((ClosedError, AttributeError)):
+        change.find(lambda _: True)
+    with pytest.raises(ClosedError):
+        change.append(rows([1]))
+    with change:
+        change.append(rows([10]))
+    for late in (
+        lambda: change.append(rows([1])),
+        lambda: change.delete([1]),
+        lambda: change.drop("x"),
+        lambda: change.find(lambda _: True),
+    ):
+        with pytest.raises(ClosedError):
+            late()
+    with pytest.raises(InvalidArgumentError, match="entered once"), change:
+        pass
+    with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
+        pickle.dumps(change)
+    assert numbers(storage) == list(range(11))
+
+
+def test_names(storage: LFSStorage) -> None:
+    def begin(*arguments: Any, **options: Any) -> None:
+        with storage.change(*arguments, **options) as change:
+            change.delete([0])
+
+    with pytest.raises(CacheNotFoundError, match="no version or tag 'x' of data set 'a'"):
+        begin("a", "x")
+    with pytest.raises(CacheNotFoundError):
+        begin("b", "1")
+    with pytest.raises(InvalidArgumentError):
+        begin("a", "../1")
+    with pytest.raises(InvalidArgumentError):
+        begin("a", "main", version="../1")
+    with pytest.raises(VersionExistsError, match="'1' already"):
+        begin("a", "main", version="1")
+    with pytest.raises(InvalidArgumentError, match="'main' is a tag"):
+        begin("a", "main", version="main")
+    with pytest.raises(InvalidArgumentError):
+        begin("a", "main", message=b"bytes")
+    with pytest.raises(InvalidArgumentError, match="part_bytes"):
+        begin("a", "main", part_bytes=0)
+    storage.delete("a", "1", force=True)
+    with pytest.raises(CacheNotFoundError):
+        begin("a", "main")
+
+
+def test_a_version_that_comes_meanwhile_is_not_replaced(storage: LFSStorage) -> None:
+    change = storage.change("a", "main", version="2")
+    change.__enter__()
+    change.delete([0])
+    storage.submit(rows([5]), "a", "2")
+    with pytest.raises(VersionExistsError):
+        change.__exit__(None, None, None)
+    assert numbers(storage, "2") == [5]
+    assert storage.tags("a") == {"main": "1"}
+
+
+def test_a_change_of_a_version_moves_no_tag(storage: LFSStorage) -> None:
+    with storage.change("a", "1", version="2") as change:
+        change.delete([0])
+    with storage.change("a", "1", version="3") as change:
+        change.delete([0])
+    assert storage.tags("a") == {"main": "1"}
+    assert numbers(storage, "2") == numbers(storage, "3") == list(range(1, 10))
+    assert [entry.dataset_version for entry in storage.log("a", "3")] == ["3", "1"]
+
+
+def test_a_cache_of_0_1_4_is_not_changed(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
+    (storage_dir / "old" / "1").mkdir(parents=True)
+    (storage_dir / "old" / "1" / "cache.mdb").write_bytes(LEGACY.read_bytes())
+    with pytest.raises(CacheFormatError, match=r"0\.1\.4"), storage.change("old", "1") as change:
+        change.delete([0])
+    assert {path.name for path in (storage_dir / "old").iterdir()} <= {"1", "yogadl.parts"}
+
+
+def test_a_storage_that_cannot_be_written_to(
+    storage: LFSStorage, storage_dir: pathlib.Path
+) -> None:
+    folders = [storage_dir / "a", storage_dir / "a" / "1", storage_dir]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        if (storage_dir / "probe").parent.stat().st_uid == 0:
+            pytest.skip("root may write anywhere")
+        with pytest.raises(FileSystemError), storage.change("a", "main") as change:
+            change.delete([0])
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert numbers(storage) == list(range(10))
+
+
+def test_who_changes_the_same_is_told(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
+    def both(ours: Callable[[Change], Any], theirs: Callable[[Change], Any]) -> None:
+        with storage.change("a", "main") as one:
+            ours(one)
+            with storage.change("a", "main") as two:
+                theirs(two)
+
+    before = numbers(storage)
+    both(lambda change: change.delete([0]), lambda change: change.delete([9]))
+    assert numbers(storage) == before[1:9]
+    both(lambda change: change.append(rows([20])), lambda change: change.append(rows([30])))
+    assert numbers(storage) == [*before[1:9], 30, 20]
+    both(lambda change: change.insert(1, rows([40])), lambda change: change.replace([0], rows([7])))
+    assert numbers(storage) == [7, 40, *before[2:9], 30, 20]
+    tags = storage.tags("a")
+    for ours, theirs in (
+        (lambda change: change.delete([3]), lambda change: change.replace([3], rows([1]))),
+        (lambda change: change.drop("y"), lambda change: change.delete([0])),
+        (lambda change: change.delete([0]), lambda change: change.rename("y", "w")),
+        (
+            lambda change: change.metadata.update(k=1),
+            lambda change: change.metadata.update(k=2),
+        ),
+    ):
+        with pytest.raises(ConflictError, match="'main' was moved to"):
+            both(ours, theirs)
+        known = {entry.dataset_version for entry in storage.list("a")}
+        assert {it.name for it in (storage_dir / "a").iterdir()} == known | {"yogadl.parts"}
+        # Only theirs counts.
+        assert len(storage.log("a", "main")) == len(known)
+    assert storage.tags("a") != tags
+
+
+def test_metadata_of_both_stay(storage: LFSStorage) -> None:
+    with storage.change("a", "main") as one:
+        one.metadata["one"] = 1
+        with storage.change("a", "main") as two:
+            two.metadata["two"] = 2
+            two.delete([0])
+        with storage.change("a", "main") as three:
+            three.metadata["one"] = 1
+    with storage.fetch("a", "main") as ref:
+        assert ref.metadata == {"one": 1, "two": 2}
+        assert len(ref) == 9
