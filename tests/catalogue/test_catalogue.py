@@ -81,7 +81,7 @@ def test_a_newer_entry_replaces_an_older_one() -> None:
         found.enter(entry("b", str(number)))
     found.enter(entry("a", "1", message="new"))
     assert found.load().entries["a", "1"].provenance.message == "new"
-    found.take_out(("a", "1"), "", is_forced=False)
+    found.take_out(("a", "1"), "tag of 1", is_forced=False)
     assert ("a", "1") not in found.load().entries
     for number in range(MANY):
         found.enter(entry("c", str(number)))

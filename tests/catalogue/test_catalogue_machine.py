@@ -111,7 +111,7 @@ class World:
 
         self._at_work[-1] = apply
         try:
-            writer.take_out(key, "gone", is_forced=False)
+            writer.take_out(key, f"tag of {key[1]}", is_forced=False)
         except InvalidArgumentError:
             assert self._at_work[-1] is not None
             self._at_work[-1] = None
