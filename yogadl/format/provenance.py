@@ -52,13 +52,8 @@ class Provenance:
     def to_json(self) -> dict[str, Any]:
         """What is known of it."""
         known = {it.name: getattr(self, it.name) for it in fields(self) if it.compare}
-<<<<<<< HEAD
         # As they are read again.
         known["parents"] = [list(pair) for pair in self.parents]
-=======
-        # As it is when it is read again.
-        known["parents"] = [list(parent) for parent in self.parents]
->>>>>>> versions16-gc
         return {name: value for name, value in known.items() if value not in ("", [], None)}
 
     @classmethod
