@@ -23,6 +23,7 @@ from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
 from yogadl.storage._commit import Committer, NewRuns, Purpose
 from yogadl.storage._components import Components, NewColumn
 from yogadl.storage._made import Made
+from yogadl.storage._merging import rewritten
 from yogadl.storage._new_records import NewRecords, PartWriter
 from yogadl.storage._submission import Parts
 from yogadl.storage._version import Version
@@ -322,7 +323,8 @@ class Change:
             committer.commit_spec(stored, sums)
         elif self._edits or is_told:
             hunks, runs = self._edits.put_together()
-            committer.commit_records(hunks, self._new_runs(runs))
+            others = rewritten(self._made, self.base.reader, self._writer)
+            committer.commit_records(hunks, self._new_runs(runs), others)
         else:
             return
         self.version = begun.target.dataset_version
