@@ -11,6 +11,7 @@ import contextlib
 import os
 import pathlib
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -99,7 +100,8 @@ class Journal:
 
     def _lines(self) -> Iterator[list[str]]:
         if self._path.exists():
-            yield from (line.split() for line in self._path.read_text().splitlines())
+            lines = (line.split() for line in self._path.read_text().splitlines())
+            yield from (words for words in lines if words and words[0] in ("try", "done"))
 
 
 def journal(folder: pathlib.Path, writer: int) -> Journal:
@@ -115,7 +117,7 @@ def work(storage: CacheStorage[Any], folder: pathlib.Path, writer: int, count: i
             version = commit(storage, writer, number)
         except StoreError as error:
             # It is not known what became of it.
-            own.note("unknown", number, type(error).__name__)
+            own.note("unknown", number, *traceback.format_exception(error))
             continue
         own.note("done", number, version)
 

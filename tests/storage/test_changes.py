@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pathlib
 import tempfile
 
+import numpy as np
+import pytest
 from changed import Model, changed_specs, changes
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import records
 
-from yogadl.storage import LFSStorage
+from yogadl.storage import LFSStorage, _merging
 
 
 @given(st.data())
@@ -17,12 +20,13 @@ def test_changes_are_those_of_a_list(data: st.DataObject) -> None:
     spec = data.draw(changed_specs)
     model = Model(spec, data.draw(st.lists(records(spec), max_size=6)))
     part_bytes = st.sampled_from([None, 1, 300])
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_merging, "MOST_SMALL", data.draw(st.sampled_from([1, 2, 3, 32])))
         storage = LFSStorage(folder)
         storage.submit(model.records, "a", "0", spec=spec, part_bytes=data.draw(part_bytes))
         storage.tag("a", "main", "0")
         known = {"0": model}
-        for number in range(1, data.draw(st.integers(1, 4)) + 1):
+        for number in range(1, data.draw(st.integers(1, 6)) + 1):
             apply, model = data.draw(changes(model))
             with storage.change(
                 "a", "main", version=str(number), part_bytes=data.draw(part_bytes)
@@ -37,3 +41,34 @@ def test_changes_are_those_of_a_list(data: st.DataObject) -> None:
                 storage.submit(expected.records, "plain", version, spec=expected.spec)
                 with storage.fetch("plain", version) as plain:
                     expected.check_equal(ref, plain)
+
+
+def test_a_long_chain_has_few_parts(storage_dir: pathlib.Path) -> None:
+    """Small parts are put together, so that reading stays fast; each version stays what it is."""
+    storage = LFSStorage(storage_dir)
+    rows = np.arange(50)
+    storage.submit(rows, "a", "0", part_bytes=1)
+    parts = len(storage.fetch("a", "0").reader.parts_by_digest())
+    storage.tag("a", "main", "0")
+    chance = np.random.default_rng(1)
+    expected = {}
+    for number in range(3 * _merging.MOST_SMALL):
+        place = int(chance.integers(len(rows)))
+        with storage.change("a", "main") as change:
+            change.replace([place], [np.int64(1000 + number)])
+            change.append([np.int64(2000 + number)])
+            change.delete([(place + 1) % len(rows)])
+        rows = rows.copy()
+        rows[place] = 1000 + number
+        rows = np.append(np.delete(rows, (place + 1) % len(rows)), 2000 + number)
+        expected[change.version] = rows
+    for version, wanted in expected.items():
+        with storage.fetch("a", version) as ref:
+            assert ref.read(np.arange(len(ref))).tolist() == wanted.tolist()
+    with storage.fetch("a", "main") as ref:
+        assert len(ref.reader.parts_by_digest()) < parts + 2 * _merging.MOST_SMALL
+    # What was submitted in small parts stays as it is.
+    kept = storage.fetch("a", "0").reader.parts_by_digest().keys()
+    assert len(kept) == parts
+    storage.collect_parts("a")
+    storage.fetch("a", "main").verify()

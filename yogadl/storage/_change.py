@@ -27,6 +27,7 @@ from yogadl.storage._commit import Committer, NewRuns, Purpose
 from yogadl.storage._components import Components, NewColumn
 from yogadl.storage._diff import equal_records
 from yogadl.storage._made import Made, runs_of
+from yogadl.storage._merging import rewritten
 from yogadl.storage._new_records import NewRecords, PartWriter
 from yogadl.storage._submission import Parts
 from yogadl.storage._version import Version
@@ -371,7 +372,8 @@ class Change:
             hunks, runs = self._whole or self._edits.put_together()
             if not (len(hunks) or is_told):
                 return
-            committer.commit_records(hunks, self._new_runs(runs))
+            others = rewritten(self._made, self.base.reader, self._writer)
+            committer.commit_records(hunks, self._new_runs(runs), others)
         else:
             return
         self.version = begun.target.dataset_version

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -41,8 +41,9 @@ from yogadl.storage._made import (
     runs_of,
     stored_runs,
     with_branch,
-    with_hunks,
+    with_origin,
 )
+from yogadl.storage._merging import Rewritten, digests_of
 from yogadl.storage._submission import Parts
 from yogadl.storage._version import Version
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
@@ -137,11 +138,20 @@ class Committer(Generic[V]):
         self._branch = branch
         self._parts = parts
         self._purpose = purpose
+        # Digests of parts that this commit has made.
+        self._own: set[bytes] = set()
 
-    def commit_records(self, hunks: Hunks, new: NewRuns) -> None:
+    def commit_records(
+        self, hunks: Hunks, new: NewRuns, others: Sequence[Rewritten | None] = ()
+    ) -> None:
         """Publishes the base with some records replaced.
 
         Others who have moved the branch meanwhile come first, where they changed other records.
+
+        Args:
+            hunks: what is replaced.
+            new: what stands in for it.
+            others: of each column group, records that are read from other parts from now on.
 
         Raises:
             ConflictError: they changed some of the same, or what cannot be put together.
@@ -149,10 +159,13 @@ class Committer(Generic[V]):
             YogadlError: it cannot be published.
         """
         base = self._base
+        self._own = {digest for parts, _ in new.groups for digest in digests_of(parts)}
+        self._own.update(digest for other in others if other for digest in digests_of(other.parts))
         while True:
             stored = self._applied(base, hunks, new)
             with self._open(base) as ref:
                 sums = _sums(ref.reader, base, hunks, new, stored)
+            stored = self._rewritten(stored, others)
             moved = self._publish(stored, base, hunks, sums)
             if moved is None:
                 return
@@ -193,6 +206,23 @@ class Committer(Generic[V]):
             )
             groups.append(ColumnGroup(group.spec, both, stored_runs(whole)))
         return StoredGroups(base.stored.spec, tuple(groups), base.stored.leaves)
+
+    def _rewritten(self, stored: StoredGroups, others: Sequence[Rewritten | None]) -> StoredGroups:
+        groups = tuple(
+            group if other is None else other.applied(group)
+            for group, other in zip(
+                stored.groups, others or [None] * len(stored.groups), strict=True
+            )
+        )
+        return dataclasses.replace(stored, groups=groups)
+
+    def _young(self, base: Made, stored: StoredGroups) -> set[bytes]:
+        """Of the parts that a version uses, those that commits made."""
+        used: set[bytes] = set()
+        for group in stored.groups:
+            digests = digests_of(group.parts)
+            used.update(digests[number] for number in np.unique(group.runs["part"]).tolist())
+        return used & (base.young | self._own)
 
     def _open(self, made: Made) -> StoredDataRef:
         version = self._storage._version(self._target.dataset_id, made.dataset_version)
@@ -259,7 +289,8 @@ class Committer(Generic[V]):
             change=purpose.change,
             duration=round(time.monotonic() - purpose.started, 6),
         )
-        document = with_hunks(metadata_json(given, provenance), hunks)
+        document = metadata_json(given, provenance)
+        document = with_origin(document, hunks, self._young(base, stored))
         if going_to is not None:
             document = with_branch(document, going_to)
         with write_version(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ MOST_HUNKS = 1 << 16
 """Of a version that changes more places of its parent, it is not stored which."""
 
 _HUNKS = "hunks"
+_YOUNG = "young"
+_DIGITS = re.compile("[0-9a-f]{32}")
 _BRANCH = "branch"
 
 
@@ -75,6 +78,7 @@ class Made:
         document: that, and what yogadl keeps beside it, JSON as it is stored.
         created_ns: when it was made, nanoseconds since 1970.
         provenance: how it came to be.
+        young: digests of parts that commits made, and that later ones may put together.
         hunks: as it is stored, what it changes of its first parent; ``None`` if that is not known.
         going_to: of a commit to a branch, where it was to be entered; else ``None``.
     """
@@ -89,6 +93,7 @@ class Made:
     document: bytes
     created_ns: int
     provenance: Provenance
+    young: frozenset[bytes]
     hunks: Any
     going_to: GoingTo | None
 
@@ -157,6 +162,7 @@ def read_made(
         document,
         header.created_ns,
         Provenance.from_json(own),
+        _young(own.get(_YOUNG)),
         own.get(_HUNKS),
         GoingTo.from_json(own.get(_BRANCH)),
     )
@@ -174,13 +180,32 @@ def _metadata(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return found, own if isinstance(own, dict) else {}
 
 
-def with_hunks(document: bytes, hunks: Hunks) -> bytes:
-    """A metadata document, JSON as it is stored, that says what is changed of the first parent,
-    if there is room."""
-    if len(hunks) > MOST_HUNKS:
+def _young(found: Any) -> frozenset[bytes]:
+    """Of what a file says, the digests; all else counts as none."""
+    texts = found if isinstance(found, list) else []
+    return frozenset(
+        bytes.fromhex(text) for text in texts if isinstance(text, str) and _DIGITS.fullmatch(text)
+    )
+
+
+def with_origin(document: bytes, hunks: Hunks | None, young: Collection[bytes]) -> bytes:
+    """A metadata document, JSON as it is stored, that says of what a version was made, as far as
+    there is room.
+
+    Args:
+        document: without.
+        hunks: what is changed of the first parent; ``None`` if that cannot be told.
+        young: see ``Made``.
+    """
+    told: dict[str, Any] = {}
+    if young:
+        told[_YOUNG] = sorted(digest.hex() for digest in young)
+    if hunks is not None and len(hunks) <= MOST_HUNKS:
+        told[_HUNKS] = hunks.to_list()
+    if not told:
         return document
     found = json.loads(document)
-    found.setdefault(METADATA_KEY, {})[_HUNKS] = hunks.to_list()
+    found.setdefault(METADATA_KEY, {}).update(told)
     longer = json.dumps(found, allow_nan=False, sort_keys=True).encode()
     return longer if len(longer) <= headers.LARGEST_METADATA else document
 

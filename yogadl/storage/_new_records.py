@@ -95,7 +95,7 @@ class PartWriter:
             with open_cache(path) as reader:
                 found = []
                 for number, group in enumerate(groups):
-                    found.append(self._write_group(reader, group, _places(leaves, number, group)))
+                    found.append(self._write_group(reader, group, places_of(leaves, number, group)))
                 tokens = reader.tokens(np.arange(len(reader)))
                 return NewRecords(len(reader), tuple(found), tokens)
 
@@ -109,11 +109,11 @@ class PartWriter:
         whole = filled(reader, group, places)
         return self._write(open_source(whole, group), group)[0]
 
-    def write_reader(self, reader: RecordReader) -> PartList:
-        """Stores what a reader reads as one group."""
-        spec = reader.spec
-        source = open_source(UnstoredDataRef(reader), spec)
-        return self._write(source, spec, keeps_tokens=False)[0]
+    def write_reader(self, reader: RecordReader, positions: Array | None = None) -> PartList:
+        """Stores what a reader reads as one group: all, or the records at some positions."""
+        spec, whole = reader.spec, UnstoredDataRef(reader)
+        chosen = whole if positions is None else whole.select(positions)
+        return self._write(open_source(chosen, spec), spec, keeps_tokens=False)[0]
 
     def _write(
         self, source: Source, spec: specs.Structure, keeps_tokens: bool = True
@@ -201,7 +201,7 @@ def _smallest(leaf: Any) -> Any:
     return None
 
 
-def _places(
+def places_of(
     leaves: Sequence[tuple[int, int]], number: int, group: specs.Structure
 ) -> list[int | None]:
     """Where the leaves of a column group are in a version; ``None`` for those that were dropped."""
