@@ -119,6 +119,7 @@ class Committer(Generic[V]):
         branch: the tag to move; ``None`` for none.
         parts: by which parts are stored.
         purpose: what is said of it.
+        opened: the base, if it is open.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Committer(Generic[V]):
         branch: str | None,
         parts: Parts,
         purpose: Purpose,
+        opened: StoredDataRef | None = None,
     ) -> None:
         self._storage = storage
         self._base = base
@@ -136,6 +138,7 @@ class Committer(Generic[V]):
         self._branch = branch
         self._parts = parts
         self._purpose = purpose
+        self._opened = opened
 
     def commit_records(self, hunks: Hunks, new: NewRuns) -> None:
         """Publishes the base with some records replaced.
@@ -150,8 +153,7 @@ class Committer(Generic[V]):
         base = self._base
         while True:
             stored = self._applied(base, hunks, new)
-            with self._open(base) as ref:
-                sums = _sums(ref.reader, base, hunks, new, stored)
+            sums = self._sums(base, hunks, new, stored)
             moved = self._publish(stored, base, hunks, sums)
             if moved is None:
                 return
@@ -193,13 +195,19 @@ class Committer(Generic[V]):
             groups.append(ColumnGroup(group.spec, both, stored_runs(whole)))
         return StoredGroups(base.stored.spec, tuple(groups), base.stored.leaves)
 
-    def _open(self, made: Made) -> StoredDataRef:
+    def _sums(self, base: Made, hunks: Hunks, new: NewRuns, stored: StoredGroups) -> TokenSums:
+        with contextlib.ExitStack() as stack:
+            return _sums(lambda: self._reader(base, stack), base, hunks, new, stored)
+
+    def _reader(self, made: Made, stack: contextlib.ExitStack) -> RecordReader:
+        """Reads a version; what is open is read also if it was deleted."""
         version = self._storage._version(self._target.dataset_id, made.dataset_version)
-        ref = self._storage._open_here(version)
+        ref = self._opened if made is self._base else None
+        if ref is None:
+            ref = stack.enter_context(self._storage._open_here(version))
         if ref.reader.content_id != made.sums.content_id(made.spec):
-            ref.close()
             raise CacheReplacedError(f"{version} was replaced while it was changed; try again")
-        return ref
+        return ref.reader
 
     # Publishing
 
@@ -384,12 +392,16 @@ def new_change() -> str:
 
 
 def _sums(
-    reader: RecordReader, base: Made, hunks: Hunks, new: NewRuns, stored: StoredGroups
+    reader: Callable[[], RecordReader],
+    base: Made,
+    hunks: Hunks,
+    new: NewRuns,
+    stored: StoredGroups,
 ) -> TokenSums:
     """The sums over the tokens of a version; few of the records that stay are read for them.
 
     Args:
-        reader: of the base.
+        reader: opens the base.
         base, hunks, new: what the version is made of.
         stored: the version.
     """
@@ -398,13 +410,13 @@ def _sums(
     if stays.all():
         old = np.repeat(hunks.starts - (np.cumsum(replaced) - replaced), replaced)
         old += np.arange(len(old))
-        tokens = reader.tokens(old) if len(old) else np.empty(0, "u8")
+        tokens = reader().tokens(old) if len(old) else np.empty(0, "u8")
         return _replaced(base.sums, old, tokens, hunks, new.tokens)
     if base.stored.leaves is None:
         (group,) = stored.groups
-        tokens_of = _tokens_of_parts(reader, base, new)
+        tokens_of = _tokens_of_parts(reader(), base, new)
         return sums_of_runs(group.parts, group.runs, tokens_of)
-    return _sums_in_order(reader, hunks, new.tokens, base.count)
+    return _sums_in_order(reader(), hunks, new.tokens, base.count)
 
 
 def _replaced(
