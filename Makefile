@@ -6,6 +6,7 @@
 # make test-pythons the tests that need no framework, on every Python that is supported, but for
 #                   long ones of which the version of Python makes no difference
 # make outages      the tests of outages and faults at full length: half a minute is half a minute
+# make gc           collect for MINUTES (10) while all else goes on and is killed, on disk and in buckets
 # make soak         kill, cut, damage and fill for MINUTES (10), by SEED if given; see tests/soak
 # make bench        measure this yogadl and its peers, each in an environment of its own
 # make bench-smoke  only see whether the benchmark works, in seconds
@@ -25,7 +26,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 1
 SHELL = /bin/bash
 QUIETLY = 2> >(grep -vE '^[IWE][0-9]{4} |^WARNING: All log messages before absl' >&2)
 
-.PHONY: quickstart test test-torch test-others test-ray test-pythons outages soak lint docs bench bench-smoke clean
+.PHONY: quickstart test test-torch test-others test-ray test-pythons outages gc soak lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py $(QUIETLY)
@@ -85,6 +86,10 @@ outages: $(VENV)/.test
 		tests/cloud/test_far_outages.py tests/remote/test_remote_faults.py
 
 MINUTES ?= 10
+gc: $(VENV)/.test
+	YOGADL_GC_SECONDS=$$((60 * $(MINUTES))) $(BIN)/python -m pytest $(SPREAD) \
+		tests/storage/test_gc_load.py tests/cloud/test_cloud_gc_load.py
+
 soak: $(VENV)/.test
 	$(BIN)/python tests/soak/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 

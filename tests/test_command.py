@@ -52,6 +52,29 @@ def test_a_storage_is_listed(storage_dir: pathlib.Path) -> None:
     assert run("info", str(storage_dir), "more")[0] == 2
 
 
+def test_storages_are_synced_and_collected(tmp_path: pathlib.Path) -> None:
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    storage = yogadl.storage.LFSStorage(one)
+    for version in "123":
+        storage.submit([int(version)], "numbers", version)
+    storage.tag("numbers", "best", "1")
+    status, printed, _ = run("sync", one, two, "numbers", "best", "2")
+    assert (status, printed) == (
+        0,
+        "copied numbers 1\ncopied numbers 2\nset numbers [best] to 1\n",
+    )
+    assert run("sync", one, two, "--dry-run") == (0, "would copy numbers 3\n", "")
+    assert run("sync", one, two)[1] == "copied numbers 3\n"
+    assert run("sync", one, two) == (0, "there is nothing to copy\n", "")
+    what = ("gc", two, "numbers", "--keep-last", "1", "--older-than", "0")
+    status, printed, _ = run(*what, "--dry-run")
+    assert (status, printed.splitlines()[0]) == (0, "would delete numbers 2")
+    assert run(*what)[1].startswith("deleted numbers 2\ndeleted 0 parts, ")
+    assert len(yogadl.storage.LFSStorage(two).list()) == 2
+    status, _, complaint = run("gc", two, "--keep-last", "-1")
+    assert (status, complaint.partition(":")[0]) == (1, "InvalidArgumentError")
+
+
 def test_damage_is_told(storage_dir: pathlib.Path) -> None:
     storage = yogadl.storage.LFSStorage(yogadl.storage.LFSConfigurations(storage_dir))
     storage.submit([1, 2, 3], "numbers", "1")

@@ -3,11 +3,14 @@
 python -m yogadl info PATH           element spec, record count, versions, metadata
 python -m yogadl verify PATH         read the file and compare it with its checksums
 python -m yogadl list STORAGE [ID]   versions in a directory, or at a URL: s3://…, gs://…
+python -m yogadl gc STORAGE [ID]     delete versions that are not to be kept, and what nobody needs
+python -m yogadl sync STORAGE TO [ID [NAME …]]    copy what another storage lacks
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
 
 from yogadl.dataref import LMDBDataRef
@@ -52,27 +55,89 @@ def _list(url: str, dataset_id: str | None) -> None:
             print(f"    {entry.message}")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; returns 0, or 1 where the file cannot be read or is damaged."""
-    parser = argparse.ArgumentParser(
-        "python -m yogadl", description="Look at yogadl cache files and storages."
+def _gc(options: argparse.Namespace) -> None:
+    older_than = None if options.older_than is None else datetime.timedelta(days=options.older_than)
+    done = open_storage(options.storage).gc(
+        options.dataset_id,
+        keep_last=options.keep_last,
+        older_than=older_than,
+        dry_run=options.dry_run,
     )
-    parser.add_argument("command", choices=["info", "verify", "list"])
-    parser.add_argument("path", help="of a cache.mdb, or of a storage, also its URL")
-    parser.add_argument("dataset_id", nargs="?", help="list the versions of this one")
-    options = parser.parse_args(arguments)
-    if options.dataset_id is not None and options.command != "list":
-        parser.error(f"{options.command} takes one path")
+    what = "would delete" if options.dry_run else "deleted"
+    for version in done.versions:
+        print(f"{what} {version.dataset_id} {version.dataset_version}")
+    for version in done.unfinished:
+        print(f"{what} {version.dataset_id} {version.dataset_version}, which was not committed")
+    for folder in done.scratch:
+        print(f"{what} {folder}")
+    print(f"{what} {len(done.parts.removed):,} parts, {done.size:,} bytes in all")
+    for name, reason in done.parts.skipped.items():
+        print(f"parts of {name} stay: {reason}")
+
+
+def _sync(options: argparse.Namespace) -> None:
+    done = open_storage(options.storage).sync(
+        open_storage(options.to),
+        options.dataset_id,
+        names=options.names or None,
+        force=options.force,
+        dry_run=options.dry_run,
+    )
+    what = "would copy" if options.dry_run else "copied"
+    for version in done.versions:
+        print(f"{what} {version.dataset_id} {version.dataset_version}")
+    for name, tag, at in done.tags:
+        print(f"{'would set' if options.dry_run else 'set'} {name} [{tag}] to {at}")
+    if not (done.versions or done.tags):
+        print("there is nothing to copy")
+
+
+def _with_file(options: argparse.Namespace) -> None:
+    with LMDBDataRef(options.path) as dataref:
+        if options.command == "info":
+            _show(dataref)
+        else:
+            dataref.verify()
+            print(f"{options.path} is whole: {len(dataref):,} records.")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m yogadl", description="Look at yogadl cache files, and keep storages."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("info", "verify"):
+        command = commands.add_parser(name)
+        command.add_argument("path", help="of a cache.mdb")
+        command.set_defaults(run=_with_file)
+    where = "a directory, or a URL: s3://…, gs://…"
+    command = commands.add_parser("list")
+    command.add_argument("storage", help=where)
+    command.add_argument("dataset_id", nargs="?", help="list the versions of this one")
+    command.set_defaults(run=lambda options: _list(options.storage, options.dataset_id))
+    command = commands.add_parser("gc")
+    command.add_argument("storage", help=where)
+    command.add_argument("dataset_id", nargs="?", help="of this one only")
+    command.add_argument("--keep-last", type=int, metavar="N", help="versions of each id to keep")
+    command.add_argument("--older-than", type=float, metavar="DAYS", help="only what is so old")
+    command.add_argument("--dry-run", action="store_true", help="tell what would go")
+    command.set_defaults(run=_gc)
+    command = commands.add_parser("sync")
+    command.add_argument("storage", help=where)
+    command.add_argument("to", help="the one to bring up to date, likewise")
+    command.add_argument("dataset_id", nargs="?", help="of this one only")
+    command.add_argument("names", nargs="*", help="versions and tags of it")
+    command.add_argument("--force", action="store_true", help="replace versions, move all tags")
+    command.add_argument("--dry-run", action="store_true", help="tell what would be copied")
+    command.set_defaults(run=_sync)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; returns 0, or 1 where something cannot be read or done, or is damaged."""
+    options = _parser().parse_args(arguments)
     try:
-        if options.command == "list":
-            _list(options.path, options.dataset_id)
-            return 0
-        with LMDBDataRef(options.path) as dataref:
-            if options.command == "info":
-                _show(dataref)
-            else:
-                dataref.verify()
-                print(f"{options.path} is whole: {len(dataref):,} records.")
+        options.run(options)
     except YogadlError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1

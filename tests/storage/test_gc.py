@@ -297,3 +297,17 @@ def test_what_is_not_stored_is_not_found(storage: LFSStorage) -> None:
     with pytest.raises(CacheNotFoundError):
         storage.fetch("never")
     assert time.time() - storage._catalogue.now() < 60
+
+
+def test_what_a_recipe_made_can_be_changed(storage: LFSStorage) -> None:
+    @storage.cacheable("a")
+    def make(count: int) -> Any:
+        return np.arange(count)
+
+    make(5).close()
+    storage.tag("a", "main", storage.latest("a"))
+    version = commit(storage, [7])
+    storage.gc(keep_last=1, older_than=AT_ONCE)
+    assert versions(storage) == [version]
+    assert numbers(storage, version) == [*range(5), 7]
+    assert [bool(entry.recipe) for entry in storage.list("a")] == [False]

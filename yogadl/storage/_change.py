@@ -362,7 +362,7 @@ class Change:
         metadata = self.metadata if is_told else None
         purpose = Purpose(self._message, metadata, begun.change, self._started)
         committer = Committer(
-            begun.storage, self._made, begun.target, begun.branch, begun.parts, purpose
+            begun.storage, self._made, begun.target, begun.branch, begun.parts, purpose, begun.base
         )
         if self._components.are_changed:
             stored = self._components.put_together()

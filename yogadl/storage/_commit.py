@@ -121,6 +121,7 @@ class Committer(Generic[V]):
         branch: the tag to move; ``None`` for none.
         parts: by which parts are stored.
         purpose: what is said of it.
+        opened: the base, if it is open.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class Committer(Generic[V]):
         branch: str | None,
         parts: Parts,
         purpose: Purpose,
+        opened: StoredDataRef | None = None,
     ) -> None:
         self._storage = storage
         self._base = base
@@ -140,6 +142,7 @@ class Committer(Generic[V]):
         self._purpose = purpose
         # Digests of parts that this commit has made.
         self._own: set[bytes] = set()
+        self._opened = opened
 
     def commit_records(
         self, hunks: Hunks, new: NewRuns, others: Sequence[Rewritten | None] = ()
@@ -163,8 +166,7 @@ class Committer(Generic[V]):
         self._own.update(digest for other in others if other for digest in digests_of(other.parts))
         while True:
             stored = self._applied(base, hunks, new)
-            with self._open(base) as ref:
-                sums = _sums(ref.reader, base, hunks, new, stored)
+            sums = self._sums(base, hunks, new, stored)
             stored = self._rewritten(stored, others)
             moved = self._publish(stored, base, hunks, sums)
             if moved is None:
@@ -224,13 +226,19 @@ class Committer(Generic[V]):
             used.update(digests[number] for number in np.unique(group.runs["part"]).tolist())
         return used & (base.young | self._own)
 
-    def _open(self, made: Made) -> StoredDataRef:
+    def _sums(self, base: Made, hunks: Hunks, new: NewRuns, stored: StoredGroups) -> TokenSums:
+        with contextlib.ExitStack() as stack:
+            return _sums(lambda: self._reader(base, stack), base, hunks, new, stored)
+
+    def _reader(self, made: Made, stack: contextlib.ExitStack) -> RecordReader:
+        """Reads a version; what is open is read also if it was deleted."""
         version = self._storage._version(self._target.dataset_id, made.dataset_version)
-        ref = self._storage._open_here(version)
+        ref = self._opened if made is self._base else None
+        if ref is None:
+            ref = stack.enter_context(self._storage._open_here(version))
         if ref.reader.content_id != made.sums.content_id(made.spec):
-            ref.close()
             raise CacheReplacedError(f"{version} was replaced while it was changed; try again")
-        return ref
+        return ref.reader
 
     # Publishing
 
@@ -419,12 +427,16 @@ def new_change() -> str:
 
 
 def _sums(
-    reader: RecordReader, base: Made, hunks: Hunks, new: NewRuns, stored: StoredGroups
+    reader: Callable[[], RecordReader],
+    base: Made,
+    hunks: Hunks,
+    new: NewRuns,
+    stored: StoredGroups,
 ) -> TokenSums:
     """The sums over the tokens of a version; few of the records that stay are read for them.
 
     Args:
-        reader: of the base.
+        reader: opens the base.
         base, hunks, new: what the version is made of.
         stored: the version.
     """
@@ -433,13 +445,13 @@ def _sums(
     if stays.all():
         old = np.repeat(hunks.starts - (np.cumsum(replaced) - replaced), replaced)
         old += np.arange(len(old))
-        tokens = reader.tokens(old) if len(old) else np.empty(0, "u8")
+        tokens = reader().tokens(old) if len(old) else np.empty(0, "u8")
         return _replaced(base.sums, old, tokens, hunks, new.tokens)
     if base.stored.leaves is None:
         (group,) = stored.groups
-        tokens_of = _tokens_of_parts(reader, base, new)
+        tokens_of = _tokens_of_parts(reader(), base, new)
         return sums_of_runs(group.parts, group.runs, tokens_of)
-    return _sums_in_order(reader, hunks, new.tokens, base.count)
+    return _sums_in_order(reader(), hunks, new.tokens, base.count)
 
 
 def _replaced(

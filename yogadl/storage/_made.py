@@ -17,7 +17,7 @@ from yogadl.cache.table_writer import ColumnGroup, StoredGroups, stored_groups
 from yogadl.errors import CacheFormatError
 from yogadl.format import header as headers
 from yogadl.format import spec_json
-from yogadl.format.provenance import METADATA_KEY, Provenance
+from yogadl.format.provenance import METADATA_KEY, RECIPE_KEY, Provenance
 from yogadl.format.table import RUN
 from yogadl.versions.hunks import Hunks
 from yogadl.versions.runs import Runs
@@ -177,6 +177,8 @@ def _metadata(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(found, dict):
         raise CacheFormatError(f"{name} has metadata that are no dict; rebuild it")
     own = found.pop(METADATA_KEY, None)
+    # What was changed was not made by it.
+    found.pop(RECIPE_KEY, None)
     return found, own if isinstance(own, dict) else {}
 
 
