@@ -83,7 +83,8 @@ outages: WORKERS = 4
 outages: $(VENV)/.test
 	YOGADL_OUTAGES=full $(BIN)/python -m pytest $(SPREAD) --durations=10 \
 		tests/cloud/test_cloud_outages.py tests/cloud/test_cloud_faults.py \
-		tests/cloud/test_far_outages.py tests/remote/test_remote_faults.py
+		tests/cloud/test_cloud_changes.py tests/cloud/test_far_outages.py \
+		tests/remote/test_remote_faults.py tests/storage/test_changes_at_once.py
 
 MINUTES ?= 10
 gc: $(VENV)/.test

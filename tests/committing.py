@@ -210,3 +210,5 @@ def watched(make: Callable[[], CacheStorage[Any]]) -> Iterator[list[int]]:
 IS_FULL_LENGTH = os.environ.get("YOGADL_OUTAGES") == "full"
 WRITERS = 16
 COMMITS = 100 if IS_FULL_LENGTH else 3
+# A commit to a bucket is some twenty requests, more where many get in each other's way.
+WRITERS_IN_BUCKETS, COMMITS_IN_BUCKETS = (16, 100) if IS_FULL_LENGTH else (4, 2)

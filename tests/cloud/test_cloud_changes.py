@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from changed import Model, changed_specs, changes
-from committing import COMMITS, IS_FULL_LENGTH, WRITERS, begin, check, watched, work_all
+from committing import COMMITS_IN_BUCKETS as COMMITS
+from committing import IS_FULL_LENGTH, begin, check, watched, work_all
+from committing import WRITERS_IN_BUCKETS as WRITERS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rig import Remote
@@ -27,7 +29,7 @@ QUICK = backoff.Limits(patience=30.0, first_pause=0.01, longest_pause=0.1)
 
 
 @given(st.data())
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_changes_are_those_of_a_list(rig: Any, data: st.DataObject) -> None:
     spec = data.draw(changed_specs)
     model = Model(spec, data.draw(st.lists(records(spec), max_size=6)))
@@ -67,13 +69,9 @@ def test_only_what_is_new_is_uploaded(rig: Any, local: pathlib.Path) -> None:
             change.replace(range(0, 2000, 100), chance.integers(0, 256, (20, 500), "u1"))
         sent = sum(request.sent for request in requests if request.method in ("PUT", "POST"))
         assert sent < 120_000
-        assert storage.fetch("a", branch)[0].tobytes() == change_first(storage, branch)
-
-
-def change_first(storage: Any, branch: str) -> bytes:
-    with storage.fetch("a", branch, download=False) as ref:
-        found: bytes = ref[0].tobytes()
-        return found
+    for branch in ("main", "other"):
+        with storage.fetch("a", branch) as here, storage.fetch("a", branch, download=False) as far:
+            assert np.array_equal(here.read(range(2000)), far.read(range(2000)))
 
 
 def test_a_bucket_without_conditions_has_no_commits(rig: Any, local: pathlib.Path) -> None:
@@ -140,15 +138,12 @@ def test_many_commit_through_faults(
     monkeypatch.setattr(backoff, "LIMITS", QUICK)
     begin(rig.make_storage(local), WRITERS)
     (tmp_path / "watching").mkdir()
-    started = time.monotonic()
     with rig.random_faults(1, 0.05):
         machines = Machines(rig, tmp_path, COMMITS)
         with watched(lambda: rig.make_storage(tmp_path / "watching")) as reads:
             machines.join()
-    seconds = time.monotonic() - started
     assert reads[0]
-    print(f"{WRITERS * COMMITS / seconds:.1f} commits per second")
-    check(rig.make_storage(local), tmp_path, WRITERS, COMMITS, WRITERS * COMMITS // 20)
+    check(rig.make_storage(local), tmp_path, WRITERS, COMMITS, 1 + WRITERS * COMMITS // 20)
 
 
 def test_many_commit_and_are_killed(
@@ -156,7 +151,7 @@ def test_many_commit_and_are_killed(
 ) -> None:
     monkeypatch.setattr(backoff, "LIMITS", QUICK)
     begin(rig.make_storage(local), WRITERS)
-    chance, kills, killed = random.Random(2), 30 if IS_FULL_LENGTH else 3, 0
+    chance, kills, killed = random.Random(2), 30 if IS_FULL_LENGTH else 1, 0
     machines = Machines(rig, tmp_path, COMMITS)
     with rig.random_faults(2, 0.02):
         while machines.are_busy():
@@ -165,5 +160,5 @@ def test_many_commit_and_are_killed(
             if killed < kills:
                 killed += machines.kill(chance.randrange(2))
         machines.join()
-    most = WRITERS // 2 * killed + WRITERS * COMMITS // 20
+    most = WRITERS // 2 * killed + 1 + WRITERS * COMMITS // 20
     check(rig.make_storage(local), tmp_path, WRITERS, COMMITS, most)

@@ -128,7 +128,7 @@ class Change:
     # Records
 
     def append(self, data: Any) -> None:
-        """Adds records behind all others.
+        """Adds records behind all others. Each call makes a part of its own: give many at once.
 
         Args:
             data: what can be submitted, of the spec of the version.
