@@ -11,17 +11,17 @@ from yogadl.recipes._call import (
     recipe_or_nonce,
 )
 from yogadl.recipes._call_text import call_text
-from yogadl.recipes._compare import Change, changes
+from yogadl.recipes._compare import RecipeChange, changes
 from yogadl.recipes._document import Item, Recipe, parse
 from yogadl.recipes._inputs import FileInput
 from yogadl.recipes._walk import CACHED
 
 __all__ = [
     "CACHED",
-    "Change",
     "FileInput",
     "Item",
     "Recipe",
+    "RecipeChange",
     "call_text",
     "changes",
     "checked_inputs",

@@ -14,7 +14,7 @@ _LONGEST_LINE = 160
 
 
 @dataclass(frozen=True)
-class Change:
+class RecipeChange:
     """A difference between what was stored and what is there now.
 
     Attributes:
@@ -77,7 +77,7 @@ def _printable(text: str) -> str:
     return "".join(it if it.isprintable() else it.encode("unicode_escape").decode() for it in text)
 
 
-def changes(before: Recipe, after: Recipe) -> tuple[Change, ...]:
+def changes(before: Recipe, after: Recipe) -> tuple[RecipeChange, ...]:
     """What two recipes differ in: code first, then values, then what only one of them has."""
     old, new = _by_name(before), _by_name(after)
     texts = {**before.show(), **after.show()}
@@ -93,7 +93,7 @@ def changes(before: Recipe, after: Recipe) -> tuple[Change, ...]:
                 come.append(ours[number])
             elif ours[number].digest != theirs[number].digest:
                 kept, now = theirs[number], ours[number]
-                found.append(Change(*key, texts.get(kept, ""), texts.get(now, "")))
+                found.append(RecipeChange(*key, texts.get(kept, ""), texts.get(now, "")))
     # A script has another name when it is imported.
     same = collections.Counter(_nameless(it) for it in gone)
     for item in come:
@@ -101,12 +101,12 @@ def changes(before: Recipe, after: Recipe) -> tuple[Change, ...]:
             same[_nameless(item)] -= 1
             gone.remove(next(it for it in gone if _nameless(it) == _nameless(item)))
         else:
-            found.append(Change(item.kind, item.name, "", texts.get(item, ""), is_new=True))
-    found += [Change(it.kind, it.name, texts.get(it, ""), is_gone=True) for it in gone]
+            found.append(RecipeChange(item.kind, item.name, "", texts.get(item, ""), is_new=True))
+    found += [RecipeChange(it.kind, it.name, texts.get(it, ""), is_gone=True) for it in gone]
     return tuple(sorted(found, key=_rank))
 
 
-def _rank(change: Change) -> tuple[bool, bool]:
+def _rank(change: RecipeChange) -> tuple[bool, bool]:
     return change.is_new or change.is_gone, change.kind not in _CODE
 
 

@@ -4,6 +4,7 @@ from yogadl.catalogue import CatalogueEntry
 from yogadl.storage._base import CacheStorage
 from yogadl.storage._build import Build
 from yogadl.storage._cacheable import Why
+from yogadl.storage._change import Change
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._collected import Collected, CollectedParts, StoredPart, StoredVersion
 from yogadl.storage._configurations import (
@@ -12,6 +13,7 @@ from yogadl.storage._configurations import (
     LFSConfigurations,
     S3Configurations,
 )
+from yogadl.storage._diff import VersionDiff
 from yogadl.storage._from_url import from_url
 from yogadl.storage._gcs import GCSStorage
 from yogadl.storage._lfs import LFSStorage
@@ -27,6 +29,7 @@ __all__ = [
     "Build",
     "CacheStorage",
     "CatalogueEntry",
+    "Change",
     "Collected",
     "CollectedParts",
     "GCSConfigurations",
@@ -41,6 +44,7 @@ __all__ = [
     "StoredPart",
     "StoredVersion",
     "Synced",
+    "VersionDiff",
     "Why",
     "from_url",
     "open_storage",

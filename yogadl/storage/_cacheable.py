@@ -21,7 +21,7 @@ from yogadl.errors import (
 )
 from yogadl.format import spec_json
 from yogadl.format.provenance import Provenance
-from yogadl.recipes import CACHED, Change, Recipe, changes, parse, recipe_of
+from yogadl.recipes import CACHED, Recipe, RecipeChange, changes, parse, recipe_of
 from yogadl.storage import _provenance
 from yogadl.storage._building import building_alone
 from yogadl.storage._catalogued import Listed
@@ -236,7 +236,7 @@ class Cacheable:
             return Why(self.dataset_id, name, is_stored, compared, differ, "", self.on_change)
         if recipe is not None and stored.recipe == recipe.digest:
             texts = ()
-        differ = tuple(Change("stored", text) for text in texts)
+        differ = tuple(RecipeChange("stored", text) for text in texts)
         return Why(self.dataset_id, name, is_stored, compared, differ, reason, self.on_change)
 
     def _newest(self) -> tuple[StoredDataRef | None, str | None]:
@@ -272,7 +272,7 @@ class Why:
     dataset_version: str | None
     is_stored: bool
     compared_with: str | None
-    changes: tuple[Change, ...]
+    changes: tuple[RecipeChange, ...]
     undetermined: str = ""
     on_change: str = "warn"
 
