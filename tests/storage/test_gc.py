@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import pathlib
+import random
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -311,3 +313,49 @@ def test_what_a_recipe_made_can_be_changed(storage: LFSStorage) -> None:
     assert versions(storage) == [version]
     assert numbers(storage, version) == [*range(5), 7]
     assert [bool(entry.recipe) for entry in storage.list("a")] == [False]
+
+
+@fork
+@forking
+@pytest.mark.once
+def test_a_killed_collection_is_finished_by_the_next(
+    storage: LFSStorage, tmp_path: pathlib.Path
+) -> None:
+    directory = tmp_path / "data"
+    chance, killed, count = random.Random(2), 0, 12
+    for number in range(12):
+        storage.submit(np.arange(number, number + 500), "a", f"{number}-0", part_bytes=4000)
+        storage.tag("a", f"kept-{number}", f"{number}-0")
+        storage.tag("a", "main", f"{number}-0")
+        for more in range(1, 4):
+            commit(storage, [more], f"{number}-{more}")
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                storage.gc(keep_last=1, older_than=AT_ONCE)
+                code = 0
+            finally:
+                os._exit(code)
+        time.sleep(chance.uniform(0.0, 0.05))
+        os.kill(pid, signal.SIGKILL)
+        killed += os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
+        # What is to be kept is whole at any time.
+        for tag, version in storage.tags("a").items():
+            with storage.fetch("a", tag) as ref:
+                ref.verify()
+                first, _, more = version.partition("-")
+                assert len(ref) == 500 + int(more)
+                assert int(ref[0]) == int(first)
+        storage.untag("a", "main")
+        if number % 3 == 2:
+            storage.gc(keep_last=1, older_than=AT_ONCE)
+            assert len(versions(storage)) == number + 2
+    assert killed >= count // 3
+    storage.gc(keep_last=0, older_than=AT_ONCE)
+    assert len(versions(storage)) == count
+    kept = set()
+    for version in versions(storage):
+        with storage.fetch("a", version) as ref:
+            kept |= {digest.hex() for digest in ref.reader.parts_by_digest()}
+    assert parts(directory) == kept

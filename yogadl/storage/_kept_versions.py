@@ -96,15 +96,19 @@ class KeptVersions(VersionedStorage[V]):
         there = builtins.list(self._listed(dataset_id))
         # What is stored after this is young.
         now = self._catalogue.now()
-        oldest = now - GRACE.total_seconds()
+        latest = now - (GRACE if older_than is None else older_than).total_seconds()
         pending = self._unfinished(there, known)
-        unfinished = [one for one in pending if one.created.timestamp() <= oldest]
+        unfinished = [
+            one
+            for one in pending
+            if one.created.timestamp()
+            <= (latest if _is_doomed(one, known) else now - GRACE.total_seconds())
+        ]
         outdated: builtins.list[Listed] = []
         if count is not None:
-            age = GRACE if older_than is None else older_than
             keys = {listed.key for listed in pending}
             rest = [listed for listed in there if listed.key not in keys]
-            outdated = _outdated(rest, known, count, now - age.total_seconds())
+            outdated = _outdated(rest, known, count, latest)
         if not dry_run:
             outdated = [one for one in outdated if self._removes(one)]
             unfinished = [one for one in unfinished if self._gives_up(one, known)]
@@ -133,7 +137,7 @@ class KeptVersions(VersionedStorage[V]):
         """
         found, unknown = [], []
         for listed in there:
-            if known.removed.get(listed.key) == listed.tag:
+            if _is_doomed(listed, known):
                 found.append(listed)
             elif listed.key not in known.entries and not known.tags_at(listed.key):
                 unknown.append(listed)
@@ -205,6 +209,11 @@ def check_age(older_than: Any) -> None:
         raise InvalidArgumentError(
             f"older_than must be a datetime.timedelta that is not negative, not {older_than!r}"
         )
+
+
+def _is_doomed(listed: Listed, known: Known) -> bool:
+    """Whether somebody is deleting a version, or was killed when he did so."""
+    return known.removed.get(listed.key) == listed.tag
 
 
 def _outdated(

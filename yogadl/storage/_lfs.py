@@ -205,9 +205,14 @@ class LFSStorage(CacheStorage[FileVersion]):
             return listed, Entry(*listed.key, size, listed.tag, size=size)
 
     def _parts_of(self, key: Key) -> dict[bytes, int]:
-        """The parts of a version, and their bytes; none of one that cannot be read."""
+        """The parts of a version, and their bytes; none of one that cannot be read.
+
+        A plain file is a part of what is made of it.
+        """
         with contextlib.suppress(CacheFormatError, FileSystemError, InvalidArgumentError):
-            return parts_of(self._version(*key).path)
+            path = self._version(*key).path
+            header, _ = read_header(path)
+            return parts_of(path) or {header.digest: header.file_size}
         return {}
 
     def _prove_tags(self, version: FileVersion) -> None:

@@ -213,10 +213,12 @@ def with_origin(document: bytes, hunks: Hunks | None, young: Collection[bytes]) 
 
 
 def with_branch(document: bytes, going_to: GoingTo) -> bytes:
-    """A metadata document, JSON as it is stored, that says where a commit is to be entered."""
+    """A metadata document, JSON as it is stored, that says where a commit is to be entered, if
+    there is room; one that does not is kept whatever becomes of the commit."""
     found = json.loads(document)
     found.setdefault(METADATA_KEY, {})[_BRANCH] = going_to.to_json()
-    return json.dumps(found, allow_nan=False, sort_keys=True).encode()
+    longer = json.dumps(found, allow_nan=False, sort_keys=True).encode()
+    return longer if len(longer) <= headers.LARGEST_METADATA else document
 
 
 def runs_of(group: ColumnGroup) -> Runs:
