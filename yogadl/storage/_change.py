@@ -23,12 +23,13 @@ from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import StoredDataRef
 from yogadl.dataref._indexed import UnstoredDataRef
 from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
-from yogadl.storage._commit import Committer, NewRuns, Purpose
+from yogadl.storage._commit import Committer, Purpose
 from yogadl.storage._components import Components, NewColumn
 from yogadl.storage._diff import equal_records
 from yogadl.storage._made import Made, runs_of
 from yogadl.storage._merging import rewritten
 from yogadl.storage._new_records import NewRecords, PartWriter
+from yogadl.storage._new_runs import NewRuns
 from yogadl.storage._submission import Parts
 from yogadl.storage._version import Version
 from yogadl.versions.edits import Edits

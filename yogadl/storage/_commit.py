@@ -7,33 +7,32 @@ import dataclasses
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from yogadl.cache.content_id import TokenSums, sums_of_slices, sums_of_tokens
+from yogadl.cache.content_id import TokenSums
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import (
     ColumnGroup,
     PartList,
     StoredGroups,
-    sums_of_runs,
     write_version,
 )
 from yogadl.cache.writer import metadata_json
 from yogadl.catalogue import Catalogue, Entry
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
-    CacheFormatError,
     CacheNotFoundError,
     CacheReplacedError,
     ConflictError,
     TagMovedError,
 )
 from yogadl.storage import _provenance
+from yogadl.storage._lineage import hunks_since
 from yogadl.storage._made import (
     GoingTo,
     Made,
@@ -44,18 +43,17 @@ from yogadl.storage._made import (
     with_origin,
 )
 from yogadl.storage._merging import Rewritten, digests_of
+from yogadl.storage._new_runs import NEW, NewRuns, sums_after
 from yogadl.storage._submission import Parts
 from yogadl.storage._version import Version
-from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
+from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks
 from yogadl.versions.rebasing import OverlapError, rebased
 from yogadl.versions.runs import Runs
 
 Array = np.ndarray[Any, Any]
 V = TypeVar("V", bound=Version)
 
-_NEW = 1
 _MISSING = object()
-_LONGEST_CHAIN = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -78,20 +76,6 @@ class CommitStorage(Protocol[V]):
     def _open_here(self, version: V) -> StoredDataRef: ...
 
     def _enter(self, entry: Entry) -> None: ...
-
-
-@dataclass(frozen=True)
-class NewRuns:
-    """The records that stand in for others in a version, in order.
-
-    Attributes:
-        groups: of each column group the parts that have them, and their runs, whose sources are the
-            numbers of these parts.
-        tokens: of them, uint64 ``[n]``.
-    """
-
-    groups: tuple[tuple[PartList, Runs], ...]
-    tokens: Array
 
 
 @dataclass(frozen=True)
@@ -200,10 +184,10 @@ class Committer(Generic[V]):
             both.extend(group.parts)
             first = len(both)
             both.extend(parts)
-            whole = hunks.applied(base.count, _NEW).through(
+            whole = hunks.applied(base.count, NEW).through(
                 {
                     PARENT: runs_of(group),
-                    _NEW: Runs(runs.sources + first, runs.firsts, runs.counts),
+                    NEW: Runs(runs.sources + first, runs.firsts, runs.counts),
                 }
             )
             groups.append(ColumnGroup(group.spec, both, stored_runs(whole)))
@@ -228,7 +212,7 @@ class Committer(Generic[V]):
 
     def _sums(self, base: Made, hunks: Hunks, new: NewRuns, stored: StoredGroups) -> TokenSums:
         with contextlib.ExitStack() as stack:
-            return _sums(lambda: self._reader(base, stack), base, hunks, new, stored)
+            return sums_after(lambda: self._reader(base, stack), base, hunks, new, stored)
 
     def _reader(self, made: Made, stack: contextlib.ExitStack) -> RecordReader:
         """Reads a version; what is open is read also if it was deleted."""
@@ -382,139 +366,6 @@ class Committer(Generic[V]):
         return self._storage._made(self._storage._version(*key))
 
 
-def hunks_since(
-    made_of: Callable[[tuple[str, str]], Made], version: Made, before: Made
-) -> Hunks | None:
-    """What a version changes of one that it was made from, by any number of commits.
-
-    Args:
-        made_of: what is made of an id and version.
-        version: the version.
-        before: the other.
-
-    Returns:
-        ``None`` if it was not made from it, or it is not known what was changed.
-    """
-    chain: list[Made] = []
-    at = version
-    while at.dataset_version != before.dataset_version:
-        if at.hunks is None or not at.provenance.parents or len(chain) == _LONGEST_CHAIN:
-            return None
-        chain.append(at)
-        try:
-            at = made_of(at.provenance.parents[0])
-        except CacheNotFoundError:
-            return None
-    if at.digest != before.digest and at.sums != before.sums:
-        # Another version of this name.
-        return None
-    whole = Runs.whole(PARENT, at.count)
-    count = at.count
-    for number, made in enumerate(reversed(chain), start=1):
-        hunks = Hunks.from_list(made.hunks, count)
-        count += hunks.new_count - hunks.old_count
-        if count != made.count:
-            raise CacheFormatError(
-                f"version {made.dataset_version!r} does not say rightly what it changed"
-            )
-        whole = hunks.applied(whole.record_count, number).through({PARENT: whole})
-    return hunks_of(whole, at.count)[0]
-
-
 def new_change() -> str:
     """The id of a commit."""
     return uuid.uuid4().hex
-
-
-def _sums(
-    reader: Callable[[], RecordReader],
-    base: Made,
-    hunks: Hunks,
-    new: NewRuns,
-    stored: StoredGroups,
-) -> TokenSums:
-    """The sums over the tokens of a version; few of the records that stay are read for them.
-
-    Args:
-        reader: opens the base.
-        base, hunks, new: what the version is made of.
-        stored: the version.
-    """
-    replaced = hunks.stops - hunks.starts
-    stays = (replaced == hunks.counts) | (hunks.stops == base.count)
-    if stays.all():
-        old = np.repeat(hunks.starts - (np.cumsum(replaced) - replaced), replaced)
-        old += np.arange(len(old))
-        tokens = reader().tokens(old) if len(old) else np.empty(0, "u8")
-        return _replaced(base.sums, old, tokens, hunks, new.tokens)
-    if base.stored.leaves is None:
-        (group,) = stored.groups
-        tokens_of = _tokens_of_parts(reader(), base, new)
-        return sums_of_runs(group.parts, group.runs, tokens_of)
-    return _sums_in_order(reader(), hunks, new.tokens, base.count)
-
-
-def _replaced(
-    sums: TokenSums, old: Array, old_tokens: Array, hunks: Hunks, new_tokens: Array
-) -> TokenSums:
-    """The sums over the tokens of a version of which only records that stay in their places were
-    replaced, or others appended."""
-    ones = np.ones(len(old), np.int64)
-    gone = sums_of_slices(old_tokens, np.arange(len(old)), ones, old)
-    firsts = np.cumsum(hunks.counts) - hunks.counts
-    # Places before all of them are those of the parent.
-    come = sums_of_slices(new_tokens, firsts, hunks.counts, hunks.starts)
-    count = sums.count + hunks.new_count - hunks.old_count
-    one, two = (
-        (mine - less + more) % 2**64 for mine, less, more in zip(sums.sums, gone, come, strict=True)
-    )
-    return TokenSums(count, (one, two))
-
-
-def _tokens_of_parts(
-    reader: RecordReader, base: Made, new: NewRuns
-) -> Callable[[int, int, int], Array]:
-    """See ``sums_of_runs``; of records that are in neither, the tokens are zero."""
-    (group,) = base.stored.groups
-    known = runs_of(group)
-    starts = np.cumsum(known.counts) - known.counts
-    ((_, added),) = new.groups
-    first_new = len(group.parts)
-    new_starts = np.cumsum(added.counts) - added.counts
-
-    def tokens_of(number: int, first: int, count: int) -> Array:
-        found = np.zeros(count, "u8")
-        runs, begins, local = (
-            (known, starts, number)
-            if number < first_new
-            else (added, new_starts, number - first_new)
-        )
-        for run in np.flatnonzero(runs.sources == local).tolist():
-            low = max(first, int(runs.firsts[run]))
-            high = min(first + count, int(runs.firsts[run] + runs.counts[run]))
-            if low >= high:
-                continue
-            at = int(begins[run]) + low - int(runs.firsts[run])
-            some = np.arange(at, at + high - low)
-            found[low - first : high - first] = (
-                reader.tokens(some) if number < first_new else new.tokens[some]
-            )
-        return found
-
-    return tokens_of
-
-
-def _sums_in_order(reader: RecordReader, hunks: Hunks, new_tokens: Array, count: int) -> TokenSums:
-    """The sums over all tokens of a version, for which all records are read that stay."""
-    whole = hunks.applied(count, _NEW)
-    total = whole.record_count
-
-    def tokens(positions: Array) -> Array:
-        sources, places = whole.at(positions)
-        found = np.empty(len(positions), "u8")
-        is_new = sources == _NEW
-        found[is_new] = new_tokens[places[is_new]]
-        found[~is_new] = reader.tokens(places[~is_new])
-        return found
-
-    return sums_of_tokens(total, tokens)

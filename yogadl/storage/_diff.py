@@ -11,7 +11,7 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.record_reader import RecordReader
 from yogadl.format.spec_text import spec_text
-from yogadl.storage._commit import hunks_since
+from yogadl.storage._lineage import hunks_since
 from yogadl.storage._made import Made
 from yogadl.versions.hunks import Hunks, hunks_of
 from yogadl.versions.matching import matched

@@ -9,9 +9,9 @@ from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import ColumnGroup, PartList, StoredGroups, sums_of_runs, whole_runs
 from yogadl.cache.writer import encoded_spec
 from yogadl.errors import ChecksumError, InvalidArgumentError
-from yogadl.storage._commit import NewRuns
 from yogadl.storage._made import Made, runs_of
 from yogadl.storage._new_records import PartWriter
+from yogadl.storage._new_runs import NewRuns
 from yogadl.versions.hunks import Hunks
 
 
