@@ -17,6 +17,8 @@ and ``except FileNotFoundError`` work without knowing this module::
     ├── CacheReplacedError (RuntimeError)       a pickled reference meets a different cache
     ├── ClosedError (ValueError)                a reader that was closed is used
     ├── TagMovedError (RuntimeError)            a tag is not where it was expected
+    ├── ConflictError (RuntimeError)            a commit and one before it changed the same
+    ├── VersionExistsError (FileExistsError)    a commit is to make a version that is there already
     ├── CatalogueError (RuntimeError)           a catalogue is damaged, or cannot be changed now
     ├── LocalDirectoryError (PermissionError)   a directory on this machine cannot be used
     ├── FileSystemError (OSError)               the file system refused; ``errno`` says why

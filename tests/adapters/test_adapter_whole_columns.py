@@ -129,7 +129,8 @@ def test_whole_columns_are_stored(source: Any, tmp_path: pathlib.Path, plain: An
 
 
 def file_of(path: pathlib.Path, data: Any, spec: Any) -> bytes:
-    with mock.patch("time.time_ns", return_value=NOW):
+    # It says when it was made, and how long that took.
+    with mock.patch("time.time_ns", return_value=NOW), mock.patch("time.monotonic", return_value=1):
         stored(path, data, spec).close()
     (file,) = path.rglob("cache.mdb")
     return file.read_bytes()

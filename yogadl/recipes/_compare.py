@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from yogadl.recipes._document import KINDS, Item, Recipe
 
+# With which lists, dicts and sets begin as Python writes them.
+_OPENING = ("[", "{", "s")
 _CODE = ("function", "wrapper", "class")
 _MOST_LINES = 20
 _LONGEST_LINE = 160
@@ -32,6 +34,12 @@ class RecipeChange:
     after: str = ""
     is_new: bool = False
     is_gone: bool = False
+
+    @property
+    def is_of_container(self) -> bool:
+        """Whether it is one of what a list, dict or set that the code reads holds."""
+        is_read = self.kind in ("closure", "global")
+        return is_read and self.before[:1] in _OPENING and self.after[:1] in _OPENING
 
     @property
     def lines(self) -> list[str]:

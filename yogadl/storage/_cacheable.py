@@ -30,6 +30,8 @@ from yogadl.storage._submission import Submission
 ON_CHANGE = ("warn", "raise", "rebuild", "ignore")
 _OF_RECIPES = "r-"
 
+# The versions for which this process has run a function.
+_run_here: set[str] = set()
 _log = logging.getLogger(__name__)
 
 
@@ -106,14 +108,18 @@ class Cacheable:
         asked = self.spec, self.metadata, now, recipe
         found = storage._fetch_usable(version, level=logging.DEBUG)
         if found is None:
+            _run_here.add(version.name)
             found = self._build(self._submission(arguments, named, now, recipe), version)
         elif self.on_change == "rebuild":
-            other = next(_provenance.differences(found, *asked), None)
+            is_own = version.name in _run_here
+            other = next(_provenance.differences(found, *asked, is_own), None)
             if other is not None:
                 found.close()
+                _run_here.add(version.name)
                 _log.info("Building %s again: it was stored %s.", version.label, other.text)
                 found = self._replace(self._submission(arguments, named, now, recipe), version)
-        _provenance.check_stored(found, str(version), *asked, self.on_change)
+        is_own = version.name in _run_here
+        _provenance.check_stored(found, str(version), *asked, self.on_change, is_own)
         return found
 
     def recipe(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Recipe:

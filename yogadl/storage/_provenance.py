@@ -81,6 +81,7 @@ def check_stored(
     now: Provenance,
     recipe: Recipe | None = None,
     on_change: str = "warn",
+    is_own: bool = False,
 ) -> None:
     """Compares what is stored with what was asked for; warns once for each difference.
 
@@ -92,6 +93,7 @@ def check_stored(
         now: of the call that asked.
         recipe: likewise, if it can be told.
         on_change: ``"warn"``, ``"raise"`` or ``"ignore"``.
+        is_own: see :func:`differences`.
 
     Raises:
         SpecMismatchError: records of that spec cannot be what is stored.
@@ -99,7 +101,7 @@ def check_stored(
         InvalidArgumentError: JSON cannot hold the metadata.
     """
     made = f"{name} was stored{_by(ref)}"
-    for found in differences(ref, spec, metadata, now, recipe):
+    for found in differences(ref, spec, metadata, now, recipe, is_own):
         if found.is_contradiction:
             raise SpecMismatchError(
                 f"{made} {found.text}. Store it under another version, or delete this one"
@@ -122,8 +124,15 @@ def differences(
     metadata: Mapping[str, Any] | None,
     now: Provenance,
     recipe: Recipe | None,
+    is_own: bool = False,
 ) -> Iterator[Difference]:
-    """What is stored otherwise than it was asked for; see :func:`check_stored`."""
+    """What is stored otherwise than it was asked for; see :func:`check_stored`.
+
+    Args:
+        ref, spec, metadata, now, recipe: see there.
+        is_own: whether this process has run the function for the version. It may have counted its
+            calls in a list, so what containers hold then does not count.
+    """
     if spec is not None and spec != ref.spec:
         text = f"with the spec {spec_text(ref.spec)}, and spec= is {spec_text(spec)}"
         yield Difference(text, is_contradiction=not _may_be(ref.spec, spec))
@@ -139,6 +148,10 @@ def differences(
         if not text:
             before = parse(stored.recipe_document)
             found = () if before is None else changes(before, recipe)
+            if is_own and found:
+                found = tuple(it for it in found if not it.is_of_container)
+                if not found:
+                    return
             text = str(found[0]) if found else "what it goes by is not the same"
             more = f" (and {len(found) - 1} more, see storage.why)" if len(found) > 1 else ""
             text = f"by {stored.function}, and now {text}{more}"
