@@ -27,7 +27,7 @@ def rule_of(value: Any) -> Rule | None:
     if isinstance(value, IndexedDataRef):
         return _dataref
     for kind in type(value).__mro__:
-        top = kind.__module__.partition(".")[0]
+        top = str(kind.__module__).partition(".")[0]
         found = _BY_LIBRARY.get(top)
         if found is not None and top in sys.modules:
             known = found(value, sys.modules[top])

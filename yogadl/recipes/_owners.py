@@ -49,7 +49,8 @@ def _library_folders() -> tuple[str, ...]:
 
 def is_library(module: str) -> bool:
     """Whether a module that is imported is a library's."""
-    return bool(module) and _is_library(sys.modules.get(module), module)
+    # A class that is made in C may have anything there.
+    return isinstance(module, str) and bool(module) and _is_library(sys.modules.get(module), module)
 
 
 def _is_library(module: Any, name: str) -> bool:
