@@ -43,7 +43,9 @@ def write(loader: RemoteLoader, arguments: argparse.Namespace) -> Line:
         _write_parts(loader, arguments.parts)
     else:
         loader.write()
-    data = [path for path in loader.directory.rglob("*") if path.is_file()]
+    files = [path for path in loader.directory.rglob("*") if path.is_file()]
+    # Nothing of the catalogue is read with the records.
+    data = [path for path in files if path.parent.name != "yogadl.catalogue"]
     return {
         "version": loader.version(),
         "seconds": time.time() - started,
