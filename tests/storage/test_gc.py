@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from yogadl.errors import CacheNotFoundError, InvalidArgumentError
+from yogadl.errors import CacheNotFoundError, InvalidArgumentError, VersionExistsError
 from yogadl.storage import LFSStorage, _kept_versions, _scratch
 
 AT_ONCE = datetime.timedelta()
@@ -174,14 +174,16 @@ def test_what_a_killed_commit_published_goes_after_a_day(
     first(storage)
     commit(storage, [1], "2")
     killed_at(storage, "commit", lambda: commit(storage, [7, 8, 9], "3"))
-    assert versions(storage) == ["1", "2", "3"]
+    assert (tmp_path / "data" / "a" / "3" / "cache.mdb").exists()
+    assert versions(storage) == ["1", "2"]
+    with pytest.raises(VersionExistsError, match="was left by one who was killed; if so, storage"):
+        commit(storage, [7, 8, 9], "3")
     # It may still be under way.
     done = storage.gc(keep_last=1, older_than=AT_ONCE)
     assert [one.dataset_version for one in done.versions] == ["1"]
     assert done.unfinished == ()
     monkeypatch.setattr(_kept_versions, "GRACE", AT_ONCE)
     would = storage.gc(dry_run=True)
-    assert versions(storage) == ["2", "3"]
     before = parts(tmp_path / "data")
     done = storage.gc(older_than=AT_ONCE)
     assert [one.dataset_version for one in done.unfinished] == ["3"]
@@ -192,6 +194,43 @@ def test_what_a_killed_commit_published_goes_after_a_day(
     assert commit(storage, [7, 8, 9], "3") == "3"
     assert storage.gc(older_than=AT_ONCE).unfinished == ()
     assert numbers(storage, "main") == [*range(100), 1, 7, 8, 9]
+
+
+@fork
+@forking
+def test_what_a_killed_commit_published_is_never_the_newest(storage: LFSStorage) -> None:
+    first(storage)
+    killed_at(storage, "commit", lambda: commit(storage, [7], "2"))
+    assert storage.latest("a") == "1"
+    assert numbers(storage) == list(range(100))
+    # Where it is all that there is, there is nothing.
+    storage.delete("a", "1", force=True)
+    assert not storage.exists("a")
+    assert storage.list() == []
+    with pytest.raises(CacheNotFoundError):
+        storage.fetch("a")
+    storage.delete("a", "2")
+    storage.submit([1], "a", "2")
+    assert storage.latest("a") == "2"
+
+
+def test_what_is_being_committed_is_not_there_yet(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first(storage)
+    commits = storage._catalogue.commit
+    seen = []
+
+    def slow(*given: Any) -> None:
+        for _ in range(2):
+            other = LFSStorage(storage._configurations)
+            seen.append((versions(other), other.latest("a"), other.exists("a")))
+            if len(seen) == 1:
+                commits(*given)
+
+    monkeypatch.setattr(storage._catalogue, "commit", slow)
+    commit(storage, [1], "2")
+    assert seen == [(["1"], "1", True), (["1", "2"], "2", True)]
 
 
 @fork
@@ -261,6 +300,13 @@ def test_commits_stay_where_older_entries_are_damaged(
     fresh = LFSStorage(tmp_path / "data")
     assert fresh.gc("a", older_than=AT_ONCE).unfinished == ()
     assert versions(fresh) == ["1", "2", "3"]
+    # Once others have written what is left of them, too.
+    for number in range(200):
+        fresh.submit([number], "c", str(number))
+    assert segment not in (tmp_path / "data" / "yogadl.catalogue").glob("*.entries")
+    assert fresh.gc("a", older_than=AT_ONCE).unfinished == ()
+    assert versions(LFSStorage(tmp_path / "data")) == ["1", "2", "3"]
+    assert commit(fresh, [3], "4") == fresh.latest("a") == "4"
 
 
 @fork

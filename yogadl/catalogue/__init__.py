@@ -6,6 +6,7 @@ small objects that it keeps all that in.
 
 from yogadl.catalogue._catalogue import ENTRY_SECONDS, ROOT, Catalogue, CatalogueObjects, Known
 from yogadl.catalogue._entry import CatalogueEntry, Entry, Key, parsed_spec
+from yogadl.catalogue._going_to import GoingTo
 from yogadl.catalogue._state import Expected
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "CatalogueObjects",
     "Entry",
     "Expected",
+    "GoingTo",
     "Key",
     "Known",
     "parsed_spec",

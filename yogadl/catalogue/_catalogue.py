@@ -7,12 +7,13 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from yogadl.catalogue import _segment
 from yogadl.catalogue._entry import Entry, Key
+from yogadl.catalogue._going_to import GoingTo
 from yogadl.catalogue._state import Expected, Raw, SegmentName, State
 from yogadl.conditional import ConditionalObjects, Document
 from yogadl.errors import CatalogueError, TagMovedError, YogadlError
@@ -66,12 +67,27 @@ class Known:
         tags: of each id, and at which version each is.
         removed: what was about to be deleted not long ago, and the tag of the object that it was.
         identity: that no other catalogue has; empty before the first change.
+        keys: of all entries, those that are left out, too; ``None`` if some are lost.
     """
 
     entries: Mapping[Key, Entry]
     tags: Mapping[str, Mapping[str, str]]
     removed: Mapping[Key, str] = field(default_factory=dict)
     identity: str = ""
+    keys: Collection[Key] | None = ()
+
+    def is_uncommitted(self, key: Key, going_to: GoingTo | None) -> bool:
+        """Whether a version was published by a commit that has not been carried out: it is under
+        way, or was killed, or has come too late.
+
+        Args:
+            key: of the version.
+            going_to: what its own file says.
+        """
+        if going_to is None or (going_to.catalogue, going_to.key) != (self.identity, key):
+            return False
+        # With entries lost, nothing can be said.
+        return self.keys is not None and key not in self.keys and not self.tags_at(key)
 
     def tags_at(self, key: Key) -> tuple[str, ...]:
         """The tags that are at a version, sorted."""
@@ -170,7 +186,7 @@ class Catalogue:
             UnsupportedFormatError: a newer yogadl wrote it.
             CatalogueError: it is damaged.
         """
-        state, raws = self._load()
+        state, raws, is_whole = self._load()
         entries = {}
         for key, raw in raws.items():
             if dataset_id not in (None, key[0]):
@@ -179,7 +195,8 @@ class Catalogue:
                 entries[key] = Entry.from_json(raw)
             except ValueError as error:
                 _log.warning("%s: %r is left out: %s", self._objects.where, key, error)
-        return Known(entries, state.tags, state.removed, state.identity)
+        keys = raws.keys() if is_whole else None
+        return Known(entries, state.tags, state.removed, state.identity, keys)
 
     def tags(self, dataset_id: str, patience: float | None = None) -> Mapping[str, str]:
         """The tags of an id, and at which version each is; raises what :meth:`load` does."""
@@ -205,20 +222,20 @@ class Catalogue:
         self._seen = seen = self._root.read(patience)
         return seen[0]
 
-    def _load(self) -> tuple[State, dict[Key, Raw]]:
-        """What the root says, and all entries, the oldest first."""
+    def _load(self) -> tuple[State, dict[Key, Raw], bool]:
+        """What the root says, all entries, the oldest first, and whether none are lost."""
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(_PAUSE)
             state = self._read()
             if state.segment is None:
-                return state, dict(state.entries)
+                return state, dict(state.entries), True
             older = self._read_segment(state.segment)
             # Otherwise it was replaced meanwhile.
             if older is not None:
-                return state, _segment.together(state, older)
+                return state, _segment.together(state, older), len(older) == state.segment.count
         _log.warning("%s: a segment is missing.", self._objects.where)
-        return state, dict(state.entries)
+        return state, dict(state.entries), False
 
     def _read_segment(self, segment: SegmentName) -> dict[Key, Raw] | None:
         """Its entries; ``None`` if it is not there."""
@@ -384,7 +401,7 @@ class Catalogue:
                 return self._change(change, make)
             except (TagMovedError, _ForgottenError) as error:
                 # So many others may have come in between that it is among the older ones.
-                _, raws = self._load()
+                _, raws, _ = self._load()
                 if _change_of(raws.get(entry.key)) == change:
                     return None
                 if isinstance(error, TagMovedError):
@@ -442,13 +459,15 @@ class Catalogue:
             # Somebody else has just done so.
             return
         older = older or {}
+        # Of what has no entry, it cannot be said from then on that it never had one.
+        has_lost = before.segment is not None and len(older) != before.segment.count
         data, segment = _segment.encode(_segment.together(before, older).values(), change)
         self._objects.write(_key(segment.name), data, None, patience)
 
         def make(state: State) -> State | None:
             if state.segment != before.segment:
                 return None
-            return state.merged(before, segment, change)
+            return state.merged(before, segment, change, has_lost)
 
         self._seen = None
         self._seen = state, _ = self._root.change(make, patience)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from yogadl import spec as specs
+from yogadl.catalogue._going_to import GoingTo
 from yogadl.errors import YogadlError
 from yogadl.format import spec_json
 from yogadl.format.provenance import UNKNOWN, Provenance
@@ -86,6 +87,7 @@ class Entry:
         provenance: from what and by whom, without the function's arguments and source.
         is_whole: whether that is all that the file says; the rest was too long.
         number: of the change by which it was entered, 0 if by none; the later, the greater.
+        going_to: of a commit whose file was asked, where it was to be entered. It is not kept.
     """
 
     dataset_id: str
@@ -100,6 +102,7 @@ class Entry:
     provenance: Provenance = UNKNOWN
     is_whole: bool = True
     number: int = 0
+    going_to: GoingTo | None = None
 
     @property
     def key(self) -> Key:

@@ -87,7 +87,8 @@ class State:
         segment: where older entries are.
         retired: names of segments that were replaced not long ago.
         tags: of each id, and at which version each is.
-        identity: that no other catalogue has; empty before the first change.
+        identity: that no other catalogue has, nor this one before entries were lost; empty before
+            the first change.
     """
 
     count: int = 0
@@ -226,13 +227,16 @@ class State:
         rest = {name: tags for name, tags in self.tags.items() if name != dataset_id}
         return {**rest, dataset_id: found} if found else rest
 
-    def merged(self, before: State, segment: SegmentName, change: str) -> State:
+    def merged(
+        self, before: State, segment: SegmentName, change: str, has_lost: bool = False
+    ) -> State:
         """With the newest entries of an earlier state in a segment, which has all its older ones.
 
         Args:
             before: that state; its segment is still this one's.
             segment: the new one.
             change: the id of the change.
+            has_lost: whether some older entries could not be read. It is another catalogue then.
         """
         entries = {key: raw for key, raw in self.entries.items() if before.entries.get(key) != raw}
         removed = {key: tag for key, tag in self.removed.items() if before.removed.get(key) != tag}
@@ -241,9 +245,10 @@ class State:
             if self.removed.get(key) == tag:
                 removed.setdefault(key, tag)
         retired = () if self.segment is None else (self.segment.name,)
-        return self.after(
+        found = self.after(
             change, entries=entries, removed=removed, segment=segment, retired=retired
         )
+        return dataclasses.replace(found, identity=change[:_KEPT_DIGITS]) if has_lost else found
 
     # Bytes
 

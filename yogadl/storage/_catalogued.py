@@ -67,6 +67,15 @@ class Listed:
         """Its id and version."""
         return self.dataset_id, self.dataset_version
 
+    def number(self, known: Known) -> int:
+        """Of the change by which it was entered in the catalogue, 0 if it was not."""
+        entry = known.entries.get(self.key)
+        return entry.number if entry is not None and entry.is_of(self.size, self.tag) else 0
+
+    def is_doomed(self, known: Known) -> bool:
+        """Whether somebody is deleting it, or was killed when he did so."""
+        return known.removed.get(self.key) == self.tag
+
 
 class CataloguedStorage(Storage, Generic[V]):
     """See the module; derived by ``CacheStorage``."""
@@ -144,8 +153,13 @@ class CataloguedStorage(Storage, Generic[V]):
                 yield listed, entry
             else:
                 others.append(listed)
-        if others:
-            yield from self._described(others)
+        for listed, entry in self._described(others) if others else ():
+            if not known.is_uncommitted(entry.key, entry.going_to):
+                yield listed, entry
+
+    def _is_there(self, listed: Listed, known: Known) -> bool:
+        """Whether what is stored is a version, and not left by a commit that was killed."""
+        return any(True for _ in self._entries([listed], known))
 
     def exists(self, dataset_id: str, dataset_version: str | None = None) -> bool:
         """Whether a version, or the one that a tag is at, is stored; or any of an id.
@@ -160,7 +174,8 @@ class CataloguedStorage(Storage, Generic[V]):
         """
         if dataset_version is None:
             self._version(dataset_id, "any")
-            return any(True for _ in self._listed(dataset_id))
+            known = self._catalogue.load(dataset_id)
+            return any(self._is_there(listed, known) for listed in self._listed(dataset_id))
         version = self._version(dataset_id, dataset_version)
         if self._look(version) is not None:
             return True
@@ -179,23 +194,17 @@ class CataloguedStorage(Storage, Generic[V]):
             StoreError: the bucket cannot be listed.
         """
         self._version(dataset_id, "any")
-        there = builtins.list(self._listed(dataset_id))
-        if not there:
-            raise CacheNotFoundError(
-                f"no data set {dataset_id!r} in {self._where}; submit it first, or use cacheable"
-            )
-        newest = max(listed.created for listed in there)
-        last = [listed for listed in there if listed.created == newest]
-        if len(last) > 1:
-            entries = self._catalogue.load(dataset_id).entries
+        known = self._catalogue.load(dataset_id)
 
-            def place(listed: Listed) -> tuple[int, str]:
-                entry = entries.get(listed.key)
-                is_known = entry is not None and entry.is_of(listed.size, listed.tag)
-                return entry.number if entry and is_known else 0, listed.dataset_version
+        def age(listed: Listed) -> tuple[datetime.datetime, int, str]:
+            return listed.created, listed.number(known), listed.dataset_version
 
-            last.sort(key=place)
-        return last[-1].dataset_version
+        for listed in sorted(self._listed(dataset_id), key=age, reverse=True):
+            if self._is_there(listed, known):
+                return listed.dataset_version
+        raise CacheNotFoundError(
+            f"no data set {dataset_id!r} in {self._where}; submit it first, or use cacheable"
+        )
 
     # Tags
 

@@ -23,7 +23,7 @@ from yogadl.cache.table_writer import (
     write_version,
 )
 from yogadl.cache.writer import metadata_json
-from yogadl.catalogue import Catalogue, Entry
+from yogadl.catalogue import Catalogue, Entry, GoingTo
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheNotFoundError,
@@ -34,7 +34,6 @@ from yogadl.errors import (
 from yogadl.storage import _provenance
 from yogadl.storage._lineage import hunks_since
 from yogadl.storage._made import (
-    GoingTo,
     Made,
     part_sizes,
     runs_of,

@@ -162,8 +162,7 @@ class Copier:
         key = target.dataset_id, target.dataset_version
         if going_to is None or going_to.key != key:
             return
-        known = self._to._catalogue.load(target.dataset_id)
-        if going_to.catalogue == known.identity and key not in known.entries:
+        if self._to._catalogue.load(target.dataset_id).is_uncommitted(key, going_to):
             raise CatalogueError(
                 f"{target} is stored, and could not be entered in the catalogue; copy it again"
             )

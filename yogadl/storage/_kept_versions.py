@@ -12,7 +12,7 @@ from typing import Any
 
 from yogadl.arguments import as_index
 from yogadl.catalogue import Key, Known
-from yogadl.errors import CacheFormatError, CacheNotFoundError, InvalidArgumentError
+from yogadl.errors import InvalidArgumentError
 from yogadl.storage._catalogued import Listed, V
 from yogadl.storage._collected import Collected, CollectedParts, StoredVersion
 from yogadl.storage._scratch import abandoned_in, remove_abandoned, remove_partial_files
@@ -102,7 +102,7 @@ class KeptVersions(VersionedStorage[V]):
             one
             for one in pending
             if one.created.timestamp()
-            <= (latest if _is_doomed(one, known) else now - GRACE.total_seconds())
+            <= (latest if one.is_doomed(known) else now - GRACE.total_seconds())
         ]
         outdated: builtins.list[Listed] = []
         if count is not None:
@@ -137,23 +137,15 @@ class KeptVersions(VersionedStorage[V]):
         """
         found, unknown = [], []
         for listed in there:
-            if _is_doomed(listed, known):
+            if listed.is_doomed(known):
                 found.append(listed)
-            elif listed.key not in known.entries and not known.tags_at(listed.key):
+            elif listed.key not in known.entries:
                 unknown.append(listed)
-        commits = [listed for listed, it in self._described(unknown) if it.provenance.change]
-        return found + [listed for listed in commits if self._is_going_to(listed, known)]
-
-    def _is_going_to(self, listed: Listed, known: Known) -> bool:
-        """Whether a version was published by a commit that was to enter it in the catalogue."""
-        try:
-            going_to = self._made(self._version(*listed.key)).going_to
-        except (CacheFormatError, CacheNotFoundError) as error:
-            _log.debug("%s is no commit: %s", listed.key, error)
-            return False
-        if going_to is None:
-            return False
-        return (going_to.catalogue, going_to.key) == (known.identity, listed.key)
+        return found + [
+            listed
+            for listed, entry in self._described(unknown)
+            if known.is_uncommitted(entry.key, entry.going_to)
+        ]
 
     # Deleting
 
@@ -211,11 +203,6 @@ def check_age(older_than: Any) -> None:
         )
 
 
-def _is_doomed(listed: Listed, known: Known) -> bool:
-    """Whether somebody is deleting a version, or was killed when he did so."""
-    return known.removed.get(listed.key) == listed.tag
-
-
 def _outdated(
     there: Iterable[Listed], known: Known, keep_last: int, latest: float
 ) -> builtins.list[Listed]:
@@ -229,10 +216,7 @@ def _outdated(
     """
 
     def age(listed: Listed) -> tuple[float, int, str]:
-        entry = known.entries.get(listed.key)
-        is_known = entry is not None and entry.is_of(listed.size, listed.tag)
-        number = entry.number if entry and is_known else 0
-        return listed.created.timestamp(), number, listed.dataset_version
+        return listed.created.timestamp(), listed.number(known), listed.dataset_version
 
     by_id: dict[str, builtins.list[Listed]] = {}
     for listed in sorted(there, key=age, reverse=True):

@@ -14,6 +14,7 @@ from yogadl import spec as specs
 from yogadl.cache.content_id import TokenSums
 from yogadl.cache.sections import section
 from yogadl.cache.table_writer import ColumnGroup, StoredGroups, stored_groups
+from yogadl.catalogue import GoingTo
 from yogadl.errors import CacheFormatError
 from yogadl.format import header as headers
 from yogadl.format import spec_json
@@ -30,37 +31,6 @@ MOST_HUNKS = 1 << 16
 _HUNKS = "hunks"
 _YOUNG = "young"
 _DIGITS = re.compile("[0-9a-f]{32}")
-_BRANCH = "branch"
-
-
-@dataclass(frozen=True)
-class GoingTo:
-    """Where a commit was to be entered when its file was published.
-
-    As its entry and the move of the branch are one change, one that has no entry there was never
-    carried out.
-
-    Attributes:
-        catalogue: the identity of the catalogue.
-        key: id and version that it was to be.
-        branch: that it was to move.
-    """
-
-    catalogue: str
-    key: tuple[str, str]
-    branch: str
-
-    def to_json(self) -> list[str]:
-        return [self.catalogue, *self.key, self.branch]
-
-    @classmethod
-    def from_json(cls, found: Any) -> GoingTo | None:
-        """What a file says, ``None`` for what makes no sense."""
-        if not isinstance(found, list) or len(found) != 4:
-            return None
-        if not all(isinstance(each, str) and each for each in found):
-            return None
-        return cls(found[0], (found[1], found[2]), found[3])
 
 
 @dataclass(frozen=True)
@@ -164,7 +134,7 @@ def read_made(
         Provenance.from_json(own),
         _young(own.get(_YOUNG)),
         own.get(_HUNKS),
-        GoingTo.from_json(own.get(_BRANCH)),
+        GoingTo.of(own),
     )
 
 
@@ -216,7 +186,7 @@ def with_branch(document: bytes, going_to: GoingTo) -> bytes:
     """A metadata document, JSON as it is stored, that says where a commit is to be entered, if
     there is room; one that does not is kept whatever becomes of the commit."""
     found = json.loads(document)
-    found.setdefault(METADATA_KEY, {})[_BRANCH] = going_to.to_json()
+    going_to.noted_in(found)
     longer = json.dumps(found, allow_nan=False, sort_keys=True).encode()
     return longer if len(longer) <= headers.LARGEST_METADATA else document
 

@@ -87,10 +87,8 @@ def synced(
 
 def _stored(storage: Any, dataset_id: str | None) -> _Stored:
     known = storage._catalogue.load(dataset_id)
-    listed = list(storage._listed(dataset_id))
-    # What is about to be committed, or never was, is no version yet.
-    pending = {one.key for one in storage._unfinished(listed, known)}
-    found = storage._entries([one for one in listed if one.key not in pending], known)
+    there = (one for one in storage._listed(dataset_id) if not one.is_doomed(known))
+    found = storage._entries(there, known)
     ordered = sorted(found, key=lambda it: (it[0].created, it[1].number, it[0].key))
     return _Stored({one.key: (one, entry) for one, entry in ordered}, known)
 

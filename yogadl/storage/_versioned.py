@@ -134,8 +134,7 @@ class VersionedStorage(CataloguedStorage[V]):
     def _begin(self, stack: contextlib.ExitStack, dataset_id: str, on: str, target: V) -> Begun:
         base, branch = self._named(dataset_id, on)
         self._prove_tags(target)
-        if self._look(target) is not None:
-            raise _exists(target)
+        self._check_new(target)
         self._check_name(target)
         path = target.claim()
         stack.callback(_remove_empty, path.parent)
@@ -153,6 +152,23 @@ class VersionedStorage(CataloguedStorage[V]):
             scratch=stack.enter_context(scratch_folder(path.parent)),
             change=new_change(),
             open_whole=lambda: self._open_whole(base),
+        )
+
+    def _check_new(self, version: V) -> None:
+        """Sees that a version is not stored.
+
+        Raises:
+            VersionExistsError: it is.
+        """
+        listed = self._look(version)
+        if listed is None:
+            return
+        if self._is_there(listed, self._catalogue.load(version.dataset_id)):
+            raise VersionExistsError(f"there is a {version} already; give the new one another name")
+        raise VersionExistsError(
+            f"{version} is being committed by somebody else, or was left by one who was killed; "
+            f"if so, storage.delete({version.dataset_id!r}, {version.dataset_version!r}), and "
+            "change it again"
         )
 
     def _made_to_share(self, version: V, parts: Any) -> Made:
@@ -331,7 +347,3 @@ def _remove_empty(folder: pathlib.Path) -> None:
     """Removes the folder of a version that was not made after all."""
     with contextlib.suppress(OSError):
         folder.rmdir()
-
-
-def _exists(version: Any) -> VersionExistsError:
-    return VersionExistsError(f"there is a {version} already; give the new one another name")
