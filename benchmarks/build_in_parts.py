@@ -237,10 +237,10 @@ def measure(given: argparse.Namespace, url: str, local: pathlib.Path) -> dict[st
 def collect(url: str, local: pathlib.Path) -> Any:
     import datetime
 
-    from yogadl.storage import _part_collector
+    from yogadl.storage._buckets import part_collector
 
     # On loopback, requests of a killed process are over at once.
-    _part_collector.DEAD_SECONDS = 0.0
+    part_collector.DEAD_SECONDS = 0.0
     return open_storage(url, local).collect_parts(older_than=datetime.timedelta())
 
 

@@ -14,7 +14,7 @@ from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.dataref import StoredDataRef
 from yogadl.spec import TensorSpec
-from yogadl.storage._change import Change
+from yogadl.storage._commits.change import Change
 
 Apply = Callable[[Change], None]
 

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from yogadl.errors import ConflictError, StoreError, YogadlError
-from yogadl.storage import _kept_versions, _part_collector
+from yogadl.storage import _kept_versions
+from yogadl.storage._buckets import part_collector
 
 SECONDS = float(os.environ.get("YOGADL_GC_SECONDS", "8"))
 """For which they are at work; ``make gc`` takes ten minutes."""
@@ -58,8 +59,8 @@ class Place:
 def impatient() -> None:
     """Has what takes days take moments, in this process."""
     _kept_versions.GRACE = _GRACE
-    _part_collector.GRACE = _GRACE
-    _part_collector.DEAD_SECONDS = 0.0
+    part_collector.GRACE = _GRACE
+    part_collector.DEAD_SECONDS = 0.0
 
 
 @contextlib.contextmanager

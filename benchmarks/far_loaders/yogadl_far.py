@@ -16,7 +16,7 @@ from loaders import BATCH
 import yogadl
 import yogadl.spec
 import yogadl.storage
-import yogadl.storage._s3_store  # for the same reason
+import yogadl.storage._objects.s3_store  # for the same reason
 from far_loaders import KEYS, RemoteLoader
 
 _ID, _VERSION = "far", "1"

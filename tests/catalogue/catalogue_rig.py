@@ -13,7 +13,7 @@ from memory_store import MemoryStore
 from yogadl.catalogue import Catalogue, Entry, Key
 from yogadl.errors import NetworkError
 from yogadl.format.provenance import Provenance
-from yogadl.storage._bucket_objects import BucketObjects
+from yogadl.storage._objects.bucket_objects import BucketObjects
 
 FOLDER = "data/yogadl.catalogue"
 ROOT_KEY = f"{FOLDER}/root.json"

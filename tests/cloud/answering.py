@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from yogadl.storage._object_store import ObjectStore
+from yogadl.storage._objects.store import ObjectStore
 
 SMALL = 100
 LARGE = 9 << 20

@@ -17,7 +17,7 @@ from building import PIECES, RECIPE, SPEC, drive, everything, same_data, write_n
 from rig import Remote
 
 from yogadl.errors import StoreError
-from yogadl.storage import _part_collector
+from yogadl.storage._buckets import part_collector
 
 AT_ONCE = datetime.timedelta()
 SPAWN = multiprocessing.get_context("spawn")
@@ -26,7 +26,7 @@ SPAWN = multiprocessing.get_context("spawn")
 @pytest.fixture(autouse=True)
 def dead_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests on loopback are over when who sent them has died."""
-    monkeypatch.setattr(_part_collector, "DEAD_SECONDS", 0.0)
+    monkeypatch.setattr(part_collector, "DEAD_SECONDS", 0.0)
 
 
 def open_storage(rig: Any, local: pathlib.Path) -> Any:
@@ -157,7 +157,7 @@ def test_what_was_never_committed_is_collected(
     storage.collect_parts()
     assert len(kept(rig, ".piece")) == 2
     time.sleep(1.1)  # longer than they are to be kept, by the clock of the bucket
-    monkeypatch.setattr(_part_collector, "GRACE", datetime.timedelta(seconds=1))
+    monkeypatch.setattr(part_collector, "GRACE", datetime.timedelta(seconds=1))
     storage.collect_parts()
     assert kept(rig, ".piece") == set()
     assert kept(rig, ".mdb") == set()

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from rig import Remote
 
 from yogadl.errors import StoreError, UnsafeStoreError
-from yogadl.storage import LFSStorage, _part_collector
-from yogadl.storage._bucket_parts import BucketParts
+from yogadl.storage import LFSStorage
+from yogadl.storage._buckets import part_collector
+from yogadl.storage._buckets.parts import BucketParts
 
 AT_ONCE = datetime.timedelta()
 COUNT = 1000
@@ -32,7 +33,7 @@ PART_BYTES = 5000
 @pytest.fixture(autouse=True)
 def dead_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests on loopback are over when who sent them has died."""
-    monkeypatch.setattr(_part_collector, "DEAD_SECONDS", 0.0)
+    monkeypatch.setattr(part_collector, "DEAD_SECONDS", 0.0)
 
 
 def submit(storage: Any, version: str, first: int = 0, count: int = COUNT) -> None:
@@ -84,7 +85,7 @@ def test_parts_of_a_deleted_version(
     assert (done.removed, {part.digest for part in done.waiting}, done.skipped) == ((), old, {})
     assert parts_here(local) == set()
     time.sleep(1.1)  # longer than the parts are to be kept, by the clock of the bucket
-    monkeypatch.setattr(_part_collector, "GRACE", datetime.timedelta(seconds=1))
+    monkeypatch.setattr(part_collector, "GRACE", datetime.timedelta(seconds=1))
     would = storage.collect_parts(dry_run=True)
     assert parts(rig) == old
     done = storage.collect_parts()
@@ -175,7 +176,7 @@ def _build(remote: Remote, local: pathlib.Path, version: str, first: int) -> Non
 
 def _collect(remote: Remote, local: pathlib.Path) -> None:
     os.environ.update(remote.env)
-    _part_collector.DEAD_SECONDS = 0.0
+    part_collector.DEAD_SECONDS = 0.0
     remote.make_storage(local, conditional_writes=True).collect_parts(older_than=AT_ONCE)
 
 

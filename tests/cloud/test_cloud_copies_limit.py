@@ -35,7 +35,7 @@ from copies import KEY, LEGACY, records
 
 from yogadl.dataref import RemoteDataRef
 from yogadl.errors import CacheNotFoundError, StorageFullError
-from yogadl.storage._local_copy import LocalCopy
+from yogadl.storage._buckets.local_copy import LocalCopy
 
 # A limit
 

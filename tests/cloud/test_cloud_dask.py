@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from building import AT_ONCE, SPEC, everything, same_data
 
-from yogadl.storage import _part_collector
+from yogadl.storage._buckets import part_collector
 
 pytest.importorskip("distributed")
 
@@ -35,7 +35,7 @@ def test_tasks_nodes_and_the_driver_are_killed(
     with storage.fetch("a", "1") as ref, storage.fetch("all", "1") as other:
         assert same_data(ref, other)
         # Requests on loopback are over when who sent them has died.
-        monkeypatch.setattr(_part_collector, "DEAD_SECONDS", 0.0)
+        monkeypatch.setattr(part_collector, "DEAD_SECONDS", 0.0)
         assert not storage.collect_parts(older_than=AT_ONCE).skipped
         needed = {f"{digest.hex()}.mdb" for digest in ref.reader.parts_by_digest()}
         assert names(s3, ".mdb") == needed

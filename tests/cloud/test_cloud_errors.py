@@ -25,9 +25,9 @@ from yogadl.storage import (
     _gcs_errors,
     _s3_errors,
 )
-from yogadl.storage._gcs_session import send_in_pieces
-from yogadl.storage._gcs_store import GCSStore
-from yogadl.storage._s3_store import S3Store
+from yogadl.storage._objects.gcs_session import send_in_pieces
+from yogadl.storage._objects.gcs_store import GCSStore
+from yogadl.storage._objects.s3_store import S3Store
 
 pytest.importorskip("boto3")
 pytest.importorskip("google.cloud.storage")

@@ -13,7 +13,8 @@ import pytest
 from copies import records
 
 from yogadl.errors import UnsafeStoreError
-from yogadl.storage import _kept_versions, _part_collector, _scratch
+from yogadl.storage import _kept_versions
+from yogadl.storage._buckets import part_collector
 
 AT_ONCE = datetime.timedelta()
 
@@ -25,7 +26,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def dead_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests on loopback are over when who sent them has died."""
-    monkeypatch.setattr(_part_collector, "DEAD_SECONDS", 0.0)
+    monkeypatch.setattr(part_collector, "DEAD_SECONDS", 0.0)
 
 
 def open_storage(rig: Any, local: pathlib.Path) -> Any:
@@ -123,7 +124,7 @@ def test_scratch_folders_of_killed_changes_go(
         left = scratch.with_name("yogadl.scratch.left")
         left.mkdir()
         (left / "yogadl.lock").write_bytes(b"")
-        monkeypatch.setattr(_scratch, "_YOUNG_SECONDS", -1.0)
+        monkeypatch.setattr(scratch, "_YOUNG_SECONDS", -1.0)
         assert storage.gc().scratch == (left,)
         assert scratch.is_dir()
     assert not list(local.rglob("yogadl.scratch.*"))

@@ -8,7 +8,9 @@ from typing import Any
 import gc_load
 import pytest
 
-from yogadl.storage import _kept_versions, _part_collector, _scratch
+from yogadl.storage import _kept_versions
+from yogadl.storage._buckets import part_collector
+from yogadl.storage._disk import scratch
 
 
 @pytest.mark.timeout(300 + 2 * gc_load.SECONDS)
@@ -24,9 +26,9 @@ def test_nothing_is_lost_and_nothing_left(
     other = rig.make_storage(elsewhere, "other", conditional_writes=True)
     gc_load.run(storage, other, tmp_path / "notes")
     monkeypatch.setattr(_kept_versions, "GRACE", gc_load.AT_ONCE)
-    monkeypatch.setattr(_part_collector, "GRACE", gc_load.AT_ONCE)
-    monkeypatch.setattr(_part_collector, "DEAD_SECONDS", 0.0)
-    monkeypatch.setattr(_scratch, "_YOUNG_SECONDS", -1.0)
+    monkeypatch.setattr(part_collector, "GRACE", gc_load.AT_ONCE)
+    monkeypatch.setattr(part_collector, "DEAD_SECONDS", 0.0)
+    monkeypatch.setattr(scratch, "_YOUNG_SECONDS", -1.0)
     gc_load.check_end(storage, other, tmp_path / "notes")
     needed = set()
     for folder, one in (("data", storage), ("other", other)):

@@ -45,8 +45,8 @@ def build_and_stop(
     rig: Any, local: pathlib.Path, options: dict[str, Any], megabytes: int, told: Any, out: Any
 ) -> None:
     """Builds ones; stops itself when it has just been told that it has the lock, and publishes."""
-    from yogadl.storage._coordinated import CoordinatedLock
-    from yogadl.storage._lease import Lease
+    from yogadl.storage._leases.coordinated import CoordinatedLock
+    from yogadl.storage._leases.lease import Lease
 
     def stopping(check: Callable[[Any], None]) -> Callable[[Any], None]:
         def check_and_stop(lock: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from yogadl import backoff
 from yogadl.errors import StoreError
-from yogadl.storage import _gcs_store, _s3_store, _s3_upload
+from yogadl.storage._objects import gcs_store, s3_store, s3_upload
 
 PATIENCE = 120
 KEY = "data/a/1/cache.mdb"
@@ -27,11 +27,11 @@ spawn = multiprocessing.get_context("spawn")
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """5 MiB is the least that S3 takes for a part."""
-    monkeypatch.setattr(_s3_upload, "SINGLE_BYTES", 5 * MEGABYTE)
-    monkeypatch.setattr(_s3_upload, "PART_BYTES", 5 * MEGABYTE)
-    monkeypatch.setattr(_s3_store.S3Store, "range_bytes", MEGABYTE)
-    monkeypatch.setattr(_gcs_store.GCSStore, "range_bytes", MEGABYTE)
-    monkeypatch.setattr(_gcs_store, "_UPLOAD_BYTES", 5 * MEGABYTE)
+    monkeypatch.setattr(s3_upload, "SINGLE_BYTES", 5 * MEGABYTE)
+    monkeypatch.setattr(s3_upload, "PART_BYTES", 5 * MEGABYTE)
+    monkeypatch.setattr(s3_store.S3Store, "range_bytes", MEGABYTE)
+    monkeypatch.setattr(gcs_store.GCSStore, "range_bytes", MEGABYTE)
+    monkeypatch.setattr(gcs_store, "_UPLOAD_BYTES", 5 * MEGABYTE)
 
 
 def large(version: int, megabytes: int = 24) -> Any:
@@ -91,7 +91,7 @@ def test_an_upload_that_is_interrupted_leaves_nothing(s3: Any, tmp_path: pathlib
 
 def upload(rig: Any, local: pathlib.Path) -> None:
     os.environ.update(rig.env)
-    _s3_upload.SINGLE_BYTES = _s3_upload.PART_BYTES = 5 * MEGABYTE
+    s3_upload.SINGLE_BYTES = s3_upload.PART_BYTES = 5 * MEGABYTE
     rig.make_storage(local).submit(large(2), "a", "1")
 
 
@@ -116,7 +116,7 @@ def test_parts_of_a_killed_upload_are_removed_by_a_later_one(
     # It might still be under way.
     assert s3.raw.uploads() == [KEY]
     assert list(tmp_path.rglob("*.partial")) == []
-    monkeypatch.setattr(_s3_upload, "ABANDONED_SECONDS", 0.0)
+    monkeypatch.setattr(s3_upload, "ABANDONED_SECONDS", 0.0)
     storage.submit(large(4), "a", "1")
     assert s3.raw.uploads() == []
     assert np.array_equal(np.stack(list(storage.fetch("a", "1").stream())), large(4))
@@ -126,7 +126,7 @@ def test_parts_of_a_killed_upload_are_removed_by_a_later_one(
 def test_an_upload_is_not_abandoned_while_parts_of_it_arrive(
     s3: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_s3_upload, "ABANDONED_SECONDS", 3.0)
+    monkeypatch.setattr(s3_upload, "ABANDONED_SECONDS", 3.0)
     target = {"Bucket": s3.bucket, "Key": KEY}
     upload = s3.raw.client.create_multipart_upload(**target)
     target["UploadId"] = upload["UploadId"]
@@ -143,7 +143,7 @@ def test_an_upload_is_not_abandoned_while_parts_of_it_arrive(
 
 def submit_when_told(rig: Any, local: pathlib.Path, number: int, all_here: Any) -> None:
     os.environ.update(rig.env)
-    _s3_upload.SINGLE_BYTES = _s3_upload.PART_BYTES = 5 * MEGABYTE
+    s3_upload.SINGLE_BYTES = s3_upload.PART_BYTES = 5 * MEGABYTE
     storage = rig.make_storage(local)
     all_here.wait(PATIENCE)
     storage.submit(large(number), "a", "1")

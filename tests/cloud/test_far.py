@@ -25,7 +25,7 @@ from yogadl.errors import (
 )
 from yogadl.remote import _fetcher
 from yogadl.remote._fetcher import fetcher
-from yogadl.storage import _far
+from yogadl.storage._buckets import far as far_settings
 
 COUNT = 500
 SIZES = (8, 700, 6000)
@@ -285,7 +285,7 @@ def test_left_to_itself_fetch_downloads_what_is_not_large(
     storage = rig.make_storage(local)
     storage.submit(arrays(), "a", "1", part_bytes=1_000_000)
     there = rig.make_storage(elsewhere)
-    monkeypatch.setattr(_far, "LARGE_BYTES", 1_000_000)
+    monkeypatch.setattr(far_settings, "LARGE_BYTES", 1_000_000)
     with there.fetch("a", "1") as ref:
         assert isinstance(ref, RemoteDataRef)
         assert everything(ref.stream()) == everything(arrays())

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from memory_store import MemoryStore
 
-from yogadl.storage._clock import boot_seconds
-from yogadl.storage._lease import Lease
+from yogadl.storage._buckets.clock import boot_seconds
+from yogadl.storage._leases.lease import Lease
 
 KEY = "folder/yogadl.lease"
 SECONDS = 1.0

@@ -9,7 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 
-from yogadl.storage._object_store import (
+from yogadl.storage._objects.store import (
     ABSENT,
     SMALL_BYTES,
     ObjectGoneError,

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import records
 
-from yogadl.storage import LFSStorage, _merging
+from yogadl.storage import LFSStorage
+from yogadl.storage._commits import merging
 
 
 @given(st.data())
@@ -21,7 +22,7 @@ def test_changes_are_those_of_a_list(data: st.DataObject) -> None:
     model = Model(spec, data.draw(st.lists(records(spec), max_size=6)))
     part_bytes = st.sampled_from([None, 1, 300])
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_merging, "MOST_SMALL", data.draw(st.sampled_from([1, 2, 3, 32])))
+        patch.setattr(merging, "MOST_SMALL", data.draw(st.sampled_from([1, 2, 3, 32])))
         storage = LFSStorage(folder)
         storage.submit(model.records, "a", "0", spec=spec, part_bytes=data.draw(part_bytes))
         storage.tag("a", "main", "0")
@@ -52,7 +53,7 @@ def test_a_long_chain_has_few_parts(storage_dir: pathlib.Path) -> None:
     storage.tag("a", "main", "0")
     chance = np.random.default_rng(1)
     expected = {}
-    for number in range(3 * _merging.MOST_SMALL):
+    for number in range(3 * merging.MOST_SMALL):
         place = int(chance.integers(len(rows)))
         with storage.change("a", "main") as change:
             change.replace([place], [np.int64(1000 + number)])
@@ -66,7 +67,7 @@ def test_a_long_chain_has_few_parts(storage_dir: pathlib.Path) -> None:
         with storage.fetch("a", version) as ref:
             assert ref.read(np.arange(len(ref))).tolist() == wanted.tolist()
     with storage.fetch("a", "main") as ref:
-        assert len(ref.reader.parts_by_digest()) < parts + 2 * _merging.MOST_SMALL
+        assert len(ref.reader.parts_by_digest()) < parts + 2 * merging.MOST_SMALL
     # What was submitted in small parts stays as it is.
     kept = storage.fetch("a", "0").reader.parts_by_digest().keys()
     assert len(kept) == parts

@@ -22,7 +22,7 @@ from yogadl.errors import (
     VersionExistsError,
 )
 from yogadl.storage import LFSStorage
-from yogadl.storage._change import Change
+from yogadl.storage._commits.change import Change
 
 LEGACY = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "images.mdb"
 

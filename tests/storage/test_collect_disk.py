@@ -28,9 +28,9 @@ from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.storage import LFSStorage
-from yogadl.storage._local_collector import LocalCollector
-from yogadl.storage._local_parts import LocalParts
-from yogadl.storage._local_tables import LocalTables
+from yogadl.storage._disk.collector import LocalCollector
+from yogadl.storage._disk.parts import LocalParts
+from yogadl.storage._disk.tables import LocalTables
 
 AT_ONCE = datetime.timedelta()
 COUNT = 400

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from yogadl.errors import CacheNotFoundError, InvalidArgumentError, VersionExistsError
-from yogadl.storage import LFSStorage, _kept_versions, _scratch
+from yogadl.storage import LFSStorage, _kept_versions
+from yogadl.storage._disk import scratch
 
 AT_ONCE = datetime.timedelta()
 DAY = datetime.timedelta(days=1)
@@ -327,7 +328,7 @@ def test_scratch_folders_of_killed_changes_go(
     folder = tmp_path / "data" / "a" / "dead"
     assert [path.name for path in folder.iterdir()]
     assert storage.gc().scratch == ()
-    monkeypatch.setattr(_scratch, "_YOUNG_SECONDS", -1.0)
+    monkeypatch.setattr(scratch, "_YOUNG_SECONDS", -1.0)
     with storage.change("a", "main", version="alive") as change:
         change.append([1, 2])
         done = storage.gc(older_than=AT_ONCE)

@@ -7,7 +7,9 @@ import pathlib
 import gc_load
 import pytest
 
-from yogadl.storage import LFSStorage, _kept_versions, _part_collector, _scratch
+from yogadl.storage import LFSStorage, _kept_versions
+from yogadl.storage._buckets import part_collector
+from yogadl.storage._disk import scratch
 
 
 @pytest.mark.once
@@ -18,8 +20,8 @@ def test_nothing_is_lost_and_nothing_left(
     storage, other = LFSStorage(tmp_path / "here"), LFSStorage(tmp_path / "there")
     gc_load.run(storage, other, tmp_path / "notes")
     monkeypatch.setattr(_kept_versions, "GRACE", gc_load.AT_ONCE)
-    monkeypatch.setattr(_part_collector, "GRACE", gc_load.AT_ONCE)
-    monkeypatch.setattr(_scratch, "_YOUNG_SECONDS", -1.0)
+    monkeypatch.setattr(part_collector, "GRACE", gc_load.AT_ONCE)
+    monkeypatch.setattr(scratch, "_YOUNG_SECONDS", -1.0)
     gc_load.check_end(storage, other, tmp_path / "notes")
     for directory in (tmp_path / "here", tmp_path / "there"):
         needed = set()

@@ -16,8 +16,8 @@ from memory_store import MemoryStore
 
 from yogadl import backoff
 from yogadl.errors import AccessDeniedError, LockLostError, NetworkError
-from yogadl.storage._clock import boot_seconds
-from yogadl.storage._lease import Lease
+from yogadl.storage._buckets.clock import boot_seconds
+from yogadl.storage._leases.lease import Lease
 
 
 def test_it_is_renewed_while_its_holder_works() -> None:

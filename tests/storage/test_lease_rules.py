@@ -15,10 +15,10 @@ from lease_rig import KEY, PATIENCE, SECONDS, Clock, lease, never, takes
 from memory_store import MemoryStore
 
 from yogadl.errors import LockLostError, NetworkError
-from yogadl.storage._clock import boot_seconds
-from yogadl.storage._lease import Lease, Watch
-from yogadl.storage._lease_object import LeaseContent
-from yogadl.storage._object_store import PreconditionFailedError
+from yogadl.storage._buckets.clock import boot_seconds
+from yogadl.storage._leases.lease import Lease, Watch
+from yogadl.storage._leases.lease_object import LeaseContent
+from yogadl.storage._objects.store import PreconditionFailedError
 
 
 @hypothesis.given(st.lists(st.tuples(st.floats(0, 0.3), st.integers(0, 2)), max_size=40))

@@ -21,9 +21,9 @@ from memory_store import MemoryStore
 
 from yogadl import backoff
 from yogadl.errors import NetworkError
-from yogadl.storage._clock import boot_seconds
-from yogadl.storage._lease import Lease
-from yogadl.storage._lease_board import LeaseBoard, News
+from yogadl.storage._buckets.clock import boot_seconds
+from yogadl.storage._leases.lease import Lease
+from yogadl.storage._leases.lease_board import LeaseBoard, News
 
 spawn = multiprocessing.get_context("spawn")
 

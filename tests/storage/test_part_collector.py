@@ -27,12 +27,12 @@ from yogadl.cache.writer import CacheWriter
 from yogadl.errors import NetworkError, StoreError
 from yogadl.format.header import Header
 from yogadl.spec import TensorSpec
-from yogadl.storage import _part_builder, _part_collector, _part_control
-from yogadl.storage._bucket_parts import BucketParts
+from yogadl.storage._buckets import part_builder, part_collector, part_control
+from yogadl.storage._buckets.part_builder import PartBuilder, is_dead
+from yogadl.storage._buckets.part_collector import GRACE, PartCollector
+from yogadl.storage._buckets.part_control import Control, ControlObject
+from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._collected import CollectedParts
-from yogadl.storage._part_builder import PartBuilder, is_dead
-from yogadl.storage._part_collector import GRACE, PartCollector
-from yogadl.storage._part_control import Control, ControlObject
 
 DAY = datetime.timedelta(days=1)
 AT_ONCE = datetime.timedelta()
@@ -43,7 +43,7 @@ FOLDER = "data/a"
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was overtaken tries again at once."""
-    monkeypatch.setattr(_part_control, "_LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(part_control, "_LONGEST_PAUSE", 0.0)
     monkeypatch.setattr(conditional, "_LONGEST_PAUSE", 0.0)
 
 
@@ -185,7 +185,7 @@ def test_no_table_ever_lacks_a_part(
     """Some take turns, of so many requests each, before and after which others may come in."""
     store = MemoryStore()
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_part_collector, "in_parallel", _one_after_the_other)
+        patch.setattr(part_collector, "in_parallel", _one_after_the_other)
         folder = pathlib.Path(name)
         build(store, folder, "1")
         if not is_there:
@@ -355,7 +355,7 @@ def test_one_that_comes_while_parts_are_being_removed(tmp_path: pathlib.Path) ->
 def test_a_killed_builder_of_this_machine_is_soon_forgotten(tmp_path: pathlib.Path) -> None:
     store = MemoryStore()
     folder = tmp_path / "parts"
-    gone = _part_builder.BuilderSign(folder, "ab")
+    gone = part_builder.BuilderSign(folder, "ab")
     assert not is_dead(folder, "ab")
     assert not is_dead(folder, "cd")
     # What the system does when a process dies.
@@ -363,13 +363,13 @@ def test_a_killed_builder_of_this_machine_is_soon_forgotten(tmp_path: pathlib.Pa
     assert is_dead(folder, "ab")
     (folder / "ab.builder").write_bytes(b"another machine")
     assert not is_dead(folder, "ab")
-    (folder / "ab.builder").write_bytes(_part_builder._machine())
+    (folder / "ab.builder").write_bytes(part_builder._machine())
     build(store, tmp_path, "1")
     store.delete(f"{FOLDER}/1/cache.mdb")
     bucket(store).control.change(lambda control: control.builders.update(ab=None))
     collector = PartCollector(store, bucket(store), "a", [folder])
     assert collector.collect(AT_ONCE).skipped
-    store.offset += datetime.timedelta(seconds=_part_collector.DEAD_SECONDS + 1)
+    store.offset += datetime.timedelta(seconds=part_collector.DEAD_SECONDS + 1)
     assert collector.collect(AT_ONCE).removed
     assert not list(folder.iterdir())
 
@@ -482,7 +482,7 @@ def test_a_collector_that_is_late_deletes_nothing(
     store.delete(f"{FOLDER}/1/cache.mdb")
     started = time.monotonic()
     later = iter([started])
-    monkeypatch.setattr(_part_collector, "boot_seconds", lambda: next(later, started + 50_000))
+    monkeypatch.setattr(part_collector, "boot_seconds", lambda: next(later, started + 50_000))
     before = stored_parts(store)
     with pytest.raises(StoreError, match="took too long"):
         collect(store, tmp_path)

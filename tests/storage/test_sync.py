@@ -19,7 +19,8 @@ from yogadl.errors import (
     ConflictError,
     InvalidArgumentError,
 )
-from yogadl.storage import LFSStorage, _copying, _kept_versions
+from yogadl.storage import LFSStorage, _kept_versions
+from yogadl.storage._copying import copying
 
 AT_ONCE = datetime.timedelta()
 LEGACY = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "images.mdb"
@@ -315,9 +316,9 @@ def test_a_copy_reads_no_part_that_is_there(
     storage.submit(np.arange(COUNT), "a", "1", part_bytes=4000)
     storage.sync(other)
     asked = []
-    part = _copying.OpenOriginal.part
+    part = copying.OpenOriginal.part
     monkeypatch.setattr(
-        _copying.OpenOriginal, "part", lambda *given: asked.append(given[1]) or part(*given)
+        copying.OpenOriginal, "part", lambda *given: asked.append(given[1]) or part(*given)
     )
     storage.copy("a", "1", other, new_version="2")
     assert asked == []

@@ -11,8 +11,8 @@ from lease_rig import lease, never, takes
 from memory_store import MemoryStore
 
 from yogadl.errors import UnsafeStoreError
-from yogadl.storage._object_store import PreconditionFailedError
-from yogadl.storage._probe import check_conditional_writes
+from yogadl.storage._objects.probe import check_conditional_writes
+from yogadl.storage._objects.store import PreconditionFailedError
 
 
 class Unreasonable(MemoryStore):

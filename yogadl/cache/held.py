@@ -3,7 +3,7 @@
 Whoever has one open holds a shared lock on its own file, which costs one call more. The
 system drops it when the last process that has this descriptor, the children of a fork among them,
 closes it or dies. Who removes parts takes the lock of a table that no version is any more
-exclusively first; see ``yogadl.storage._local_collector``.
+exclusively first; see ``yogadl.storage._disk.collector``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.recipes import recipe_or_nonce
 from yogadl.storage import CacheStorage, Receipt
-from yogadl.storage._build import Build
+from yogadl.storage._building.build import Build
 
 ray = require("ray", "ray")
 

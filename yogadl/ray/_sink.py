@@ -14,7 +14,7 @@ from yogadl.errors import InvalidArgumentError, SpecMismatchError
 from yogadl.extras import require
 from yogadl.format.spec_text import spec_text
 from yogadl.storage import Build, CacheStorage, Receipt
-from yogadl.storage._provenance import check_stored, of_here
+from yogadl.storage._building.provenance import check_stored, of_here
 
 data: Any = require("ray.data", "ray")
 BlockAccessor: Any = require("ray.data.block", "ray").BlockAccessor

@@ -2,26 +2,26 @@
 
 from yogadl.catalogue import CatalogueEntry
 from yogadl.storage._base import CacheStorage
-from yogadl.storage._build import Build
+from yogadl.storage._building.build import Build
 from yogadl.storage._cacheable import Why
-from yogadl.storage._change import Change
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._collected import Collected, CollectedParts, StoredPart, StoredVersion
+from yogadl.storage._commits.change import Change
+from yogadl.storage._commits.diff import VersionDiff
 from yogadl.storage._configurations import (
     BaseCloudConfigurations,
     GCSConfigurations,
     LFSConfigurations,
     S3Configurations,
 )
-from yogadl.storage._diff import VersionDiff
+from yogadl.storage._copying.sync import Synced
+from yogadl.storage._disk.versions import LocalVersion, LocalVersions
 from yogadl.storage._from_url import from_url
 from yogadl.storage._gcs import GCSStorage
 from yogadl.storage._lfs import LFSStorage
-from yogadl.storage._local_versions import LocalVersion, LocalVersions
 from yogadl.storage._open_storage import open_storage, register_scheme
 from yogadl.storage._receipt import Receipt
 from yogadl.storage._s3 import S3Storage
-from yogadl.storage._syncing import Synced
 
 __all__ = [
     "BaseCloudConfigurations",

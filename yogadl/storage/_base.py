@@ -27,18 +27,18 @@ from yogadl.errors import (
     YogadlError,
 )
 from yogadl.recipes import CACHED, checked_inputs, checked_names
-from yogadl.storage import _provenance
-from yogadl.storage._build import Build, Turn
+from yogadl.storage._building import provenance
+from yogadl.storage._building.build import Build, Turn
+from yogadl.storage._building.pieces import Pieces
+from yogadl.storage._building.submission import Submission, staged
+from yogadl.storage._building.workers import build_with
 from yogadl.storage._cacheable import Cacheable, Why, cached_by, checked_on_change
 from yogadl.storage._catalogued import V
 from yogadl.storage._collected import CollectedParts
-from yogadl.storage._copying import Copier, Original
+from yogadl.storage._copying.copying import Copier, Original
+from yogadl.storage._copying.sync import Synced, synced
 from yogadl.storage._kept_versions import KeptVersions, check_age
-from yogadl.storage._pieces import Pieces
-from yogadl.storage._submission import Submission, staged
-from yogadl.storage._syncing import Synced, synced
 from yogadl.storage._version import Version
-from yogadl.storage._workers import build_with
 
 __all__ = ["CacheStorage", "Submission", "Version", "check_configurations"]
 
@@ -163,7 +163,7 @@ class CacheStorage(KeptVersions[V]):
         """
         version = self._version(dataset_id, dataset_version)
         submission = Submission(
-            lambda: data, spec, metadata, _provenance.of_here(), self._part_bytes(part_bytes)
+            lambda: data, spec, metadata, provenance.of_here(), self._part_bytes(part_bytes)
         )
         if as_index("workers", workers, 1) > 1:
             self._build_with(submission, version, workers, self._any_turn).close()
@@ -332,7 +332,7 @@ class CacheStorage(KeptVersions[V]):
             InvalidArgumentError: an argument is not what it should be.
         """
         version = self._version(dataset_id, dataset_version)
-        here = _provenance.of_here()
+        here = provenance.of_here()
         turn = functools.partial(self._turn, version)
         build = Build(self, version, here, self._part_bytes(part_bytes), turn)
         return build.fix(spec, metadata, recipe)

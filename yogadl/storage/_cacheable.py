@@ -22,10 +22,10 @@ from yogadl.errors import (
 from yogadl.format import spec_json
 from yogadl.format.provenance import Provenance
 from yogadl.recipes import CACHED, Recipe, RecipeChange, changes, parse, recipe_of
-from yogadl.storage import _provenance
-from yogadl.storage._building import building_alone
+from yogadl.storage._building import provenance
+from yogadl.storage._building.building import building_alone
+from yogadl.storage._building.submission import Submission
 from yogadl.storage._catalogued import Listed
-from yogadl.storage._submission import Submission
 
 ON_CHANGE = ("warn", "raise", "rebuild", "ignore")
 _OF_RECIPES = "r-"
@@ -104,7 +104,7 @@ class Cacheable:
         """
         storage, recipe = self.storage, self.recipe_if_told(arguments, named)
         version = storage._version(self.dataset_id, self._version_of(recipe))
-        now = _provenance.of_call(self.function, arguments, named, recipe)
+        now = provenance.of_call(self.function, arguments, named, recipe)
         asked = self.spec, self.metadata, now, recipe
         found = storage._fetch_usable(version, level=logging.DEBUG)
         if found is None:
@@ -112,14 +112,14 @@ class Cacheable:
             found = self._build(self._submission(arguments, named, now, recipe), version)
         elif self.on_change == "rebuild":
             is_own = version.name in _run_here
-            other = next(_provenance.differences(found, *asked, is_own), None)
+            other = next(provenance.differences(found, *asked, is_own), None)
             if other is not None:
                 found.close()
                 _run_here.add(version.name)
                 _log.info("Building %s again: it was stored %s.", version.label, other.text)
                 found = self._replace(self._submission(arguments, named, now, recipe), version)
         is_own = version.name in _run_here
-        _provenance.check_stored(found, str(version), *asked, self.on_change, is_own)
+        provenance.check_stored(found, str(version), *asked, self.on_change, is_own)
         return found
 
     def recipe(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Recipe:
@@ -228,11 +228,11 @@ class Cacheable:
             before = parse(stored.recipe_document)
             texts = tuple(
                 it.text
-                for it in _provenance.differences(
+                for it in provenance.differences(
                     found,
                     self.spec,
                     self.metadata,
-                    _provenance.of_call(self.function, arguments, named, None),
+                    provenance.of_call(self.function, arguments, named, None),
                     None,
                 )
             )

@@ -26,34 +26,36 @@ from yogadl.errors import (
 )
 from yogadl.remote._records import RemoteRecords
 from yogadl.storage._base import CacheStorage, Submission, check_configurations
-from yogadl.storage._bucket_entries import described_objects
-from yogadl.storage._bucket_objects import BucketObjects
-from yogadl.storage._bucket_parts import CONTENT_KEY, FORMAT_KEY, BucketParts
+from yogadl.storage._buckets.conditions import ConditionalWrites
+from yogadl.storage._buckets.entries import described_objects
+from yogadl.storage._buckets.far import BYTES_KEY, MissingError, is_better_far, open_far
+from yogadl.storage._buckets.local_copy import LocalCopy
+from yogadl.storage._buckets.part_builder import PartBuilder
+from yogadl.storage._buckets.part_collector import PartCollector
+from yogadl.storage._buckets.parts import CONTENT_KEY, FORMAT_KEY, BucketParts
+from yogadl.storage._buckets.publisher import PARTS_KEY, publish, upload_version
+from yogadl.storage._buckets.version import ObjectVersion
+from yogadl.storage._building.pieces import BucketPieces
 from yogadl.storage._catalogued import Listed
 from yogadl.storage._collected import CollectedParts
-from yogadl.storage._conditions import ConditionalWrites
+from yogadl.storage._commits.made import Made
+from yogadl.storage._commits.made_of_object import made_of_object
 from yogadl.storage._configurations import BaseCloudConfigurations
-from yogadl.storage._contents import Contents
-from yogadl.storage._copying import OpenOriginal, Original
-from yogadl.storage._copying_objects import FarOriginal
-from yogadl.storage._far import BYTES_KEY, MissingError, is_better_far, open_far
-from yogadl.storage._local_copy import LocalCopy
-from yogadl.storage._local_folders import LocalFolders
-from yogadl.storage._local_parts import LocalParts
-from yogadl.storage._local_versions import LocalVersions
-from yogadl.storage._made import Made
-from yogadl.storage._made_of_object import made_of_object
-from yogadl.storage._object_store import (
+from yogadl.storage._copying.copying import OpenOriginal, Original
+from yogadl.storage._copying.objects import FarOriginal
+from yogadl.storage._disk.contents import Contents
+from yogadl.storage._disk.folders import LocalFolders
+from yogadl.storage._disk.parts import LocalParts
+from yogadl.storage._disk.versions import LocalVersions
+from yogadl.storage._objects.bucket_objects import BucketObjects
+from yogadl.storage._objects.store import (
     ABSENT,
     ObjectGoneError,
     ObjectInfo,
     ObjectStore,
     PreconditionFailedError,
 )
-from yogadl.storage._object_version import ObjectVersion
 from yogadl.storage._one_builder import ATTEMPTS, ObjectTurn, OneBuilder
-from yogadl.storage._part_builder import PartBuilder
-from yogadl.storage._part_collector import PartCollector
 from yogadl.storage._paths import (
     CACHE_FILE,
     CATALOGUE_FOLDER,
@@ -62,8 +64,6 @@ from yogadl.storage._paths import (
     is_version,
     relative_path,
 )
-from yogadl.storage._pieces import BucketPieces
-from yogadl.storage._publisher import PARTS_KEY, publish, upload_version
 
 # What is built needs so much room on this machine, and what breaks off is sent again; a request
 # takes long enough for its latency not to count.

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from yogadl.arguments import as_index
 from yogadl.errors import InvalidArgumentError
 from yogadl.redaction import without_password
-from yogadl.storage._lease_object import LONGEST_SECONDS, SHORTEST_SECONDS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 DEFAULT_LEASE_SECONDS = 60.0
+SHORTEST_LEASE_SECONDS = 0.5
+LONGEST_LEASE_SECONDS = 3600.0
 
 SECRETS = ("access_key", "secret_key", "session_token", "coordinator_secret")
 """Arguments that are not shown, pickled, or written into URLs."""
@@ -130,10 +131,10 @@ class BaseCloudConfigurations:
                 "url must be that of a lock server, ws://… or wss://…, or None, not "
                 f"{_shown(url)!r}"
             )
-        if not SHORTEST_SECONDS <= lease_seconds <= LONGEST_SECONDS:
+        if not SHORTEST_LEASE_SECONDS <= lease_seconds <= LONGEST_LEASE_SECONDS:
             raise InvalidArgumentError(
-                f"lease_seconds must be in [{SHORTEST_SECONDS:g}, {LONGEST_SECONDS:g}], not "
-                f"{lease_seconds!r}"
+                f"lease_seconds must be in [{SHORTEST_LEASE_SECONDS:g}, "
+                f"{LONGEST_LEASE_SECONDS:g}], not {lease_seconds!r}"
             )
         self.bucket = bucket
         self.bucket_directory_path = pathlib.Path(bucket_directory_path)

@@ -8,7 +8,7 @@ from yogadl import constants
 from yogadl.extras import require
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._configurations import GCSConfigurations
-from yogadl.storage._object_store import ObjectStore
+from yogadl.storage._objects.store import ObjectStore
 
 
 class GCSStorage(BaseCloudStorage):
@@ -31,6 +31,6 @@ class GCSStorage(BaseCloudStorage):
 
     def _open_store(self) -> ObjectStore:
         require("google.cloud.storage", "gcs")
-        from yogadl.storage._gcs_store import GCSStore
+        from yogadl.storage._objects.gcs_store import GCSStore
 
         return GCSStore(self._configurations)

@@ -15,7 +15,7 @@ from yogadl.catalogue import Key, Known
 from yogadl.errors import InvalidArgumentError
 from yogadl.storage._catalogued import Listed, V
 from yogadl.storage._collected import Collected, CollectedParts, StoredVersion
-from yogadl.storage._scratch import abandoned_in, remove_abandoned, remove_partial_files
+from yogadl.storage._disk.scratch import abandoned_in, remove_abandoned, remove_partial_files
 from yogadl.storage._versioned import VersionedStorage
 
 GRACE = datetime.timedelta(days=1)

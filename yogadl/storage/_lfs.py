@@ -30,16 +30,17 @@ from yogadl.errors import (
     VersionExistsError,
 )
 from yogadl.storage._base import CacheStorage, check_configurations
+from yogadl.storage._building.submission import Submission
 from yogadl.storage._catalogued import Listed
 from yogadl.storage._collected import CollectedParts
+from yogadl.storage._commits.made import Made, read_made
 from yogadl.storage._configurations import LFSConfigurations
-from yogadl.storage._copying import OpenOriginal, check_file
+from yogadl.storage._copying.copying import OpenOriginal, check_file
 from yogadl.storage._described import Parents, describe, describe_file, sizes_of
-from yogadl.storage._local_lock import local_lock
-from yogadl.storage._local_objects import LocalObjects
-from yogadl.storage._local_parts import LocalParts
-from yogadl.storage._local_pieces import LocalPieces
-from yogadl.storage._made import Made, read_made
+from yogadl.storage._disk.lock import local_lock
+from yogadl.storage._disk.objects import LocalObjects
+from yogadl.storage._disk.parts import LocalParts
+from yogadl.storage._disk.pieces import LocalPieces
 from yogadl.storage._paths import (
     CACHE_FILE,
     CATALOGUE_FOLDER,
@@ -48,7 +49,6 @@ from yogadl.storage._paths import (
     is_version,
     relative_path,
 )
-from yogadl.storage._submission import Submission
 from yogadl.storage._version import Version
 
 _log = logging.getLogger(__name__)

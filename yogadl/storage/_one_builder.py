@@ -13,18 +13,18 @@ from yogadl.cache.progress import waiting_for
 from yogadl.catalogue import Entry
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import AccessDeniedError, LockLostError, UnsafeStoreError
-from yogadl.storage._conditions import ConditionalWrites
+from yogadl.storage._buckets.conditions import ConditionalWrites
+from yogadl.storage._buckets.part_builder import PartBuilder
+from yogadl.storage._buckets.publisher import publish
+from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._configurations import BaseCloudConfigurations
-from yogadl.storage._lease import Lease
-from yogadl.storage._lease_board import LeaseBoard
-from yogadl.storage._lease_object import patience_of
-from yogadl.storage._locks import PublishLock
-from yogadl.storage._object_store import ABSENT, ObjectStore, PreconditionFailedError
-from yogadl.storage._object_version import ObjectVersion
-from yogadl.storage._part_builder import PartBuilder
+from yogadl.storage._leases.lease import Lease
+from yogadl.storage._leases.lease_board import LeaseBoard
+from yogadl.storage._leases.lease_object import patience_of
+from yogadl.storage._leases.locks import PublishLock
+from yogadl.storage._objects.probe import cannot_be_trusted
+from yogadl.storage._objects.store import ABSENT, ObjectStore, PreconditionFailedError
 from yogadl.storage._paths import LEASE_OBJECT, WAITING_FILE
-from yogadl.storage._probe import cannot_be_trusted
-from yogadl.storage._publisher import publish
 
 ATTEMPTS = 5
 
@@ -129,7 +129,7 @@ class OneBuilder:
     def _lock(self, version: ObjectVersion) -> PublishLock:
         configurations = self._configurations
         if configurations.url is not None:
-            from yogadl.storage._coordinated import CoordinatedLock
+            from yogadl.storage._leases.coordinated import CoordinatedLock
 
             return CoordinatedLock(configurations, self._storage_type, version.key)
         if configurations.conditional_writes is False:

@@ -8,7 +8,7 @@ from yogadl import constants
 from yogadl.extras import require
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._configurations import S3Configurations
-from yogadl.storage._object_store import ObjectStore
+from yogadl.storage._objects.store import ObjectStore
 
 
 class S3Storage(BaseCloudStorage):
@@ -31,6 +31,6 @@ class S3Storage(BaseCloudStorage):
 
     def _open_store(self) -> ObjectStore:
         require("boto3", "s3")
-        from yogadl.storage._s3_store import S3Store
+        from yogadl.storage._objects.s3_store import S3Store
 
         return S3Store(self._configurations)

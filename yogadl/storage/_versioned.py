@@ -25,15 +25,15 @@ from yogadl.errors import (
     InvalidArgumentError,
     VersionExistsError,
 )
+from yogadl.storage._building.submission import Parts
 from yogadl.storage._catalogued import CataloguedStorage, Listed, V
-from yogadl.storage._change import Begun, Change
-from yogadl.storage._commit import Committer, Purpose, new_change
-from yogadl.storage._diff import VersionDiff, diff_of
-from yogadl.storage._made import Made
-from yogadl.storage._new_records import PartWriter
-from yogadl.storage._rewriting import stored_anew, taken_back
-from yogadl.storage._scratch import scratch_folder
-from yogadl.storage._submission import Parts
+from yogadl.storage._commits.change import Begun, Change
+from yogadl.storage._commits.commit import Committer, Purpose, new_change
+from yogadl.storage._commits.diff import VersionDiff, diff_of
+from yogadl.storage._commits.made import Made
+from yogadl.storage._commits.new_records import PartWriter
+from yogadl.storage._commits.rewriting import stored_anew, taken_back
+from yogadl.storage._disk.scratch import scratch_folder
 
 
 class VersionedStorage(CataloguedStorage[V]):

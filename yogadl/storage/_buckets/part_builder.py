@@ -1,0 +1,262 @@
+"""Storing the parts of a version in a bucket so that none is collected before it is published.
+
+What is promised between builders and collectors, and why it holds, is told in
+``yogadl.storage._buckets.part_collector``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import pathlib
+import platform
+import uuid
+from collections.abc import Callable, Iterable
+
+from yogadl.cache.files import make_folders, telling
+from yogadl.cache.partial import PartialFile
+from yogadl.closing import Closing
+from yogadl.errors import StoreError
+from yogadl.not_inherited import not_for_children
+from yogadl.storage._buckets.clock import boot_seconds
+from yogadl.storage._buckets.part_control import Control
+from yogadl.storage._buckets.parts import BucketParts
+from yogadl.storage._disk.note import FOLDER_MODE, trusted_status
+from yogadl.storage._objects.store import ObjectInfo
+
+BUILDER_SECONDS = 7 * 86400.0
+"""A builder that has not said so for so long is not taken for one any more."""
+
+REQUEST_SECONDS = 43200.0
+"""A request arrives so long after the last check before it, at the latest."""
+
+_RENEW_SECONDS = 3600.0
+# One that publishes has just said so.
+_FRESH_SECONDS = 60.0
+_BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
+
+_log = logging.getLogger(__name__)
+
+
+class PartBuilder(Closing):
+    """A builder that stores parts and then publishes a table of them. Not thread-safe.
+
+    Args:
+        parts: of the id.
+        folder: makes the folder on this machine for the parts of the id.
+        is_safe: whether the store's conditional writes decide races; asked if parts are stored.
+        may_stamp: whether a part may get another name.
+
+    Attributes:
+        may_publish: whether a request that publishes may be under way. Set by :meth:`check`; for
+            the caller to unset when it is known what became of it.
+    """
+
+    def __init__(
+        self,
+        parts: BucketParts,
+        folder: Callable[[], pathlib.Path],
+        is_safe: Callable[[], bool],
+        may_stamp: bool,
+    ) -> None:
+        self._parts = parts
+        self._folder = folder
+        self._is_safe = is_safe
+        self._may_stamp = may_stamp
+        self._name = uuid.uuid4().hex
+        self._sign: BuilderSign | None = None
+        self._is_known = self._has_begun = self.may_publish = False
+        self._renewed = 0.0
+        self._stored: set[bytes] = set()
+        self._removed: set[bytes] = set()
+
+    def store(self, file: PartialFile, digest: bytes) -> bool:
+        """See ``Parts.store``.
+
+        Raises:
+            StoreError: the bucket cannot be written to, or this builder was away for too long.
+        """
+        self._prepare()
+        if digest in self._removed and self._may_stamp:
+            return False
+        self._check_not_removed(digest)
+        self._parts.store(file, digest)
+        self._stored.add(digest)
+        return True
+
+    def take(self, info: ObjectInfo, digest: bytes) -> None:
+        """Makes the plain file of a version a part of its digest, too.
+
+        Raises:
+            ObjectGoneError: it was deleted or replaced.
+            StoreError: the bucket cannot be written to, or this builder was away for too long.
+        """
+        self._prepare()
+        self._check_not_removed(digest)
+        self._parts.take(info, digest)
+        self._stored.add(digest)
+
+    def _prepare(self) -> None:
+        self.begin()
+        if self._is_known and boot_seconds() - self._renewed > _RENEW_SECONDS:
+            self._renew()
+
+    def _check_not_removed(self, digest: bytes) -> None:
+        if digest in self._removed:
+            raise StoreError(
+                f"{self._parts.key(digest)} was removed by collect_parts less than two days ago, "
+                "and cannot be stored again before then; copy to another id, or later"
+            )
+
+    def adopt(self, digests: Iterable[bytes]) -> None:
+        """Takes for its own what others have stored since this one began, on its behalf."""
+        self._stored.update(digests)
+
+    @property
+    def removed(self) -> frozenset[bytes]:
+        """What may not be stored."""
+        return frozenset(self._removed)
+
+    def check(self) -> None:
+        """To be called before each request that publishes the table.
+
+        Raises:
+            StoreError: parts may have been removed, or it is not known.
+        """
+        if self._is_known and boot_seconds() - self._renewed > _FRESH_SECONDS:
+            self._renew()
+        self.may_publish = True
+
+    def before_publishing(self) -> None:
+        """To be called once, when all parts are stored; raises what :meth:`check` does."""
+        if self._is_known:
+            self._renew()
+
+    def begin(self) -> None:
+        """Is a builder from now on, if it is not one yet.
+
+        Raises:
+            StoreError: the bucket cannot be written to.
+        """
+        if self._has_begun:
+            return
+        if self._is_safe():
+            self._sign = BuilderSign(self._folder(), self._name)
+            self._is_known = True
+            self._renewed = boot_seconds()
+            self._parts.control.change(self._enter)
+        else:
+            # First that, so that who removes parts after this was read does not.
+            self._parts.forbid_collecting()
+            control, _ = self._parts.control.read()
+            self._removed = set(control.removed)
+        self._has_begun = True
+
+    def _enter(self, control: Control) -> None:
+        control.builders[self._name] = None
+        self._removed = set(control.removed)
+
+    def _renew(self) -> None:
+        started = boot_seconds()
+
+        def renew(control: Control) -> None:
+            if self._name not in control.builders:
+                raise StoreError(
+                    f"this builder was not heard of for so long that parts in {self._parts.where} "
+                    "may have been removed; build again"
+                )
+            control.builders[self._name] = None
+            for digest in self._stored:
+                control.unused.pop(digest, None)
+
+        self._parts.control.change(renew)
+        self._renewed = started
+
+    def close(self) -> None:
+        """Is no builder any more. That the store cannot be told is no error."""
+        if self._is_known and self.may_publish:
+            # It counts as a builder until that is over, as one that was killed does.
+            _log.warning("No parts of %s are removed for a while.", self._parts.where)
+        elif self._is_known:
+            try:
+                self._parts.control.change(lambda control: control.builders.pop(self._name, None))
+            except StoreError as error:
+                _log.warning("No parts of %s are removed for a while: %s", self._parts.where, error)
+            self._is_known = False
+        if self._sign is not None:
+            self._sign.give_up(forget=not self.may_publish)
+
+
+class BuilderSign:
+    """A locked file that shows on this machine that a builder lives; the lock falls with it.
+
+    Args:
+        folder: for the parts of the id on this machine.
+        name: of the builder.
+    """
+
+    def __init__(self, folder: pathlib.Path, name: str) -> None:
+        make_folders(folder, FOLDER_MODE)
+        self._path = _sign_path(folder, name)
+        with telling("write", self._path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._descriptor = os.open(self._path, flags, 0o644)
+            os.write(self._descriptor, _machine())
+            # Before that, it says nothing that anybody would believe.
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        not_for_children(self)
+
+    def give_up(self, *, forget: bool) -> None:
+        """Unlocks the file, and removes it if the builder is to be forgotten."""
+        if self._descriptor >= 0:
+            if forget:
+                with contextlib.suppress(OSError):
+                    self._path.unlink()
+            self.close()
+
+    def close(self) -> None:
+        """Unlocks the file, unless it was inherited."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def is_dead(folder: pathlib.Path, name: str) -> bool:
+    """Whether a builder of this machine has died, as far as that is known."""
+    path = _sign_path(folder, name)
+    if trusted_status(folder) is None or trusted_status(path) is None:
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # On a file system of many machines, locks may be those of one.
+        return os.read(descriptor, 1000) == _machine()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def forget(folder: pathlib.Path, name: str) -> None:
+    """Removes what a dead builder left on this machine."""
+    with contextlib.suppress(OSError):
+        _sign_path(folder, name).unlink()
+
+
+def _sign_path(folder: pathlib.Path, name: str) -> pathlib.Path:
+    return folder / f"{name}.builder"
+
+
+def _machine() -> bytes:
+    """Of this machine since it was started; nothing that two have in common."""
+    try:
+        started = _BOOT_ID.read_text().strip()
+    except OSError:
+        # Without it, the name has to do.
+        started = ""
+    return f"{platform.node()} {started}".encode()

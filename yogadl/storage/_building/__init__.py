@@ -1,0 +1,1 @@
+"""Building a version, in one process or by many."""

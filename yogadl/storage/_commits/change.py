@@ -1,0 +1,410 @@
+"""A change of a version, as its user makes it."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from yogadl.adapters import Source, open_source
+from yogadl.arguments import as_index
+from yogadl.cache.file_reader import FileReader
+from yogadl.cache.opening import open_cache
+from yogadl.cache.table_writer import PartList, whole_runs
+from yogadl.cache.writer import CacheWriter
+from yogadl.dataref import StoredDataRef
+from yogadl.dataref._indexed import UnstoredDataRef
+from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
+from yogadl.storage._building.submission import Parts
+from yogadl.storage._commits.commit import Committer, Purpose
+from yogadl.storage._commits.components import Components, NewColumn
+from yogadl.storage._commits.diff import equal_records
+from yogadl.storage._commits.made import Made, runs_of
+from yogadl.storage._commits.merging import rewritten
+from yogadl.storage._commits.new_records import NewRecords, PartWriter
+from yogadl.storage._commits.new_runs import NewRuns
+from yogadl.storage._version import Version
+from yogadl.versions.edits import Edits
+from yogadl.versions.hunks import PARENT, Hunks, hunks_of
+from yogadl.versions.matching import NEW, matched
+from yogadl.versions.runs import Runs
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A change that was begun.
+
+    Attributes:
+        storage: that it is made in.
+        made: the version that is changed.
+        base: the same, to be read.
+        target: the version to be.
+        branch: the tag to move; ``None`` for none.
+        parts: by which parts are stored.
+        path: of the version's file, beside which it is made.
+        scratch: a folder of its own.
+        change: its id.
+        open_whole: opens the version that is changed to read all of it.
+    """
+
+    storage: Any
+    made: Made
+    base: StoredDataRef
+    target: Version
+    branch: str | None
+    parts: Parts
+    path: pathlib.Path
+    scratch: pathlib.Path
+    change: str
+    open_whole: Callable[[], StoredDataRef]
+
+
+class Change:
+    """A change of a version: of ``storage.change(…)``, a context manager.
+
+    Leaving it commits the change; leaving it by an exception commits nothing. **All positions are
+    those of the version that is changed**, whatever was called before, and each of its records is
+    deleted or replaced once at most. A change is either one of records or one of components.
+
+    Not thread-safe.
+
+    Attributes:
+        base: the version that is changed, to be read. Closed at the end.
+        version: the name of the version that was made, once it is; that of the base if nothing was
+            changed.
+        metadata: of the version to be; those of the base until others are set.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[contextlib.ExitStack], Begun],
+        message: str,
+        part_bytes: int | None,
+    ) -> None:
+        self._begin = begin
+        self._message = message
+        self._part_bytes = part_bytes
+        self._stack: contextlib.ExitStack | None = None
+        self._is_done = False
+
+    def __enter__(self) -> Change:
+        if self._stack is not None:
+            raise InvalidArgumentError("a change is entered once; begin another one")
+        with contextlib.ExitStack() as stack:
+            self._begun = begun = self._begin(stack)
+            self._started = time.monotonic()
+            self._made = begun.made
+            self._writer = PartWriter(begun.path, begun.parts, self._part_bytes)
+            self._edits = Edits(self._made.count)
+            self._new: list[NewRecords] = []
+            self._whole: tuple[Hunks, Runs] | None = None
+            self._components = Components(self._made.stored, self._made.spec)
+            self.base: StoredDataRef = begun.base
+            self.version = self._made.dataset_version
+            self.metadata: dict[str, Any] = copy.deepcopy(self._made.metadata)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        stack = self._stack
+        if stack is None or self._is_done:
+            return
+        with stack:
+            try:
+                if kind is None:
+                    self._commit()
+            finally:
+                self._is_done = True
+
+    # Records
+
+    def append(self, data: Any) -> None:
+        """Adds records behind all others. Each call makes a part of its own: give many at once.
+
+        Args:
+            data: what can be submitted, of the spec of the version.
+
+        Raises:
+            SpecMismatchError: a record does not fit the spec.
+        """
+        self._check_open(of_records=True)
+        self.insert(self._made.count, data)
+
+    def insert(self, position: int, data: Any) -> None:
+        """Adds records before the one at a position, behind what was inserted there before.
+
+        Args:
+            position: from 0 to the number of records, which is behind the last one.
+            data: see :meth:`append`.
+
+        Raises:
+            RecordIndexError: there is no such position.
+            SpecMismatchError: a record does not fit the spec.
+        """
+        self._check_open(of_records=True)
+        at = as_index("position", position, -sys.maxsize)
+        if not 0 <= at <= self._made.count:
+            raise RecordIndexError(
+                f"there is no position {at} to insert at: the version has {self._made.count} "
+                "records; it is from 0 to their number"
+            )
+        source = self._write(data)
+        self._edits.insert(at, source, self._new[-1].count)
+
+    def delete(self, positions: Any) -> None:
+        """Deletes the records at some positions.
+
+        Args:
+            positions: integers ``[n]``; or a condition, see :meth:`find`.
+
+        Raises:
+            RecordIndexError: there is no such record.
+            InvalidArgumentError: one is deleted or replaced already.
+        """
+        self._check_open(of_records=True)
+        self._edits.delete(self._positions(positions))
+
+    def replace(self, positions: Any, data: Any) -> None:
+        """Has other records stand in for those at some positions.
+
+        Args:
+            positions: integers ``[n]``; or a condition, see :meth:`find`.
+            data: ``n`` records, in the order of the positions; see :meth:`append`.
+
+        Raises:
+            RecordIndexError: there is no such record.
+            InvalidArgumentError: there are not as many, or one is deleted or replaced already.
+            SpecMismatchError: a record does not fit the spec.
+        """
+        self._check_open(of_records=True)
+        found = self._positions(positions)
+        source = self._write(data)
+        if self._new[-1].count != len(found):
+            raise InvalidArgumentError(
+                f"{len(found)} positions are to have {self._new[-1].count} records; give one for "
+                "each"
+            )
+        self._edits.replace(found, source)
+
+    def update(self, function: Callable[[Any], Any], positions: Any = None) -> None:
+        """Has what a function makes of some records stand in for them.
+
+        Args:
+            function: takes a record, and returns one of the same spec.
+            positions: integers ``[n]``; or a condition, see :meth:`find`; ``None`` for all.
+
+        Raises:
+            RecordIndexError: there is no such record.
+            InvalidArgumentError: one is deleted or replaced already.
+            SpecMismatchError: a record does not fit the spec.
+        """
+        self._check_open(of_records=True)
+        found = np.arange(self._made.count) if positions is None else self._positions(positions)
+        chosen = self.base.select(found)
+        source = self._write(function(record) for record in chosen.stream())
+        self._edits.replace(found, source)
+
+    def submit(self, data: Any) -> None:
+        """Makes the version one of just these records. Those that the base has are found there,
+        wherever they stand, compared byte by byte, and not stored again.
+
+        All of the base is read for it, and all records are written once to a file on this machine.
+
+        Args:
+            data: see :meth:`append`.
+
+        Raises:
+            InvalidArgumentError: something else was changed already.
+            SpecMismatchError: a record does not fit the spec.
+        """
+        self._check_open(of_records=True)
+        if self._edits or self._new:
+            raise InvalidArgumentError("submit says what all records are, and is called alone")
+        reader = self._staged(open_source(data, self._made.spec))
+        base = self._begun.open_whole()
+        with base:
+            runs = matched(
+                base.reader.tokens(np.arange(len(base))),
+                reader.tokens(np.arange(len(reader))),
+                functools.partial(equal_records, reader, base.reader),
+            )
+        sources, places = runs.sources == NEW, np.cumsum(runs.counts) - runs.counts
+        new = [
+            np.arange(start, start + count)
+            for start, count in zip(
+                places[sources].tolist(), runs.counts[sources].tolist(), strict=True
+            )
+        ]
+        chosen = np.concatenate([np.empty(0, np.int64), *new])
+        assert self._write(UnstoredDataRef(reader).select(chosen)) == NEW
+        self._whole = hunks_of(runs, self._made.count)
+
+    def find(self, condition: Callable[[Any], Any]) -> Array:
+        """The positions of the records of the base for which a condition holds, int64 ``[n]``.
+
+        Args:
+            condition: takes a record, and says whether.
+        """
+        self._check_open()
+        found = [at for at, record in enumerate(self.base.stream()) if condition(record)]
+        return np.array(found, dtype=np.int64)
+
+    def _positions(self, given: Any) -> Array:
+        if callable(given):
+            return self.find(given)
+        return self.base._positions(given)
+
+    def _write(self, data: Any) -> int:
+        """Stores some records; the number of the source that they are."""
+        self._check_open(of_records=True)
+        stored = self._made.stored
+        specs_of = [self._components.spec_of(number) for number, _ in enumerate(stored.groups)]
+        self._new.append(self._writer.write(data, self._made.spec, specs_of, stored.leaves))
+        return len(self._new)
+
+    # Components
+
+    def add(self, name: str, data: Any, spec: Any = None) -> None:
+        """Adds a component to all records.
+
+        Args:
+            name: its key in the dict that a record is.
+            data: a value for each record, in their order: what can be submitted.
+            spec: the element spec of the values; inferred without.
+
+        Raises:
+            InvalidArgumentError: there is one of this name, or not a value for each record.
+        """
+        self._check_open(of_components=True)
+        self._components.check_new(name)
+        self._components.add(name, self._column(data, spec, name))
+
+    def drop(self, *names: str) -> None:
+        """Drops components of all records; what is stored of them stays until ``compact``.
+
+        Raises:
+            InvalidArgumentError: there is no such component, or no other one.
+        """
+        self._check_open(of_components=True)
+        self._components.drop(names)
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Gives a component another name.
+
+        Raises:
+            InvalidArgumentError: there is no such component, or another one of the new name.
+        """
+        self._check_open(of_components=True)
+        self._components.rename(name, new_name)
+
+    def cast(self, name: str, dtype: Any) -> None:
+        """Stores a component of numbers in another dtype, as ``astype`` of NumPy converts it.
+
+        Args:
+            name: of the component, which is one tensor.
+            dtype: of NumPy, TensorFlow or by name.
+
+        Raises:
+            InvalidArgumentError: there is no such component, or it is none of numbers.
+        """
+        self._check_open(of_components=True)
+        spec, convert = self._components.cast_of(name, dtype)
+        values = (convert(record) for record in self._values_of(name))
+        self._components.put(name, self._column(values, spec, name))
+
+    def _values_of(self, name: str) -> Any:
+        """The values of a component of the change, in the order of the records."""
+        reader = self._components.reader_of(name, self.base.reader)
+        return (reader.read_record(at) for at in range(len(reader)))
+
+    def _column(self, data: Any, spec: Any, name: str) -> NewColumn:
+        """Stores the values of a component."""
+        reader = self._staged(open_source(data, spec))
+        if len(reader) != self._made.count:
+            raise InvalidArgumentError(
+                f"the component {name!r} has {len(reader)} values, and the version has "
+                f"{self._made.count} records; give one for each"
+            )
+        return NewColumn(self._writer.write_reader(reader), reader)
+
+    def _staged(self, source: Source) -> FileReader:
+        """Records in a file of their own on this machine, until the change ends."""
+        folder = self._begun.scratch
+        path = folder / f"{len(list(folder.iterdir()))}.mdb"
+        with CacheWriter(path, source.spec, total=source.count, first=source.first) as writer:
+            source.feed(writer)
+            writer.commit()
+        assert self._stack is not None
+        return self._stack.enter_context(open_cache(path))
+
+    # The end
+
+    def _check_open(self, of_records: bool = False, of_components: bool = False) -> None:
+        if self._stack is None or self._is_done:
+            raise ClosedError("a change is made inside its context: with storage.change(…)")
+        if (of_records and self._components.are_changed) or (of_components and self._edits):
+            raise InvalidArgumentError(
+                "a change is either of records or of components; make two, one after the other"
+            )
+
+    def _commit(self) -> None:
+        begun = self._begun
+        is_told = self.metadata != self._made.metadata
+        metadata = self.metadata if is_told else None
+        purpose = Purpose(self._message, metadata, begun.change, self._started)
+        committer = Committer(
+            begun.storage, self._made, begun.target, begun.branch, begun.parts, purpose, begun.base
+        )
+        if self._components.are_changed:
+            stored = self._components.put_together()
+            sums = self._components.sums(self.base.reader)
+            committer.commit_spec(stored, sums)
+        elif self._edits or is_told or self._whole is not None:
+            hunks, runs = self._whole or self._edits.put_together()
+            if not (len(hunks) or is_told):
+                return
+            others = rewritten(self._made, self.base.reader, self._writer)
+            committer.commit_records(hunks, self._new_runs(runs), others)
+        else:
+            return
+        self.version = begun.target.dataset_version
+
+    def _new_runs(self, runs: Runs) -> NewRuns:
+        """The records that stand in for others: of sources, as parts."""
+        groups = []
+        for number, group in enumerate(self._made.stored.groups):
+            parts, wholes = PartList(), {PARENT: runs_of(group)}
+            parts.extend(group.parts)
+            for source, new in enumerate(self._new, start=1):
+                own = new.groups[number]
+                stored = whole_runs(own)
+                wholes[source] = Runs.of(
+                    zip(
+                        (stored["part"].astype("i8") + len(parts)).tolist(),
+                        stored["first"].tolist(),
+                        stored["count"].tolist(),
+                        strict=True,
+                    )
+                )
+                parts.extend(own)
+            groups.append((parts, runs.through(wholes) if len(runs) else runs))
+        tokens = [np.empty(0, "u8")]
+        for source, first, count in runs.triples():
+            if source == PARENT:
+                tokens.append(self.base.reader.tokens(np.arange(first, first + count)))
+            else:
+                tokens.append(self._new[source - 1].tokens[first : first + count])
+        return NewRuns(tuple(groups), np.concatenate(tokens))
+
+    def __repr__(self) -> str:
+        return f"<change of {self._begun.target.dataset_id!r}>" if self._stack else "<change>"

@@ -1,0 +1,370 @@
+"""Making a version of another one, and publishing it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from yogadl.cache.content_id import TokenSums
+from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.record_reader import RecordReader
+from yogadl.cache.table_writer import (
+    ColumnGroup,
+    PartList,
+    StoredGroups,
+    write_version,
+)
+from yogadl.cache.writer import metadata_json
+from yogadl.catalogue import Catalogue, Entry, GoingTo
+from yogadl.dataref import StoredDataRef
+from yogadl.errors import (
+    CacheNotFoundError,
+    CacheReplacedError,
+    ConflictError,
+    TagMovedError,
+)
+from yogadl.storage._building import provenance
+from yogadl.storage._building.submission import Parts
+from yogadl.storage._commits.lineage import hunks_since
+from yogadl.storage._commits.made import (
+    Made,
+    part_sizes,
+    runs_of,
+    stored_runs,
+    with_branch,
+    with_origin,
+)
+from yogadl.storage._commits.merging import Rewritten, digests_of
+from yogadl.storage._commits.new_runs import NEW, NewRuns, sums_after
+from yogadl.storage._version import Version
+from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks
+from yogadl.versions.rebasing import OverlapError, rebased
+from yogadl.versions.runs import Runs
+
+Array = np.ndarray[Any, Any]
+V = TypeVar("V", bound=Version)
+
+_MISSING = object()
+
+_log = logging.getLogger(__name__)
+
+
+class CommitStorage(Protocol[V]):
+    """What a commit needs of its storage."""
+
+    _catalogue: Catalogue
+
+    def _version(self, dataset_id: str, dataset_version: str) -> V: ...
+
+    def _made(self, version: V) -> Made: ...
+
+    def _publish_new(self, file: PartialFile, version: V, parts: Any) -> Entry: ...
+
+    def _withdraw(self, version: V, tag: str) -> None: ...
+
+    def _take(self, version: V, made: Made, parts: Any) -> None: ...
+
+    def _open_here(self, version: V) -> StoredDataRef: ...
+
+    def _enter(self, entry: Entry) -> None: ...
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What is said of a commit.
+
+    Attributes:
+        message: the user's.
+        metadata: the user's, of the whole version; ``None`` for that of its parent.
+        change: the commit's id.
+        started: when it was begun, as of ``time.monotonic``.
+    """
+
+    message: str
+    metadata: Mapping[str, Any] | None
+    change: str
+    started: float
+
+
+class Committer(Generic[V]):
+    """One commit. Not thread-safe.
+
+    Args:
+        storage: in which.
+        base: the version that is changed.
+        target: the version that is made.
+        branch: the tag to move; ``None`` for none.
+        parts: by which parts are stored.
+        purpose: what is said of it.
+        opened: the base, if it is open.
+    """
+
+    def __init__(
+        self,
+        storage: CommitStorage[V],
+        base: Made,
+        target: V,
+        branch: str | None,
+        parts: Parts,
+        purpose: Purpose,
+        opened: StoredDataRef | None = None,
+    ) -> None:
+        self._storage = storage
+        self._base = base
+        self._target = target
+        self._branch = branch
+        self._parts = parts
+        self._purpose = purpose
+        # Digests of parts that this commit has made.
+        self._own: set[bytes] = set()
+        self._opened = opened
+
+    def commit_records(
+        self, hunks: Hunks, new: NewRuns, others: Sequence[Rewritten | None] = ()
+    ) -> None:
+        """Publishes the base with some records replaced.
+
+        Others who have moved the branch meanwhile come first, where they changed other records.
+
+        Args:
+            hunks: what is replaced.
+            new: what stands in for it.
+            others: of each column group, records that are read from other parts from now on.
+
+        Raises:
+            ConflictError: they changed some of the same, or what cannot be put together.
+            VersionExistsError: the version is there already.
+            YogadlError: it cannot be published.
+        """
+        base = self._base
+        self._own = {digest for parts, _ in new.groups for digest in digests_of(parts)}
+        self._own.update(digest for other in others if other for digest in digests_of(other.parts))
+        while True:
+            stored = self._applied(base, hunks, new)
+            sums = self._sums(base, hunks, new, stored)
+            stored = self._rewritten(stored, others)
+            moved = self._publish(stored, base, hunks, sums)
+            if moved is None:
+                return
+            head = self._head(moved)
+            if head is not None:
+                hunks = self._rebased(hunks, base, head)
+                base = head
+
+    def commit_spec(self, stored: StoredGroups, sums: TokenSums) -> None:
+        """Publishes the base with other column groups, of as many records.
+
+        Raises:
+            ConflictError: others have moved the branch meanwhile.
+            VersionExistsError: the version is there already.
+            YogadlError: it cannot be published.
+        """
+        moved = self._publish(stored, self._base, NO_HUNKS, sums)
+        if moved is not None:
+            raise ConflictError(
+                f"the branch {self._branch!r} was moved to {moved!r} while its components were "
+                "changed; change them again"
+            )
+
+    # Putting together
+
+    def _applied(self, base: Made, hunks: Hunks, new: NewRuns) -> StoredGroups:
+        groups = []
+        for group, (parts, runs) in zip(base.stored.groups, new.groups, strict=True):
+            both = PartList()
+            both.extend(group.parts)
+            first = len(both)
+            both.extend(parts)
+            whole = hunks.applied(base.count, NEW).through(
+                {
+                    PARENT: runs_of(group),
+                    NEW: Runs(runs.sources + first, runs.firsts, runs.counts),
+                }
+            )
+            groups.append(ColumnGroup(group.spec, both, stored_runs(whole)))
+        return StoredGroups(base.stored.spec, tuple(groups), base.stored.leaves)
+
+    def _rewritten(self, stored: StoredGroups, others: Sequence[Rewritten | None]) -> StoredGroups:
+        groups = tuple(
+            group if other is None else other.applied(group)
+            for group, other in zip(
+                stored.groups, others or [None] * len(stored.groups), strict=True
+            )
+        )
+        return dataclasses.replace(stored, groups=groups)
+
+    def _young(self, base: Made, stored: StoredGroups) -> set[bytes]:
+        """Of the parts that a version uses, those that commits made."""
+        used: set[bytes] = set()
+        for group in stored.groups:
+            digests = digests_of(group.parts)
+            used.update(digests[number] for number in np.unique(group.runs["part"]).tolist())
+        return used & (base.young | self._own)
+
+    def _sums(self, base: Made, hunks: Hunks, new: NewRuns, stored: StoredGroups) -> TokenSums:
+        with contextlib.ExitStack() as stack:
+            return sums_after(lambda: self._reader(base, stack), base, hunks, new, stored)
+
+    def _reader(self, made: Made, stack: contextlib.ExitStack) -> RecordReader:
+        """Reads a version; what is open is read also if it was deleted."""
+        version = self._storage._version(self._target.dataset_id, made.dataset_version)
+        ref = self._opened if made is self._base else None
+        if ref is None:
+            ref = stack.enter_context(self._storage._open_here(version))
+        if ref.reader.content_id != made.sums.content_id(made.spec):
+            raise CacheReplacedError(f"{version} was replaced while it was changed; try again")
+        return ref.reader
+
+    # Publishing
+
+    def _publish(
+        self, stored: StoredGroups, base: Made, hunks: Hunks, sums: TokenSums
+    ) -> str | None:
+        """Publishes a version of ``base``, unless the branch has moved; the version that it is at
+        then."""
+        going_to = None
+        target = self._target
+        if self._branch is not None:
+            at, catalogue = self._storage._catalogue.branch(target.dataset_id, self._branch)
+            if at is not None and at != base.dataset_version:
+                return at
+            key = target.dataset_id, target.dataset_version
+            going_to = GoingTo(catalogue, key, self._branch)
+        with self._table(stored, base, hunks, sums, going_to) as file:
+            entry = self._storage._publish_new(file, self._target, self._parts)
+        shared = base.digests
+        own = [size for digest, size in part_sizes(stored).items() if digest not in shared]
+        entry = dataclasses.replace(entry, own_size=entry.object_size + sum(own))
+        if self._branch is None:
+            self._storage._enter(entry)
+            return None
+        try:
+            self._storage._catalogue.commit(entry, self._branch, base.dataset_version)
+        except TagMovedError as moved:
+            self._storage._withdraw(target, entry.object_tag)
+            if moved.current is None:
+                raise
+            return moved.current
+        except BaseException:
+            _log.warning(
+                "It is not known whether %s was committed; see storage.tags", self._target.label
+            )
+            raise
+        return None
+
+    @contextlib.contextmanager
+    def _table(
+        self,
+        stored: StoredGroups,
+        base: Made,
+        hunks: Hunks,
+        sums: TokenSums,
+        going_to: GoingTo | None,
+    ) -> Iterator[PartialFile]:
+        path = self._target.claim()
+        remove_leftovers(path)
+        purpose = self._purpose
+        given = self._metadata(base)
+        told = dataclasses.replace(
+            provenance.of_here(),
+            parents=((self._target.dataset_id, base.dataset_version),),
+            message=purpose.message,
+            change=purpose.change,
+            duration=round(time.monotonic() - purpose.started, 6),
+        )
+        document = metadata_json(given, told)
+        document = with_origin(document, hunks, self._young(base, stored))
+        if going_to is not None:
+            document = with_branch(document, going_to)
+        with write_version(
+            path,
+            stored.groups,
+            stored.spec,
+            stored.leaves,
+            metadata=document,
+            created_ns=time.time_ns(),
+            sums=sums,
+        ) as file:
+            yield file
+
+    def _metadata(self, base: Made) -> Mapping[str, Any]:
+        """The user's metadata: of a version that others have made meanwhile, with ours.
+
+        Raises:
+            ConflictError: both have changed the same.
+        """
+        before, theirs, ours = self._base.metadata, base.metadata, self._purpose.metadata
+        if ours is None or theirs == before:
+            return theirs if ours is None else ours
+        found = dict(theirs)
+        for key in {*before, *ours}:
+            was, our, their = (it.get(key, _MISSING) for it in (before, ours, theirs))
+            if our in (was, their):
+                continue
+            if their != was:
+                raise ConflictError(
+                    f"the branch {self._branch!r} was moved to {base.dataset_version!r} meanwhile, "
+                    f"which changes the metadata {key!r}, too; change it again"
+                )
+            if our is _MISSING:
+                del found[key]
+            else:
+                found[key] = our
+        return found
+
+    # Others' commits
+
+    def _head(self, name: str) -> Made | None:
+        """The version that the branch was seen at; ``None`` if it has moved on, and that version
+        was deleted."""
+        try:
+            return self._made_of(name)
+        except CacheNotFoundError:
+            assert self._branch is not None
+            at, _ = self._storage._catalogue.branch(self._target.dataset_id, self._branch)
+            if at == name:
+                raise
+            return None
+
+    def _made_of(self, name: str) -> Made:
+        version = self._storage._version(self._target.dataset_id, name)
+        made = self._storage._made(version)
+        self._parts.adopt(made.digests)
+        if not made.is_table:
+            self._storage._take(version, made, self._parts)
+        return made
+
+    def _rebased(self, hunks: Hunks, base: Made, head: Made) -> Hunks:
+        told = f"the branch {self._branch!r} is at {head.dataset_version!r} by now, "
+        if not head.has_groups_of(base):
+            raise ConflictError(f"{told}whose components are others; change it again")
+        theirs = hunks_since(self._made_of_key, head, base)
+        if theirs is None:
+            raise ConflictError(
+                f"{told}which does not follow from {base.dataset_version!r}, or it is not known "
+                "how; change it again"
+            )
+        try:
+            return rebased(hunks, theirs)
+        except OverlapError as error:
+            first, last = error.positions
+            raise ConflictError(
+                f"{told}which changes some of the same records, {first} to {last} of "
+                f"{base.dataset_version!r} among them; change it again"
+            ) from None
+
+    def _made_of_key(self, key: tuple[str, str]) -> Made:
+        return self._storage._made(self._storage._version(*key))
+
+
+def new_change() -> str:
+    """The id of a commit."""
+    return uuid.uuid4().hex

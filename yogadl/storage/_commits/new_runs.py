@@ -1,0 +1,129 @@
+"""The records that a commit adds, and what the version's identity becomes by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from yogadl.cache.content_id import TokenSums, sums_of_slices, sums_of_tokens
+from yogadl.cache.record_reader import RecordReader
+from yogadl.cache.table_writer import PartList, StoredGroups, sums_of_runs
+from yogadl.storage._commits.made import Made, runs_of
+from yogadl.versions.hunks import Hunks
+from yogadl.versions.runs import Runs
+
+Array = np.ndarray[Any, Any]
+
+NEW = 1
+"""The number of the source of new records."""
+
+
+@dataclass(frozen=True)
+class NewRuns:
+    """The records that stand in for others in a version, in order.
+
+    Attributes:
+        groups: of each column group the parts that have them, and their runs, whose sources are the
+            numbers of these parts.
+        tokens: of them, uint64 ``[n]``.
+    """
+
+    groups: tuple[tuple[PartList, Runs], ...]
+    tokens: Array
+
+
+def sums_after(
+    reader: Callable[[], RecordReader],
+    base: Made,
+    hunks: Hunks,
+    new: NewRuns,
+    stored: StoredGroups,
+) -> TokenSums:
+    """The sums over the tokens of a version; few of the records that stay are read for them.
+
+    Args:
+        reader: opens the base.
+        base, hunks, new: what the version is made of.
+        stored: the version.
+    """
+    replaced = hunks.stops - hunks.starts
+    stays = (replaced == hunks.counts) | (hunks.stops == base.count)
+    if stays.all():
+        old = np.repeat(hunks.starts - (np.cumsum(replaced) - replaced), replaced)
+        old += np.arange(len(old))
+        tokens = reader().tokens(old) if len(old) else np.empty(0, "u8")
+        return _replaced(base.sums, old, tokens, hunks, new.tokens)
+    if base.stored.leaves is None:
+        (group,) = stored.groups
+        tokens_of = _tokens_of_parts(reader(), base, new)
+        return sums_of_runs(group.parts, group.runs, tokens_of)
+    return _sums_in_order(reader(), hunks, new.tokens, base.count)
+
+
+def _replaced(
+    sums: TokenSums, old: Array, old_tokens: Array, hunks: Hunks, new_tokens: Array
+) -> TokenSums:
+    """The sums over the tokens of a version of which only records that stay in their places were
+    replaced, or others appended."""
+    ones = np.ones(len(old), np.int64)
+    gone = sums_of_slices(old_tokens, np.arange(len(old)), ones, old)
+    firsts = np.cumsum(hunks.counts) - hunks.counts
+    # Places before all of them are those of the parent.
+    come = sums_of_slices(new_tokens, firsts, hunks.counts, hunks.starts)
+    count = sums.count + hunks.new_count - hunks.old_count
+    one, two = (
+        (mine - less + more) % 2**64 for mine, less, more in zip(sums.sums, gone, come, strict=True)
+    )
+    return TokenSums(count, (one, two))
+
+
+def _tokens_of_parts(
+    reader: RecordReader, base: Made, new: NewRuns
+) -> Callable[[int, int, int], Array]:
+    """See ``sums_of_runs``; of records that are in neither, the tokens are zero."""
+    (group,) = base.stored.groups
+    known = runs_of(group)
+    starts = np.cumsum(known.counts) - known.counts
+    ((_, added),) = new.groups
+    first_new = len(group.parts)
+    new_starts = np.cumsum(added.counts) - added.counts
+
+    def tokens_of(number: int, first: int, count: int) -> Array:
+        found = np.zeros(count, "u8")
+        runs, begins, local = (
+            (known, starts, number)
+            if number < first_new
+            else (added, new_starts, number - first_new)
+        )
+        for run in np.flatnonzero(runs.sources == local).tolist():
+            low = max(first, int(runs.firsts[run]))
+            high = min(first + count, int(runs.firsts[run] + runs.counts[run]))
+            if low >= high:
+                continue
+            at = int(begins[run]) + low - int(runs.firsts[run])
+            some = np.arange(at, at + high - low)
+            found[low - first : high - first] = (
+                reader.tokens(some) if number < first_new else new.tokens[some]
+            )
+        return found
+
+    return tokens_of
+
+
+def _sums_in_order(reader: RecordReader, hunks: Hunks, new_tokens: Array, count: int) -> TokenSums:
+    """The sums over all tokens of a version, for which all records are read that stay."""
+    whole = hunks.applied(count, NEW)
+    total = whole.record_count
+
+    def tokens(positions: Array) -> Array:
+        sources, places = whole.at(positions)
+        found = np.empty(len(positions), "u8")
+        is_new = sources == NEW
+        found[is_new] = new_tokens[places[is_new]]
+        found[~is_new] = reader.tokens(places[~is_new])
+        return found
+
+    return sums_of_tokens(total, tokens)

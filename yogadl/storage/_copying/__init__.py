@@ -1,0 +1,1 @@
+"""Copying versions from one storage to another."""

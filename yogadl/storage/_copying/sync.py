@@ -1,0 +1,235 @@
+"""Bringing a storage up to date with another one: versions and tags."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from yogadl.catalogue import Entry, Key, Known
+from yogadl.errors import (
+    CacheNotFoundError,
+    ConflictError,
+    InvalidArgumentError,
+)
+from yogadl.storage._catalogued import Listed
+from yogadl.storage._collected import StoredVersion
+from yogadl.storage._copying.copying import Copier
+
+_SHOWN = 5
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What ``sync`` did.
+
+    Attributes:
+        versions: that were copied, or would be.
+        tags: id, tag and version of each that was set or moved, or would be.
+    """
+
+    versions: tuple[StoredVersion, ...] = ()
+    tags: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A tag that is to be set."""
+
+    dataset_id: str
+    tag: str
+    version: str
+    expect: str | None
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a storage has: versions, the oldest first, and tags."""
+
+    versions: Mapping[Key, tuple[Listed, Entry]]
+    known: Known
+
+    def parents(self, key: Key) -> tuple[Key, ...]:
+        found = self.versions.get(key)
+        return () if found is None else found[1].provenance.parents
+
+
+def synced(
+    source: Any,
+    to: Any,
+    dataset_id: str | None,
+    names: Iterable[str] | None,
+    force: bool,
+    dry_run: bool,
+) -> Synced:
+    """See ``CacheStorage.sync``."""
+    here, there = _stored(source, dataset_id), _stored(to, dataset_id)
+    keys, tags = _chosen(here, dataset_id, names, str(source))
+    missing = _missing(here, there, keys, force)
+    moves = _moves(here, there, tags, force)
+    if moves:
+        to._prove_tags(to._version(moves[0].dataset_id, moves[0].tag))
+    if not dry_run:
+        gone = _copy(source, to, missing)
+        missing = [listed for listed in missing if listed.key not in gone]
+        for move in moves:
+            to.tag(move.dataset_id, move.tag, move.version, expect=... if force else move.expect)
+    return Synced(
+        tuple(StoredVersion(*listed.key, listed.size) for listed in missing),
+        tuple((move.dataset_id, move.tag, move.version) for move in moves),
+    )
+
+
+def _stored(storage: Any, dataset_id: str | None) -> _Stored:
+    known = storage._catalogue.load(dataset_id)
+    there = (one for one in storage._listed(dataset_id) if not one.is_doomed(known))
+    found = storage._entries(there, known)
+    ordered = sorted(found, key=lambda it: (it[0].created, it[1].number, it[0].key))
+    return _Stored({one.key: (one, entry) for one, entry in ordered}, known)
+
+
+def _chosen(
+    here: _Stored, dataset_id: str | None, names: Iterable[str] | None, where: str
+) -> tuple[list[Key], list[tuple[str, str, str]]]:
+    """The versions to copy, the oldest first, and the tags to set."""
+    if names is None:
+        ids = here.known.tags if dataset_id is None else [dataset_id]
+        tags = [
+            (name, tag, version)
+            for name in sorted(ids)
+            for tag, version in sorted(here.known.tags.get(name, {}).items())
+            if (name, version) in here.versions
+        ]
+        return list(here.versions), tags
+    assert dataset_id is not None
+    tagged = here.known.tags.get(dataset_id, {})
+    keys, tags = set(), []
+    for name in names:
+        version = name if (dataset_id, name) in here.versions else tagged.get(name)
+        if version is None or (dataset_id, version) not in here.versions:
+            raise CacheNotFoundError(
+                f"there is no version or tag {name!r} of data set {dataset_id!r} in {where}"
+            )
+        keys.add((dataset_id, version))
+        if version != name:
+            tags.append((dataset_id, name, version))
+    return [key for key in here.versions if key in keys], tags
+
+
+def _missing(here: _Stored, there: _Stored, keys: Iterable[Key], force: bool) -> list[Listed]:
+    """What is to be copied.
+
+    Raises:
+        ConflictError: something else is stored under the same name.
+        InvalidArgumentError: a name is a tag there.
+    """
+    found, others = [], []
+    for key in keys:
+        _check_tag(there.known.tags, key)
+        listed, entry = here.versions[key]
+        theirs = there.versions.get(key)
+        if theirs is None:
+            found.append(listed)
+        elif not _are_same(entry, theirs[1]):
+            found.append(listed)
+            others.append(key)
+    if others and not force:
+        raise ConflictError(
+            f"{_shown(':'.join(key) for key in others)} there is another one than here; give it "
+            "another name by copy, or replace it by force=True"
+        )
+    return found
+
+
+def _are_same(one: Entry, other: Entry) -> bool:
+    """Whether two versions of one name have the same records."""
+    if one.content_id or other.content_id:
+        return one.content_id == other.content_id
+    # Of 0.1.4, of which nothing else is known.
+    return one.object_size == other.object_size
+
+
+def _check_tag(tags: Mapping[str, Mapping[str, str]], key: Key) -> None:
+    if key[1] in tags.get(key[0], {}):
+        raise InvalidArgumentError(
+            f"{key[1]!r} is a version of data set {key[0]!r} in one storage, and a tag in the "
+            "other; remove the tag (untag), or give it another name"
+        )
+
+
+def _moves(
+    here: _Stored, there: _Stored, tags: Iterable[tuple[str, str, str]], force: bool
+) -> list[_Move]:
+    """The tags that are to be set, and where they are now.
+
+    Raises:
+        ConflictError: one is at a version that the other does not follow from.
+        InvalidArgumentError: one is a version there.
+    """
+    found, others = [], []
+    for name, tag, version in tags:
+        if (name, tag) in there.versions:
+            _check_tag({name: {tag: version}}, (name, tag))
+        at = there.known.tags.get(name, {}).get(tag)
+        if at == version:
+            continue
+        found.append(_Move(name, tag, version, at))
+        if at is not None and not _follows((here, there), (name, version), (name, at)):
+            others.append(f"{name}:{tag} (at {at!r})")
+    if others and not force:
+        raise ConflictError(
+            f"the tag {_shown(others)} there is at a version that the one here was not made from; "
+            "move it there, or here, or wherever it is by force=True"
+        )
+    return found
+
+
+def _follows(storages: Iterable[_Stored], key: Key, before: Key) -> bool:
+    """Whether a version was made from another, by any number of commits."""
+    known = tuple(storages)
+    seen, waiting = set(), [key]
+    while waiting:
+        at = waiting.pop()
+        if at == before:
+            return True
+        if at not in seen:
+            seen.add(at)
+            waiting += [parent for stored in known for parent in stored.parents(at)]
+    return False
+
+
+def _copy(source: Any, to: Any, missing: Iterable[Listed]) -> set[Key]:
+    """Copies versions; which of them were deleted meanwhile."""
+    gone = set()
+    # Of one id, the oldest first: what a version was made from is there before it.
+    ordered = sorted(missing, key=lambda listed: listed.dataset_id)
+    for name, versions in itertools.groupby(ordered, lambda listed: listed.dataset_id):
+        with contextlib.ExitStack() as stack:
+            copier: Copier | None = None
+            for listed in versions:
+                target = to._version(name, listed.dataset_version)
+                if copier is None:
+                    copier = Copier(to, stack.enter_context(to._adding(target, False)))
+                version = source._version(*listed.key)
+                try:
+                    with source._original(version) as original:
+                        copier.copy(original, target)
+                except CacheNotFoundError:
+                    if source._look(version) is not None:
+                        raise
+                    _log.info("%s was deleted before it was copied.", version.label)
+                    gone.add(listed.key)
+                else:
+                    _log.info("Copied %s.", version.label)
+    return gone
+
+
+def _shown(names: Iterable[str]) -> str:
+    listed = list(names)
+    rest = len(listed) - _SHOWN
+    return ", ".join(listed[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

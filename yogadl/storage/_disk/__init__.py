@@ -1,0 +1,1 @@
+"""What lies on this machine's disk: folders, locks, parts, copies."""

@@ -1,0 +1,213 @@
+"""Files on this machine that are named by their contents: whole ones, that were downloaded.
+
+They are those that are read from afar, too (``yogadl.remote``): what was fetched in pieces and is
+complete is a download, and a download need not be fetched in pieces. So two objects of the same
+contents share a file, if they are of one bucket and directory. Those of another bucket do not: a
+digest of this kind is found out by accident, not by who wants to have two contents of one digest,
+and whoever may write to one bucket must not decide what is read of another.
+
+A file gets its name when it is whole and was compared with its digest, by a rename. Who has opened
+what had the name before keeps it, and locks on it; if that is not whole, since it is read from
+afar, or is damaged, it is written to instead, which gives everybody the right bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import pathlib
+from collections.abc import Iterator
+
+from yogadl.cache.files import telling
+from yogadl.cache.held import hold, is_replaced
+from yogadl.cache.mapping import Descriptor, open_file
+from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
+from yogadl.errors import (
+    CacheFormatError,
+    CacheNotFoundError,
+    FileSystemError,
+    LocalDirectoryError,
+    StorageFullError,
+)
+from yogadl.remote._kept import STAGED_FILE, alone, forget, note_opened, settled
+from yogadl.remote._whole import forget_whole, is_whole, note_whole
+from yogadl.storage._disk.folders import LocalFolders
+from yogadl.storage._disk.note import make_trusted, trusted_status
+
+_PIECE = 4 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class Contents:
+    """Those of the objects of one origin. Safe for threads and processes.
+
+    Args:
+        folders: that say where.
+        name: of the object that they are asked for, for people.
+        limit: bytes of ``local_cache_bytes``; ``None`` for as many as there is room for.
+    """
+
+    def __init__(self, folders: LocalFolders, name: str, limit: int | None) -> None:
+        self._folders = folders
+        self._name = name
+        self._limit = limit
+
+    @property
+    def parts_folder(self) -> pathlib.Path:
+        """Where the parts of tables are."""
+        return self._folders.pieces / PARTS_FOLDER
+
+    def path(self, digest: str) -> pathlib.Path:
+        """Where the version of a digest is, if there is any of it."""
+        return self._folders.pieces / OBJECTS_FOLDER / f"{digest}.mdb"
+
+    def find(self, digest: str, size: int) -> pathlib.Path | None:
+        """The file of a version, if all of it is here."""
+        path = self.path(digest)
+        is_here = self._folders.safe_pieces() and is_own(path) and is_whole(path, size)
+        return path if is_here else None
+
+    def claim(self) -> bool:
+        """Whether something can be kept here; makes the folders for it."""
+        try:
+            self._folders.claim_pieces()
+        except LocalDirectoryError as error:
+            # There may be another folder for a copy all the same.
+            _log.debug("%s", error)
+            return False
+        return True
+
+    def staged(self, path: pathlib.Path) -> PartialFile:
+        """A file to download to, for :meth:`place`; what killed processes left there goes."""
+        staged = path.with_name(STAGED_FILE)
+        remove_leftovers(staged)
+        return PartialFile(staged)
+
+    @contextlib.contextmanager
+    def room(self, nbytes: int) -> Iterator[None]:
+        """Room for so many bytes that are written meanwhile, of the limit if there is one.
+
+        What nobody has open is removed for it, what was not opened for longest first.
+
+        Raises:
+            StorageFullError: there is too little.
+        """
+        if self._limit is None or not nbytes or not self.claim():
+            yield
+            return
+        # One of its own, so that what is not used of it is free when it ends.
+        space = self._folders.limited_space(self._limit)
+        if not space.take(nbytes):
+            raise StorageFullError(
+                f"{self._name} needs {nbytes:,} bytes in {self._folders.directory}, of which "
+                f"local_cache_bytes leaves {self._limit:,} to all copies together, and others that "
+                "are open or pinned have too many. Close or unpin those (storage.local tells which "
+                "there are), raise local_cache_bytes, choose another local_cache_dir, or fetch it "
+                "with download=False, which keeps what there is room for"
+            )
+        try:
+            yield
+        finally:
+            space.written(nbytes)
+
+    def place(self, file: PartialFile, path: pathlib.Path) -> Descriptor:
+        """Gives a whole file, which was compared with its digest, its name.
+
+        Args:
+            file: on the file system of ``path``.
+            path: named by its digest.
+
+        Returns:
+            Its shared lock: it is not removed before that is closed.
+
+        Raises:
+            FileSystemError: it cannot be.
+        """
+        make_trusted(file)
+        with telling("write", path):
+            size = os.fstat(file.fileno()).st_size
+            os.fsync(file.fileno())
+            lock = Descriptor(os.dup(file.fileno()))
+            with settled(path.parent.parent, fcntl.LOCK_SH):
+                # Nothing is removed meanwhile, so what is there stays if it is held.
+                held = _held_by_others(path)
+                if held is None:
+                    forget_whole(path)
+                    file.commit(path)
+                    # It was exclusive, as that of any file that is being written.
+                    fcntl.flock(lock.number, fcntl.LOCK_SH)
+            if held is not None:
+                lock = held
+                if not is_whole(path, size, check=True):
+                    _log.info("%s is open, and completed by a download.", path)
+                    _copy(file.fileno(), path, size)
+        note_whole(path, size)
+        return lock
+
+    @contextlib.contextmanager
+    def held(self, path: pathlib.Path) -> Iterator[None]:
+        """Keeps a version, and so its parts, from being removed.
+
+        Raises:
+            CacheNotFoundError: it has been.
+        """
+        try:
+            lock = open_file(path)
+        except OSError as error:
+            raise CacheNotFoundError(f"{path} has been removed to make room") from error
+        if not hold(lock, path) or is_replaced(lock, path):
+            raise CacheNotFoundError(f"{path} has been removed to make room")
+        yield
+
+    def note_opened(self, path: pathlib.Path, link: pathlib.Path) -> None:
+        """Notes that a version was opened now, and what leads to it."""
+        if path.parent == self.path("").parent:
+            note_opened(path, self._name, link)
+
+    def has_parts(self, table: pathlib.Path) -> bool:
+        """Whether the parts that a file names are here; of a file that is no table, ``True``."""
+        try:
+            sizes = parts_of(table)
+        except (CacheFormatError, FileSystemError):
+            return False
+        # The last is fetched last.
+        return all(is_whole(part_path(table, it), sizes[it]) for it in reversed(sizes))
+
+    def collect(self) -> None:
+        """Removes what is of no object any more, unless somebody has it open."""
+        if self._folders.safe_pieces():
+            forget(self._folders.pieces)
+
+    def forget(self, but: pathlib.Path | None = None) -> None:
+        """Removes what the object was before it became ``but``, or before it was deleted."""
+        if self._folders.safe_pieces():
+            forget(self._folders.pieces, self._name, but)
+
+
+def is_own(path: pathlib.Path) -> bool:
+    """Whether a file is there that is trusted, and no link."""
+    return trusted_status(path) is not None and not path.is_symlink()
+
+
+def _held_by_others(path: pathlib.Path) -> Descriptor | None:
+    """The shared lock of a file that somebody has open; ``None`` if nobody has."""
+    with alone(path) as is_alone:
+        if is_alone or not is_own(path):
+            return None
+    lock = open_file(path)
+    fcntl.flock(lock.number, fcntl.LOCK_SH)
+    return lock
+
+
+def _copy(source: int, path: pathlib.Path, size: int) -> None:
+    """Writes what an open file has into another that is there, and stays the same file."""
+    target = Descriptor(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+    at = 0
+    while at < size:
+        at += os.pwrite(target.number, os.pread(source, _PIECE, at), at)
+    os.ftruncate(target.number, size)
+    os.fsync(target.number)

@@ -1,0 +1,93 @@
+"""Folders for files that are needed on this machine while a version is made."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import pathlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+
+from yogadl.cache.files import shown
+from yogadl.cache.partial import remove_leftovers
+from yogadl.errors import FileSystemError
+from yogadl.storage._disk.tables import FileLock
+from yogadl.storage._paths import CACHE_FILE, LOCK_FILE
+
+_PREFIX = "yogadl.scratch."
+# Between its making and its lock.
+_YOUNG_SECONDS = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def scratch_folder(parent: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A folder of its own, gone at the end; that of who was killed is found by
+    :func:`abandoned_in`, since its lock fell with the process."""
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as name:
+        folder = pathlib.Path(name)
+        with FileLock(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT) as lock:
+            try:
+                lock.takes(fcntl.LOCK_EX)
+            except OSError as error:
+                # Then nobody takes it for abandoned either.
+                _log.debug("%s has no locks: %s", shown(folder), error.strerror)
+            yield folder
+
+
+def abandoned_in(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The scratch folders beside the versions of an id that nobody uses any more.
+
+    Args:
+        folder: of the id, on this machine.
+    """
+    found = []
+    for version in _folders_in(folder):
+        found += [each for each in _folders_in(version) if _is_abandoned(each)]
+    return sorted(found)
+
+
+def remove_abandoned(folder: pathlib.Path) -> None:
+    """Removes such a folder, and that of a version that was never made."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        # Only if it is empty.
+        folder.parent.rmdir()
+    _log.info("Removed %s, left by a change that was killed.", shown(folder))
+
+
+def remove_partial_files(folder: pathlib.Path) -> None:
+    """Removes what killed writers of versions of an id left behind.
+
+    Args:
+        folder: of the id, on this machine.
+    """
+    for version in _folders_in(folder):
+        remove_leftovers(version / CACHE_FILE)
+
+
+def _is_abandoned(folder: pathlib.Path) -> bool:
+    if not folder.name.startswith(_PREFIX) or (folder / CACHE_FILE).exists():
+        return False
+    try:
+        if time.time() - os.stat(folder).st_mtime < _YOUNG_SECONDS:
+            return False
+        with FileLock(folder / LOCK_FILE, os.O_RDWR | os.O_NOFOLLOW) as lock:
+            return lock.takes(fcntl.LOCK_EX)
+    except (FileSystemError, OSError) as error:
+        _log.debug("%s is taken for used: %s", shown(folder), error)
+        return False
+
+
+def _folders_in(folder: pathlib.Path) -> list[pathlib.Path]:
+    try:
+        with os.scandir(folder) as found:
+            return [folder / it.name for it in found if it.is_dir(follow_symlinks=False)]
+    except OSError as error:
+        _log.debug("Cannot list %s: %s", shown(folder), error.strerror)
+        return []

@@ -1,0 +1,1 @@
+"""One builder at a time: leases in a bucket, and locks."""

@@ -1,0 +1,1 @@
+"""Buckets as stores of objects: what S3 and GCS have in common, and each of them."""
