@@ -1,4 +1,4 @@
-"""Sending large bodies to Google so that only a connection at a standstill times out."""
+"""Connections to Google: as many as are needed, of which only one at a standstill times out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from requests.adapters import HTTPAdapter
 
 _SMALL_BYTES = 64 << 10
 _PIECE_BYTES = 64 << 10
+# As many as ever ask at once; what there are more is closed, and warned of.
+_CONNECTIONS = 64
 
 
 def send_in_pieces(session: requests.Session, url: str) -> None:
@@ -22,7 +24,7 @@ def send_in_pieces(session: requests.Session, url: str) -> None:
         url: whose requests are meant.
     """
     if type(session.get_adapter(url)) is HTTPAdapter:
-        session.mount(url, _InPieces())
+        session.mount(url, _InPieces(pool_maxsize=_CONNECTIONS))
 
 
 class _InPieces(HTTPAdapter):  # type: ignore[misc] # known at run time only
