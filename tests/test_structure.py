@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 

@@ -38,6 +38,8 @@ from yogadl.format import header as headers
 from yogadl.format.index import ENTRY
 from yogadl.spec import OptionalSpec, TensorSpec
 
+pytestmark = pytest.mark.once
+
 FIXED = {"x": TensorSpec("int32", (3,)), "y": TensorSpec("bool")}
 VARIABLE = {
     "a": TensorSpec("uint8", (None,)),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import element_specs, records, same
@@ -15,6 +16,8 @@ from yogadl.errors import ChecksumError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.index import ENTRY
 from yogadl.format.layout import LEAD, lead_of
+
+pytestmark = pytest.mark.once
 
 REFUSED = "refused"
 

@@ -25,6 +25,8 @@ from yogadl.errors import ChecksumError, ClosedError
 from yogadl.spec import TensorSpec
 from yogadl.storage import LFSStorage
 
+pytestmark = pytest.mark.once
+
 NUMBER = TensorSpec("int64")
 
 

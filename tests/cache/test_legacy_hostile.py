@@ -26,6 +26,8 @@ from yogadl.errors import (
 )
 from yogadl.legacy.reader import LegacyCacheFile
 
+pytestmark = pytest.mark.once
+
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"
 COUNTS = {
     "dimensions": 5,

@@ -25,6 +25,8 @@ from yogadl.format import index as indexes
 from yogadl.format import table as tables
 from yogadl.spec import TensorSpec
 
+pytestmark = pytest.mark.once
+
 
 @st.composite
 def runs_of(draw: st.DrawFn, counts: list[int]) -> list[Run]:

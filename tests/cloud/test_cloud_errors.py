@@ -17,14 +17,8 @@ from answering import answering, requests_to, saying, slow_store
 from faults import CUT, CUT_ANSWER, TRUNCATE, Fault
 
 from yogadl import backoff, errors
-from yogadl.storage import (
-    GCSConfigurations,
-    GCSStorage,
-    S3Configurations,
-    S3Storage,
-    _gcs_errors,
-    _s3_errors,
-)
+from yogadl.storage import GCSConfigurations, GCSStorage, S3Configurations, S3Storage
+from yogadl.storage._objects import gcs_errors, s3_errors
 from yogadl.storage._objects.gcs_session import send_in_pieces
 from yogadl.storage._objects.gcs_store import GCSStore
 from yogadl.storage._objects.s3_store import S3Store
@@ -201,7 +195,7 @@ GOOGLES: list[Exception] = [
 
 
 @pytest.mark.parametrize("error", BROKEN, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("translate", [_s3_errors.translate, _gcs_errors.translate])
+@pytest.mark.parametrize("translate", [s3_errors.translate, gcs_errors.translate])
 def test_broken_connections(translate: Any, error: Exception) -> None:
     failure = translate(error, "reading")
     assert type(failure) is errors.NetworkError
@@ -210,7 +204,7 @@ def test_broken_connections(translate: Any, error: Exception) -> None:
 
 @pytest.mark.parametrize("error", GOOGLES, ids=lambda error: type(error).__name__)
 def test_googles_broken_connections(error: Exception) -> None:
-    failure = _gcs_errors.translate(error, "reading")
+    failure = gcs_errors.translate(error, "reading")
     assert type(failure) is errors.NetworkError
     assert failure.is_transient
 
@@ -218,18 +212,18 @@ def test_googles_broken_connections(error: Exception) -> None:
 @pytest.mark.parametrize("retryable", [False, True])
 def test_googles_servers_of_tokens_may_fail_for_a_while(retryable: bool) -> None:
     error = google.auth.exceptions.RefreshError("503", retryable=retryable)
-    failure = _gcs_errors.translate(error, "reading")
+    failure = gcs_errors.translate(error, "reading")
     assert type(failure) is (errors.NetworkError if retryable else errors.CredentialsError)
 
 
 def test_what_no_other_try_changes_is_said_at_once() -> None:
     refused = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed")
-    for translate in (_s3_errors.translate, _gcs_errors.translate):
+    for translate in (s3_errors.translate, gcs_errors.translate):
         failure = translate(refused, "reading")
         assert failure is not None
         assert "certificate" in str(failure)
         assert not failure.is_transient
-    failure = _gcs_errors.translate(requests.exceptions.InvalidURL("http://:x"), "reading")
+    failure = gcs_errors.translate(requests.exceptions.InvalidURL("http://:x"), "reading")
     assert failure is not None
     assert not failure.is_transient
 

@@ -28,13 +28,8 @@ from waiting import wait_until
 
 from yogadl import backoff
 from yogadl.errors import StoreError
-from yogadl.storage import (
-    LFSConfigurations,
-    LFSStorage,
-    _gcs_store,
-    _s3_store,
-    _s3_upload,
-)
+from yogadl.storage import LFSConfigurations, LFSStorage
+from yogadl.storage._objects import gcs_store, s3_store, s3_upload
 
 MEGABYTE = 1 << 20
 PATIENCE = 200
@@ -51,11 +46,11 @@ pytestmark = [
 def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clocks as short as the outages; parts as small as S3 takes."""
     monkeypatch.setattr(backoff, "LIMITS", outages.scaled_limits())
-    monkeypatch.setattr(_s3_upload, "SINGLE_BYTES", 5 * MEGABYTE)
-    monkeypatch.setattr(_s3_upload, "PART_BYTES", 5 * MEGABYTE)
-    monkeypatch.setattr(_s3_store.S3Store, "range_bytes", 2 * MEGABYTE)
-    monkeypatch.setattr(_gcs_store.GCSStore, "range_bytes", 2 * MEGABYTE)
-    monkeypatch.setattr(_gcs_store, "_UPLOAD_BYTES", 5 * MEGABYTE)
+    monkeypatch.setattr(s3_upload, "SINGLE_BYTES", 5 * MEGABYTE)
+    monkeypatch.setattr(s3_upload, "PART_BYTES", 5 * MEGABYTE)
+    monkeypatch.setattr(s3_store.S3Store, "range_bytes", 2 * MEGABYTE)
+    monkeypatch.setattr(gcs_store.GCSStore, "range_bytes", 2 * MEGABYTE)
+    monkeypatch.setattr(gcs_store, "_UPLOAD_BYTES", 5 * MEGABYTE)
 
 
 def small(version: int) -> Any:
@@ -264,7 +259,7 @@ def test_an_outage_without_end_is_a_clear_error(
         assert outcome.is_transient, (name, outcome)
     assert list(tmp_path.rglob("*.partial")) == []
     monkeypatch.setattr(backoff, "LIMITS", outages.scaled_limits())
-    monkeypatch.setattr(_s3_upload, "ABANDONED_SECONDS", 0.0)
+    monkeypatch.setattr(s3_upload, "ABANDONED_SECONDS", 0.0)
     with running(scene.operations()) as outcomes:
         scene.let_finish()
     assert outcomes == dict.fromkeys(scene.operations(), True)
@@ -279,13 +274,13 @@ def test_an_upload_that_gives_up_removes_its_parts(
     monkeypatch.setattr(backoff, "LIMITS", outages.scaled_limits(patience=10, answer=10))
     storage = s3.make_storage(tmp_path)
     gave_up = threading.Event()
-    abort = _s3_upload.S3Upload._abort
+    abort = s3_upload.S3Upload._abort
 
     def told(self: Any, upload: Any) -> None:
         gave_up.set()
         abort(self, upload)
 
-    monkeypatch.setattr(_s3_upload.S3Upload, "_abort", told)
+    monkeypatch.setattr(s3_upload.S3Upload, "_abort", told)
     outcomes: dict[str, Any]
     with contextlib.ExitStack() as out:
 

@@ -23,6 +23,8 @@ from yogadl.legacy import unpickling as legacy
 from yogadl.legacy.values import LegacyShape, LegacyType
 from yogadl.spec import NoneSpec, TensorSpec
 
+pytestmark = pytest.mark.once
+
 
 def check_message(error: YogadlError) -> None:
     assert len(str(error)) > 10

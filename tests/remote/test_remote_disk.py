@@ -24,6 +24,8 @@ from yogadl.cache.parts import read_header
 from yogadl.remote import _passing
 from yogadl.remote._space import FreeSpace
 
+pytestmark = pytest.mark.once
+
 ORDER = {"shuffle": True, "shuffle_seed": 1}
 
 
@@ -126,7 +128,6 @@ def _ones(path: pathlib.Path) -> None:
 SPOILS = [_truncate, _halve, _lengthen, _scramble, _delete, _link, _hard_link, _pipe, _ones]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("suffix", "spoil"),
     [

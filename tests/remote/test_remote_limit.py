@@ -24,6 +24,8 @@ from yogadl.remote import _kept, _ledger, _space
 from yogadl.remote._kept import kept_versions, note_opened, remove_unused, set_pinned
 from yogadl.remote._space import LimitedSpace
 
+pytestmark = pytest.mark.once
+
 COUNT = 60
 SIZE = 50_000
 VERSION = COUNT * SIZE
@@ -128,7 +130,6 @@ def test_what_killed_processes_had_taken_is_room_again(stored: Site) -> None:
     assert len(list((stored.folder / "ledger").iterdir())) <= 3
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("size", [300, 3000])
 @pytest.mark.parametrize("shards", [1, 4])
 def test_small_records_that_lie_apart_do_not_exceed_it(site: Site, size: int, shards: int) -> None:
@@ -215,7 +216,6 @@ SPOILS: dict[str, Callable[[pathlib.Path], Any]] = {
 }
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
 @pytest.mark.parametrize("is_in_use", [True, False])
 def test_a_ledger_that_somebody_spoils(

@@ -21,6 +21,8 @@ from yogadl.errors import InvalidArgumentError
 from yogadl.remote._fetcher import fetcher
 from yogadl.remote._space import LimitedSpace
 
+pytestmark = pytest.mark.once
+
 SHAPES = [(300, 8_000), (3_000, 200), (20_000, 10), (60, 100_000)]
 """Records, and bytes of each."""
 
@@ -59,7 +61,6 @@ def _nothing_is_fetched() -> bool:
         return not queue.flying and not queue.soon and not queue._has_bulk()
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("part_bytes", [None, 400_000], ids=["file", "parts"])
 @pytest.mark.parametrize("shards", [1, 4])
@@ -85,7 +86,6 @@ def test_what_is_asked_for(
     assert (plan.later_requests, plan.later_bytes) == (0, 0)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("part_bytes", [None, 400_000], ids=["file", "parts"])
 @pytest.mark.parametrize("shards", [1, 4])
 def test_what_is_asked_for_when_nothing_is_kept(
@@ -140,7 +140,6 @@ def refs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RemoteDataRe
         site.web.close()
 
 
-@pytest.mark.once
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_any_arguments(refs: list[RemoteDataRef], data: st.DataObject) -> None:

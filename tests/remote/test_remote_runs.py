@@ -19,6 +19,8 @@ from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError, ClosedError, StoreError
 from yogadl.spec import TensorSpec
 
+pytestmark = pytest.mark.once
+
 ORDER = {"shuffle": True, "shuffle_seed": 1}
 # A share so small that it is asked for record by record.
 SHARD = {**ORDER, "num_shards": 1 << 20, "shard_rank": 0}

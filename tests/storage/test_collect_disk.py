@@ -32,6 +32,8 @@ from yogadl.storage._disk.collector import LocalCollector
 from yogadl.storage._disk.parts import LocalParts
 from yogadl.storage._disk.tables import LocalTables
 
+pytestmark = pytest.mark.once
+
 AT_ONCE = datetime.timedelta()
 COUNT = 400
 PART_BYTES = 4000

@@ -31,6 +31,8 @@ from yogadl.errors import (
 )
 from yogadl.storage import LFSConfigurations, LFSStorage
 
+pytestmark = pytest.mark.once
+
 is_root = os.geteuid() == 0
 
 
