@@ -190,3 +190,34 @@ def _all(calls: list[Apply]) -> Apply:
             call(change)
 
     return apply
+
+
+def make_versions(
+    storage: Any, data: st.DataObject, most: int, made: Callable[[str], object] = str
+) -> dict[str, Model]:
+    """Stores a version of "a", and others that are each a change of the one before.
+
+    Args:
+        storage: in which.
+        data: what is drawn.
+        most: of the changes.
+        made: called with the name of each that was.
+
+    Returns:
+        What each of them should be.
+    """
+    spec = data.draw(changed_specs)
+    model = Model(spec, data.draw(st.lists(records(spec), max_size=6)))
+    part_bytes = st.sampled_from([None, 1, 300])
+    storage.submit(model.records, "a", "0", spec=spec, part_bytes=data.draw(part_bytes))
+    storage.tag("a", "main", "0")
+    known = {"0": model}
+    for number in range(1, data.draw(st.integers(1, most)) + 1):
+        apply, model = data.draw(changes(model))
+        with storage.change(
+            "a", "main", version=str(number), part_bytes=data.draw(part_bytes)
+        ) as change:
+            apply(change)
+        known[change.version] = model
+        made(change.version)
+    return known

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stored import check_alike
 from strategies import data_sets, same
 
 import yogadl
@@ -23,7 +23,7 @@ from yogadl.cache.parts import PARTS_FOLDER, part_path
 from yogadl.cache.parts_reader import PartsReader
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
-from yogadl.errors import CacheFormatError, ChecksumError, ClosedError, InvalidArgumentError
+from yogadl.errors import CacheFormatError, ChecksumError, InvalidArgumentError
 from yogadl.format import table as tables
 from yogadl.format.codec import RecordCodec
 from yogadl.format.header import Header
@@ -64,31 +64,17 @@ def test_parts_are_read_as_one_file_is(
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         one = write(folder / "a" / "one" / "cache.mdb", spec, records, 1 << 40)
-        many = write(folder / "a" / "many" / "cache.mdb", spec, records, part_bytes)
+        path = folder / "a" / "many" / "cache.mdb"
+        many = write(path, spec, records, part_bytes)
         if part_bytes == 1:
             # Equal records are equal parts, of which one file is enough.
             assert part_count(many) <= len(records)
             is_fixed = RecordCodec(spec).layout.content_size is not None
             # Records of any size are counted when their page is full.
             assert isinstance(many.reader, PartsReader) == (len(records) > 1) or not is_fixed
-        assert (len(many), same(many.spec, spec)) == (len(records), True)
-        assert many.reader.content_id == one.reader.content_id
-        order = data.draw(st.lists(st.integers(0, len(records) - 1))) if records else []
-        assert all(same(many[at], records[at]) for at in order)
-        for columns in zip(*[ref.reader.read_columns(np.array(order, "i8")) for ref in (one, many)],
-                           strict=True):  # fmt: skip
-            assert same(*[list(column) for column in columns])
-        stream = {"shuffle": True, "shuffle_seed": 3, "start_offset": len(records) // 2}
-        assert same(list(many.stream(**stream)), list(one.stream(**stream)))
-        assert same(list(many.stream(**stream).batches(3)), list(one.stream(**stream).batches(3)))
-        state = one.stream(**stream).state_dict()
-        assert same(list(many.stream(state=state)), list(one.stream(state=state)))
-        assert same(list(pickle.loads(pickle.dumps(many)).stream()), records)
-        many.verify()
-        for ref in (one, many):
-            ref.close()
-        with pytest.raises(ClosedError):
-            many.reader.read_record(0)
+        assert same(many.spec, spec)
+        picked = data.draw(st.lists(st.integers(0, len(records) - 1))) if records else []
+        check_alike(path, many, one, records, picked)
 
 
 @settings(max_examples=30, deadline=None)

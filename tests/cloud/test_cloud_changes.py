@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from changed import Model, changed_specs, changes
+from changed import make_versions
 from committing import COMMITS_IN_BUCKETS as COMMITS
 from committing import IS_FULL_LENGTH, begin, check, watched, work_all
 from committing import WRITERS_IN_BUCKETS as WRITERS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rig import Remote
-from strategies import records
 
 from yogadl import backoff
 from yogadl.errors import UnsafeStoreError
@@ -31,22 +30,10 @@ QUICK = backoff.Limits(patience=30.0, first_pause=0.01, longest_pause=0.1)
 @given(st.data())
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_changes_are_those_of_a_list(rig: Any, data: st.DataObject) -> None:
-    spec = data.draw(changed_specs)
-    model = Model(spec, data.draw(st.lists(records(spec), max_size=6)))
-    part_bytes = st.sampled_from([None, 1, 300])
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
         storage = rig.make_storage(pathlib.Path(folder), os.path.basename(folder))
         there = rig.make_storage(pathlib.Path(other), os.path.basename(folder))
-        storage.submit(model.records, "a", "0", spec=spec, part_bytes=data.draw(part_bytes))
-        storage.tag("a", "main", "0")
-        known = {"0": model}
-        for number in range(1, data.draw(st.integers(1, 3)) + 1):
-            apply, model = data.draw(changes(model))
-            with storage.change(
-                "a", "main", version=str(number), part_bytes=data.draw(part_bytes)
-            ) as change:
-                apply(change)
-            known[change.version] = model
+        known = make_versions(storage, data, 3)
         for version, expected in known.items():
             storage.submit(expected.records, "plain", version, spec=expected.spec)
             for download in (False, True):

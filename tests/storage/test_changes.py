@@ -7,10 +7,9 @@ import tempfile
 
 import numpy as np
 import pytest
-from changed import Model, changed_specs, changes
+from changed import make_versions
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import records
 
 from yogadl.storage import LFSStorage
 from yogadl.storage._commits import merging
@@ -18,23 +17,14 @@ from yogadl.storage._commits import merging
 
 @given(st.data())
 def test_changes_are_those_of_a_list(data: st.DataObject) -> None:
-    spec = data.draw(changed_specs)
-    model = Model(spec, data.draw(st.lists(records(spec), max_size=6)))
-    part_bytes = st.sampled_from([None, 1, 300])
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(merging, "MOST_SMALL", data.draw(st.sampled_from([1, 2, 3, 32])))
         storage = LFSStorage(folder)
-        storage.submit(model.records, "a", "0", spec=spec, part_bytes=data.draw(part_bytes))
-        storage.tag("a", "main", "0")
-        known = {"0": model}
-        for number in range(1, data.draw(st.integers(1, 6)) + 1):
-            apply, model = data.draw(changes(model))
-            with storage.change(
-                "a", "main", version=str(number), part_bytes=data.draw(part_bytes)
-            ) as change:
-                apply(change)
-            known[change.version] = model
-            assert storage.tags("a") == {"main": change.version}
+
+        def check(version: str) -> None:
+            assert storage.tags("a") == {"main": version}
+
+        known = make_versions(storage, data, 6, check)
         for version, expected in known.items():
             with storage.fetch("a", version) as ref:
                 expected.check(ref)
