@@ -3,6 +3,7 @@
 python -m yogadl info PATH           element spec, record count, versions, metadata
 python -m yogadl verify PATH         read the file and compare it with its checksums
 python -m yogadl list STORAGE [ID]   versions in a directory, or at a URL: s3://…, gs://…
+python -m yogadl card STORAGE ID [NAME]    what is known of a version, as Markdown or --html
 python -m yogadl gc STORAGE [ID]     delete versions that are not to be kept, and what nobody needs
 python -m yogadl sync STORAGE TO [ID [NAME …]]    copy what another storage lacks
 """
@@ -53,6 +54,15 @@ def _list(url: str, dataset_id: str | None) -> None:
         )
         if entry.message:
             print(f"    {entry.message}")
+
+
+def _card(options: argparse.Namespace) -> None:
+    card = open_storage(options.storage).card(
+        options.dataset_id, options.name, sample=options.sample
+    )
+    text = card.to_html() if options.html else card.to_markdown()
+    # Whatever the terminal takes: what a file has is UTF-8, as the HTML says of itself.
+    sys.stdout.buffer.write(text.encode())
 
 
 def _gc(options: argparse.Namespace) -> None:
@@ -115,6 +125,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("storage", help=where)
     command.add_argument("dataset_id", nargs="?", help="list the versions of this one")
     command.set_defaults(run=lambda options: _list(options.storage, options.dataset_id))
+    command = commands.add_parser("card")
+    command.add_argument("storage", help=where)
+    command.add_argument("dataset_id")
+    command.add_argument("name", nargs="?", help="a version or a tag; without, the newest")
+    command.add_argument("--html", action="store_true", help="as HTML, not Markdown")
+    command.add_argument("--sample", type=int, default=0, metavar="N", help="read N records")
+    command.set_defaults(run=_card)
     command = commands.add_parser("gc")
     command.add_argument("storage", help=where)
     command.add_argument("dataset_id", nargs="?", help="of this one only")

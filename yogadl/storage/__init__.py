@@ -1,5 +1,6 @@
 """Where data sets are kept."""
 
+from yogadl.cards import Card
 from yogadl.catalogue import CatalogueEntry
 from yogadl.storage._base import CacheStorage
 from yogadl.storage._building.build import Build
@@ -28,6 +29,7 @@ __all__ = [
     "BaseCloudStorage",
     "Build",
     "CacheStorage",
+    "Card",
     "CatalogueEntry",
     "Change",
     "Collected",

@@ -72,6 +72,10 @@ class Listed:
         entry = known.entries.get(self.key)
         return entry.number if entry is not None and entry.is_of(self.size, self.tag) else 0
 
+    def age(self, known: Known) -> tuple[datetime.datetime, int, str]:
+        """The greater, the newer."""
+        return self.created, self.number(known), self.dataset_version
+
     def is_doomed(self, known: Known) -> bool:
         """Whether somebody is deleting it, or was killed when he did so."""
         return known.removed.get(self.key) == self.tag
@@ -195,14 +199,14 @@ class CataloguedStorage(Storage, Generic[V]):
         """
         self._version(dataset_id, "any")
         known = self._catalogue.load(dataset_id)
-
-        def age(listed: Listed) -> tuple[datetime.datetime, int, str]:
-            return listed.created, listed.number(known), listed.dataset_version
-
-        for listed in sorted(self._listed(dataset_id), key=age, reverse=True):
+        there = sorted(self._listed(dataset_id), key=lambda it: it.age(known), reverse=True)
+        for listed in there:
             if self._is_there(listed, known):
                 return listed.dataset_version
-        raise CacheNotFoundError(
+        raise self._none_of(dataset_id)
+
+    def _none_of(self, dataset_id: str) -> CacheNotFoundError:
+        return CacheNotFoundError(
             f"no data set {dataset_id!r} in {self._where}; submit it first, or use cacheable"
         )
 

@@ -16,7 +16,7 @@ from yogadl.errors import InvalidArgumentError
 from yogadl.storage._catalogued import Listed, V
 from yogadl.storage._collected import Collected, CollectedParts, StoredVersion
 from yogadl.storage._disk.scratch import abandoned_in, remove_abandoned, remove_partial_files
-from yogadl.storage._versioned import VersionedStorage
+from yogadl.storage._told_versions import ToldVersions
 
 GRACE = datetime.timedelta(days=1)
 """For which versions are kept at least, and commits that are not entered may be under way."""
@@ -24,7 +24,7 @@ GRACE = datetime.timedelta(days=1)
 _log = logging.getLogger(__name__)
 
 
-class KeptVersions(VersionedStorage[V]):
+class KeptVersions(ToldVersions[V]):
     """See the module; derived by ``CacheStorage``."""
 
     # What a kind of storage supplies

@@ -10,6 +10,7 @@ import functools
 import pathlib
 import secrets
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from yogadl.arguments import as_index
@@ -283,10 +284,13 @@ class VersionedStorage(CataloguedStorage[V]):
             return version, None
         tagged = self._tagged(dataset_id, name)
         if tagged is None:
-            raise CacheNotFoundError(
-                f"there is no version or tag {name!r} of data set {dataset_id!r} in {self._where}"
-            )
+            raise self._no_such_name(dataset_id, name)
         return tagged, name
+
+    def _no_such_name(self, dataset_id: str, name: str) -> CacheNotFoundError:
+        return CacheNotFoundError(
+            f"there is no version or tag {name!r} of data set {dataset_id!r} in {self._where}"
+        )
 
     # Looking back
 
@@ -326,15 +330,28 @@ class VersionedStorage(CataloguedStorage[V]):
             YogadlError: what :meth:`list` raises.
         """
         entries = {entry.dataset_version: entry for entry in self.list(dataset_id)}
-        at: str | None = self._named(dataset_id, name)[0].dataset_version
-        found: builtins.list[CatalogueEntry] = []
-        seen = set()
-        while at in entries and at not in seen:
-            seen.add(at)
-            found.append(entries[at])
-            own = [parent for of, parent in entries[at].parents if of == dataset_id]
-            at = own[0] if own else None
-        return found
+        return first_parents(entries, self._named(dataset_id, name)[0].dataset_version)
+
+
+def first_parents(
+    entries: Mapping[str, CatalogueEntry], version: str
+) -> builtins.list[CatalogueEntry]:
+    """A version and those that it was made from, each the first parent of the one before.
+
+    Args:
+        entries: the versions of an id.
+        version: one of them, or none.
+    """
+    at: str | None = version
+    found: builtins.list[CatalogueEntry] = []
+    seen = set()
+    while at is not None and at in entries and at not in seen:
+        seen.add(at)
+        entry = entries[at]
+        found.append(entry)
+        own = [parent for of, parent in entry.parents if of == entry.dataset_id]
+        at = own[0] if own else None
+    return found
 
 
 def _new_name() -> str:

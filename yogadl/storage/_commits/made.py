@@ -20,6 +20,7 @@ from yogadl.format import header as headers
 from yogadl.format import spec_json
 from yogadl.format.provenance import METADATA_KEY, RECIPE_KEY, Provenance
 from yogadl.format.table import RUN
+from yogadl.recipes import Recipe, parse
 from yogadl.versions.hunks import Hunks
 from yogadl.versions.runs import Runs
 
@@ -71,6 +72,11 @@ class Made:
     def count(self) -> int:
         """Number of records."""
         return self.sums.count
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """What determined the records, if it is known; of a version that was changed it is not."""
+        return parse(json.loads(self.document).get(RECIPE_KEY))
 
     @property
     def digests(self) -> set[bytes]:
