@@ -29,3 +29,27 @@ def test_a_card_downloads_no_records(rig: Any, local: pathlib.Path, tmp_path: pa
     card = there.card("a", "main", sample=4)
     assert [entry.dataset_version for entry in card.log] == ["3", "2", "1"]
     assert (card.sample[0].least, card.sample[0].greatest) == (0, 0)
+
+
+def test_metadata_are_set_without_a_download(
+    rig: Any, local: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    storage = rig.make_storage(local)
+    rows = np.arange(100_000)
+    storage.submit(rows, "a", "1", part_bytes=300_000)
+    storage.submit(rows, "plain", "1")
+    (tmp_path / "there").mkdir()
+    there = rig.make_storage(tmp_path / "there")
+    # It is found out once whether the bucket can be trusted.
+    there.tag("a", "main", "1")
+    there.tag("plain", "main", "1")
+    for name, most in (("a", 20), ("plain", 27)):
+        with rig.counting() as requests:
+            made = there.set_metadata(name, "main", {"license": "CC0"})
+        assert len(requests) <= most
+        assert sum(request.received for request in requests) < 100_000
+        assert sum(request.sent for request in requests) < 100_000
+        with storage.fetch(name, "main") as ref:
+            assert ref.metadata == {"license": "CC0"}
+            assert np.array_equal(ref.read(range(0, 100_000, 1000)), rows[::1000])
+        assert storage.tags(name) == {"main": made}

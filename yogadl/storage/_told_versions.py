@@ -1,13 +1,22 @@
-"""What storages have in common of what is told of versions: data cards."""
+"""What storages have in common of what is told of versions: the user's metadata, and cards."""
 
 from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from yogadl.arguments import as_index
+from yogadl.cache.writer import metadata_json
 from yogadl.cards import Card, ComponentSample, sample_of
-from yogadl.errors import ForeignFileError
+from yogadl.errors import ForeignFileError, InvalidArgumentError
+from yogadl.format.provenance import UNKNOWN
 from yogadl.storage._catalogued import V
+from yogadl.storage._commits.commit import Committer, Purpose, new_change, same_json
 from yogadl.storage._versioned import VersionedStorage, first_parents
 
 
@@ -69,7 +78,72 @@ class ToldVersions(VersionedStorage[V]):
             self._sample(version, count) if count else (),
         )
 
+    def set_metadata(
+        self,
+        dataset_id: str,
+        on: str,
+        metadata: Mapping[str, Any],
+        *,
+        remove: Iterable[str] = (),
+        version: str | None = None,
+        message: str = "",
+    ) -> str:
+        """Makes a version of the same records with other metadata, by a commit that stores a table
+        of a few kilobytes, and reads no records::
+
+            storage.set_metadata("digits", "main", {"license": "CC0"}, remove=["draft"])
+
+        Of several that commit to a branch at once, each comes behind the one before, whatever that
+        has done to records and components; if both have changed one key, the second is told.
+
+        Args:
+            dataset_id: of the versions.
+            on: a tag, which is the branch that is moved, or a version.
+            metadata: keys that are set, each to a value that JSON can hold. All others stay.
+            remove: keys that go, if they are there.
+            version: see :meth:`change`.
+            message: likewise.
+
+        Returns:
+            The new version; that which there was if it has these metadata already.
+
+        Raises:
+            InvalidArgumentError: JSON cannot hold the metadata, or a key is both set and removed.
+            ConflictError: another commit has set the same key to something else, or removed it.
+            YogadlError: what :meth:`change` raises.
+        """
+        given, gone = _checked(metadata, remove)
+        target = self._target(dataset_id, on, version, message)
+        started = time.monotonic()
+        base, branch = self._named(dataset_id, on)
+        with contextlib.ExitStack() as stack:
+            _, parts, made = self._begin_on(stack, base, target)
+            told = {name: it for name, it in made.metadata.items() if name not in gone} | given
+            if same_json(told, made.metadata):
+                return made.dataset_version
+            purpose = Purpose(message, told, new_change(), started)
+            Committer(self, made, target, branch, parts, purpose).commit_metadata()
+        return target.dataset_version
+
     def _sample(self, version: V, size: int) -> tuple[ComponentSample, ...]:
         with self._open_here(version) as ref:
             positions = np.linspace(0, len(ref) - 1, size).round().astype(np.int64)
             return sample_of(ref.spec, ref.select(positions).stream())
+
+
+def _checked(metadata: Any, remove: Any) -> tuple[dict[str, Any], set[str]]:
+    """The metadata as a file has them, and the keys to remove.
+
+    Raises:
+        InvalidArgumentError: they are none.
+    """
+    if not isinstance(metadata, Mapping):
+        raise InvalidArgumentError(f"metadata are a dict, not {metadata!r:.100}")
+    given: dict[str, Any] = json.loads(metadata_json(metadata, UNKNOWN))
+    names = [remove] if isinstance(remove, str) else list(remove)
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(f"remove takes keys of metadata, not {names!r:.100}")
+    both = sorted(given.keys() & {*names})
+    if both:
+        raise InvalidArgumentError(f"{', '.join(map(repr, both))}: both set and removed")
+    return given, set(names)

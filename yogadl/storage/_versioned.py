@@ -125,23 +125,20 @@ class VersionedStorage(CataloguedStorage[V]):
             VersionExistsError: at the end of the block, the new version is there already.
             UnsafeStoreError: the bucket has no conditional writes that can be trusted.
         """
+        size = None if part_bytes is None else as_index("part_bytes", part_bytes, 1)
+        target = self._target(dataset_id, on, version, message)
+        return Change(lambda stack: self._begin(stack, dataset_id, on, target), message, size)
+
+    def _target(self, dataset_id: str, on: str, version: str | None, message: str) -> V:
+        """The version that a commit is to make; sees that its arguments are what they should be."""
         if not isinstance(message, str):
             raise InvalidArgumentError(f"a message is a string, not {message!r:.100}")
-        size = None if part_bytes is None else as_index("part_bytes", part_bytes, 1)
         self._version(dataset_id, on)
-        target = self._version(dataset_id, _new_name() if version is None else version)
-        return Change(lambda stack: self._begin(stack, dataset_id, on, target), message, size)
+        return self._version(dataset_id, _new_name() if version is None else version)
 
     def _begin(self, stack: contextlib.ExitStack, dataset_id: str, on: str, target: V) -> Begun:
         base, branch = self._named(dataset_id, on)
-        self._prove_tags(target)
-        self._check_new(target)
-        self._check_name(target)
-        path = target.claim()
-        stack.callback(_remove_empty, path.parent)
-        parts: Any = stack.enter_context(self._adding(target, True))
-        parts.begin()
-        made = self._made_to_share(base, parts)
+        path, parts, made = self._begin_on(stack, base, target)
         return Begun(
             storage=self,
             made=made,
@@ -154,6 +151,20 @@ class VersionedStorage(CataloguedStorage[V]):
             change=new_change(),
             open_whole=lambda: self._open_whole(base),
         )
+
+    def _begin_on(
+        self, stack: contextlib.ExitStack, base: V, target: V
+    ) -> tuple[pathlib.Path, Any, Made]:
+        """Where a commit makes its file, by what it stores parts, and of what its base is made,
+        until the end of a context."""
+        self._prove_tags(target)
+        self._check_new(target)
+        self._check_name(target)
+        path = target.claim()
+        stack.callback(_remove_empty, path.parent)
+        parts: Any = stack.enter_context(self._adding(target, True))
+        parts.begin()
+        return path, parts, self._made_to_share(base, parts)
 
     def _check_new(self, version: V) -> None:
         """Sees that a version is not stored.

@@ -369,12 +369,14 @@ class Change:
             stored = self._components.put_together()
             sums = self._components.sums(self.base.reader)
             committer.commit_spec(stored, sums)
-        elif self._edits or is_told or self._whole is not None:
+        elif self._edits or self._whole is not None:
             hunks, runs = self._whole or self._edits.put_together()
             if not (len(hunks) or is_told):
                 return
             others = rewritten(self._made, self.base.reader, self._writer)
             committer.commit_records(hunks, self._new_runs(runs), others)
+        elif is_told:
+            committer.commit_metadata()
         else:
             return
         self.version = begun.target.dataset_version

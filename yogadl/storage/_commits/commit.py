@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import logging
 import time
 import uuid
@@ -174,6 +175,24 @@ class Committer(Generic[V]):
                 "changed; change them again"
             )
 
+    def commit_metadata(self) -> None:
+        """Publishes the base with other metadata, of the same records; none is read.
+
+        Whatever others have committed to the branch meanwhile comes first, unless they have changed
+        the same keys.
+
+        Raises:
+            ConflictError: they have.
+            VersionExistsError: the version is there already.
+            YogadlError: it cannot be published.
+        """
+        base = self._base
+        while True:
+            moved = self._publish(base.stored, base, NO_HUNKS, base.sums)
+            if moved is None:
+                return
+            base = self._head(moved) or base
+
     # Putting together
 
     def _applied(self, base: Made, hunks: Hunks, new: NewRuns) -> StoredGroups:
@@ -302,14 +321,14 @@ class Committer(Generic[V]):
             ConflictError: both have changed the same.
         """
         before, theirs, ours = self._base.metadata, base.metadata, self._purpose.metadata
-        if ours is None or theirs == before:
+        if ours is None or same_json(theirs, before):
             return theirs if ours is None else ours
         found = dict(theirs)
         for key in {*before, *ours}:
             was, our, their = (it.get(key, _MISSING) for it in (before, ours, theirs))
-            if our in (was, their):
+            if same_json(our, was) or same_json(our, their):
                 continue
-            if their != was:
+            if not same_json(their, was):
                 raise ConflictError(
                     f"the branch {self._branch!r} was moved to {base.dataset_version!r} meanwhile, "
                     f"which changes the metadata {key!r}, too; change it again"
@@ -363,6 +382,13 @@ class Committer(Generic[V]):
 
     def _made_of_key(self, key: tuple[str, str]) -> Made:
         return self._storage._made(self._storage._version(*key))
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same in a file, where ``1``, ``1.0`` and ``True`` differ."""
+    if one is _MISSING or other is _MISSING:
+        return one is other
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def new_change() -> str:
