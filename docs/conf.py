@@ -26,7 +26,7 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 # `pip install '.[docs]'` brings no framework; what is there for each is documented all the same.
 frameworks = ["tensorflow", "torch", "keras", "jax", "grain", "tensorpack", "ray", "pyarrow"]
-frameworks += ["pytest"]
+frameworks += ["pytest", "fsspec"]
 autodoc_mock_imports = [name for name in frameworks if not importlib.util.find_spec(name)]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False

@@ -16,7 +16,7 @@ import yogadl
 from yogadl.errors import MissingExtraError
 
 HEAVY = ["tensorflow", "boto3", "botocore", "google.cloud", "torch", "keras", "ml_dtypes"]
-HEAVY += ["websockets", "jax", "grain", "tensorpack", "orbax", "ray"]
+HEAVY += ["websockets", "jax", "grain", "tensorpack", "orbax", "ray", "fsspec"]
 REQUIRED = inspect.Parameter.empty
 
 # Names and defaults of positional parameters, as scripts written for 0.1.4 give them.

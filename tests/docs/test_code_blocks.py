@@ -17,7 +17,18 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [path for part in (".", "howto") for path in (ROOT / "docs" / part).glob("*.md")]
 FILES = [ROOT / "README.md", *sorted(PAGES)]
-FRAMEWORKS = ("tensorflow", "keras", "torch", "jax", "grain", "datasets", "PIL", "dask", "ray")
+FRAMEWORKS = (
+    "tensorflow",
+    "keras",
+    "torch",
+    "jax",
+    "grain",
+    "datasets",
+    "PIL",
+    "dask",
+    "ray",
+    "fsspec",
+)
 ON_S3 = ("cloud.md", "far.md", "team-on-s3.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -11,6 +11,7 @@ from yogadl.storage._commits.change import Change
 from yogadl.storage._commits.diff import VersionDiff
 from yogadl.storage._configurations import (
     BaseCloudConfigurations,
+    FsspecConfigurations,
     GCSConfigurations,
     LFSConfigurations,
     S3Configurations,
@@ -18,6 +19,7 @@ from yogadl.storage._configurations import (
 from yogadl.storage._copying.sync import Synced
 from yogadl.storage._disk.versions import LocalVersion, LocalVersions
 from yogadl.storage._from_url import from_url
+from yogadl.storage._fsspec import FsspecStorage
 from yogadl.storage._gcs import GCSStorage
 from yogadl.storage._lfs import LFSStorage
 from yogadl.storage._open_storage import open_storage, register_scheme
@@ -34,6 +36,8 @@ __all__ = [
     "Change",
     "Collected",
     "CollectedParts",
+    "FsspecConfigurations",
+    "FsspecStorage",
     "GCSConfigurations",
     "GCSStorage",
     "LFSConfigurations",

@@ -22,6 +22,9 @@ SECRETS = ("access_key", "secret_key", "session_token", "coordinator_secret")
 """Arguments that are not shown, pickled, or written into URLs."""
 
 
+# Of what fsspec's file systems take.
+_SECRET = re.compile(r"pass|secret|token|key|cred|auth|cookie|header|connection", re.IGNORECASE)
+
 _BUCKETS = {"s3": "yogadl.storage.S3Storage", "gs": "yogadl.storage.GCSStorage"}
 
 
@@ -270,6 +273,56 @@ class GCSConfigurations(BaseCloudConfigurations):
             **options,
         )
         self.project = project
+
+
+class FsspecConfigurations(BaseCloudConfigurations):
+    """Where an :class:`FsspecStorage` reads its data sets.
+
+    Args:
+        url: as fsspec has it, chained ones (``zip://inside::https://…``), too.
+        local_cache_dir: see ``BaseCloudConfigurations``.
+        local_cache_bytes: likewise.
+        **options: what fsspec's file system takes, such as ``username`` and ``password`` of
+            ``sftp://``. They are not shown; those that may be secrets are not pickled.
+
+    Raises:
+        InvalidArgumentError: one of them cannot be right.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        local_cache_dir: str | pathlib.Path = "/tmp/",  # noqa: S108 - as in 0.1.4
+        local_cache_bytes: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            url,
+            "",
+            None,
+            local_cache_dir,
+            False,
+            None,
+            None,
+            conditional_writes=False,
+            local_cache_bytes=local_cache_bytes,
+        )
+        self.location = url
+        self.options = options
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = super().__getstate__()
+        options = {name: it for name, it in self.options.items() if not _SECRET.search(name)}
+        is_less = options != self.options
+        return {**kept, "options": options, "_lost_secrets": kept["_lost_secrets"] or is_less}
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}=…" for name in self.options)
+        return (
+            f"{type(self).__name__}({_shown(self.location)!r}, "
+            f"local_cache_dir={str(self.local_cache_dir)!r}{options})"
+        )
 
 
 def _shown(value: Any) -> Any:

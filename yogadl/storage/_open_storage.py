@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from yogadl.core import Storage
 from yogadl.errors import InvalidArgumentError
+from yogadl.redaction import without_password
 from yogadl.storage._configurations import (
     SECRETS,
     CloudOptions,
+    FsspecConfigurations,
     GCSConfigurations,
     LFSConfigurations,
     S3Configurations,
 )
+from yogadl.storage._fsspec import FsspecStorage
 from yogadl.storage._gcs import GCSStorage
 from yogadl.storage._lfs import LFSStorage
+from yogadl.storage._paths import CACHE_FILE
 from yogadl.storage._s3 import S3Storage
 
 if TYPE_CHECKING:
@@ -35,6 +39,10 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PARTS_OF_PATHS = ("bucket", "bucket_directory_path")
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
+# What may stand in the URL; all else is given besides, and fsspec takes it.
+_OF_FSSPEC = {"local_cache_dir": "str", "local_cache_bytes": "int"}
+
 _registered: dict[str, Opener] = {}
 
 
@@ -45,10 +53,12 @@ def open_storage(url: str | os.PathLike[str], **configuration: Any) -> Any:
         yogadl.open_storage("gs://bucket/directory")
         yogadl.open_storage("file:///data/yogadl")
         yogadl.open_storage("/data/yogadl")
+        yogadl.open_storage("sftp://host/data", username="me")  # by fsspec, to be read only
 
     What is behind the ``?`` are arguments of ``S3Configurations`` and ``GCSConfigurations``; what
     is special in them, or in the path of a URL, is escaped as in all URLs. Other schemes are those
-    of ``yogadl.storage.register_scheme``, and of entry points.
+    of ``yogadl.storage.register_scheme``, of entry points, and what fsspec can read, if that is
+    installed; see ``FsspecStorage``.
 
     Args:
         url: of the storage, or a path on this machine, which is taken as it is.
@@ -68,7 +78,7 @@ def open_storage(url: str | os.PathLike[str], **configuration: Any) -> Any:
         _check_names(configuration, {}, "a path")
         return LFSStorage(LFSConfigurations(text))
     name = scheme[1].lower()
-    opener = _find(name)
+    opener = _find(name) or _find_in_fsspec(name)
     if opener is None:
         known = ", ".join(sorted({*_BUILT_IN, *_registered}))
         advice = (
@@ -78,7 +88,8 @@ def open_storage(url: str | os.PathLike[str], **configuration: Any) -> Any:
         )
         raise InvalidArgumentError(
             f"no storage is known for URLs with {name}://, only for {known}, and paths{advice}. "
-            "Others can be registered by yogadl.storage.register_scheme"
+            "What fsspec knows can be read if it is installed (pip install 'yogadl[fsspec]'); "
+            "others can be registered by yogadl.storage.register_scheme"
         )
     return opener(text, **configuration)
 
@@ -127,6 +138,36 @@ def _find(scheme: str) -> Opener | None:
                 loaded: Opener = point.load()
                 return loaded
     return found or _BUILT_IN.get(scheme)
+
+
+def _find_in_fsspec(scheme: str) -> Opener | None:
+    """What reads such URLs by fsspec, if that is installed and knows them."""
+    try:
+        import fsspec
+    except ModuleNotFoundError:
+        return None
+    return _open_fsspec if scheme in fsspec.available_protocols() else None
+
+
+def _open_fsspec(url: str, **configuration: Any) -> Storage:
+    location, _, query = url.partition("?")
+    if location.endswith(f"/{CACHE_FILE}"):
+        raise InvalidArgumentError(
+            f"{without_password(location)!r} is one version's file, and no storage; if it is on a "
+            "web server, it is read by yogadl.from_url"
+        )
+    given = _arguments(query)
+    _check_names(given, _OF_FSSPEC, "a URL that fsspec reads")
+    twice = given.keys() & configuration.keys()
+    if twice:
+        raise InvalidArgumentError(f"{', '.join(sorted(twice))}: given in the URL and besides")
+    if _PASSWORD.search(location):
+        raise InvalidArgumentError(
+            f"{without_password(location)!r} was given with a password, and URLs are shown and "
+            "logged: give it as an argument, open_storage(url, username=…, password=…)"
+        )
+    read = {name: _read(name, value, _OF_FSSPEC[name]) for name, value in given.items()}
+    return FsspecStorage(FsspecConfigurations(location, **read, **configuration))
 
 
 @functools.cache

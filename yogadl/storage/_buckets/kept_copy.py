@@ -261,7 +261,9 @@ class KeptCopy:
                 file = stack.enter_context(self._staged(info))
                 download(store, info, file)
                 digest, content = file_digests(file.path)
-                if wanted in (None, digest):
+                # What has no digest of its own says how its file begins, which has another.
+                told = info.metadata.get(CONTENT_KEY) if wanted is None else None
+                if wanted in (None, digest) and told in (None, content):
                     stack.pop_all()
                     return file, digest, content
             seen.append(digest)
