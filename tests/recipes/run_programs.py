@@ -11,6 +11,7 @@ from typing import Any
 
 from yogadl.recipes import recipe_of
 
+_PATCHED = (json, json.JSONEncoder, string.Formatter)
 sys.dont_write_bytecode = True
 
 
@@ -18,7 +19,7 @@ def run(folder: str) -> list[str]:
     """The digest of the recipe of a program, and its data."""
     sys.path.insert(0, folder)
     # What programs put into modules of Python's goes again.
-    kept = [(thing, dict(vars(thing))) for thing in (json, string.Formatter)]
+    kept = [(thing, dict(vars(thing))) for thing in _PATCHED]
     importlib.invalidate_caches()
     try:
         make: Any = importlib.import_module("shop.main").make

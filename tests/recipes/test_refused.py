@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import importlib
+import importlib.util
+import inspect
 import itertools
+import operator
 import os
 import pathlib
+import pkgutil
 import random
 import re
 import sys
@@ -105,6 +110,81 @@ def uses_frompyfunc() -> Any:
     return VECTORIZED(1)
 
 
+def uses_eval_in_dict() -> Any:
+    return TOOLS["eval"]("LOCK")
+
+
+def uses_eval_of_module() -> Any:
+    return vars(builtins)["eval"]("LOCK")
+
+
+def uses_eval_by_name() -> Any:
+    return getattr(builtins, "eval")("LOCK")  # noqa: B009 # as users do
+
+
+def uses_builtins() -> Any:
+    return __builtins__["eval"]("LOCK")  # type: ignore[index]
+
+
+def uses_subclasses_by_name() -> Any:
+    return getattr(Owner, "__subclasses__")()  # noqa: B009
+
+
+def uses_an_attribute_getter() -> Any:
+    return SPACE(uses_lock)["LOCK"]
+
+
+def uses_module_of() -> Any:
+    return inspect.getmodule(uses_lock).LOCK  # type: ignore[union-attr]
+
+
+def uses_a_loader() -> Any:
+    return importlib.util.spec_from_file_location("any", "any.py")
+
+
+def uses_pydoc() -> Any:
+    import pydoc
+
+    return pydoc.locate("test_refused.LOCK")
+
+
+def uses_resolved_name() -> Any:
+    return pkgutil.resolve_name("test_refused:LOCK")
+
+
+def uses_another_environment() -> Any:
+    return os.environb[b"HOME"]
+
+
+def uses_partial_environment() -> Any:
+    return HOME()
+
+
+def uses_expanded_text() -> Any:
+    return os.path.expandvars("$HOME")
+
+
+def uses_a_module_that_it_makes_global() -> Any:
+    global changed  # noqa: PLW0603
+    import changed
+
+    return changed.Changed
+
+
+def uses_a_proxy() -> Any:
+    return PROXY()
+
+
+class Proxy(functools.partial[Any]):
+    """Its class is written in C, and it says that it is a function."""
+
+    __class__ = types.FunctionType  # type: ignore[assignment]
+
+
+TOOLS = {"eval": eval}
+SPACE = operator.attrgetter("__globals__")
+HOME = functools.partial(os.getenv, "HOME")
+PROXY = Proxy(uses_lock)
 MADE_OF_TEXT = eval("lambda: 1")
 VECTORIZED = np.frompyfunc(lambda x: x, 1, 1)
 HERE = __name__
@@ -129,6 +209,21 @@ HERE = __name__
         (uses_the_environment, "the whole environment", "os.environ"),
         (uses_made_of_text, "a function whose code cannot be told", f"{HERE}.<lambda>"),
         (uses_frompyfunc, "np.frompyfunc", f"{HERE}.VECTORIZED"),
+        (uses_eval_in_dict, r"TOOLS\['eval'\] is code that uses eval", "eval"),
+        (uses_eval_of_module, "the module builtins itself", "builtins"),
+        (uses_eval_by_name, "code that uses eval", "eval"),
+        (uses_builtins, "code that uses __builtins__", "__builtins__"),
+        (uses_subclasses_by_name, "code that uses __subclasses__", "__subclasses__"),
+        (uses_an_attribute_getter, "code that uses __globals__", "__globals__"),
+        (uses_module_of, r"code that uses inspect\.getmodule", "inspect.getmodule"),
+        (uses_a_loader, "spec_from_file_location", "importlib.machinery.spec_from_file_location"),
+        (uses_pydoc, r"code that uses pydoc\.locate", "pydoc.locate"),
+        (uses_resolved_name, r"pkgutil\.resolve_name", "pkgutil.resolve_name"),
+        (uses_another_environment, r"os\.environb", "os.environb"),
+        (uses_partial_environment, r"HOME\.func is the whole environment", "os.environ"),
+        (uses_expanded_text, r"os\.path\.expandvars", "os.path.expandvars"),
+        (uses_a_module_that_it_makes_global, "the module changed itself", "changed"),
+        (uses_a_proxy, "partial|Proxy", f"{HERE}.PROXY"),
     ],
 )
 def test_what_is_met_in_code(function: Callable[[], Any], where: str, name: str) -> None:
@@ -232,6 +327,56 @@ def test_a_file_that_was_edited_after_it_was_imported(
     path.unlink()
     with pytest.raises(UndeterminedError, match="cannot be read"):
         recipe_of(module.make)
+
+
+def test_a_file_with_assertions_that_was_edited(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only of what pytest has compiled, the code is not that of the text."""
+    path = tmp_path / "asserting.py"
+    module = load(path, "def make():\n    assert True\n    return [1]\n", monkeypatch)
+    recipe_of(module.make)
+    path.write_text("def make():\n    assert True\n    return [2, 3]\n")
+    with pytest.raises(UndeterminedError, match="not what is running"):
+        recipe_of(module.make)
+
+
+def test_a_library_without_a_version(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a file that somebody has copied there."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    text = "def used():\n    return 1\n"
+    copied: Any = load(folder / "yogadl_copied.py", text, monkeypatch)
+    monkeypatch.setitem(sys.modules, "yogadl_copied", copied)
+
+    def make() -> Any:
+        return copied.used()
+
+    with pytest.raises(UndeterminedError, match="the library yogadl_copied, whose version"):
+        recipe_of(make)
+    recipe_of(make, ignore=("yogadl_copied",))
+
+
+def test_namespaces_that_a_library_and_the_user_share(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, name in (("site-packages", "theirs"), ("mine", "ours")):
+        folder = tmp_path / place / "yogadl_shared"
+        folder.mkdir(parents=True)
+        (folder / f"{name}.py").write_text("NUMBER = 1\n")
+        monkeypatch.syspath_prepend(tmp_path / place)
+    monkeypatch.delitem(sys.modules, "yogadl_shared", raising=False)
+
+    def make() -> Any:
+        from yogadl_shared.ours import NUMBER  # type: ignore[import-not-found]
+
+        return NUMBER
+
+    before = recipe_of(make).digest
+    monkeypatch.setattr(sys.modules["yogadl_shared.ours"], "NUMBER", 2)
+    assert recipe_of(make).digest != before
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,56 @@ def test_inputs(tmp_path: pathlib.Path) -> None:
         told(one)
 
 
+def test_sets_of_inputs(tmp_path: pathlib.Path) -> None:
+    """They have no order."""
+    paths = [tmp_path / name for name in "abcdef"]
+    for path in paths:
+        path.write_text(path.name)
+    told = {
+        recipe_of(make, inputs=frozenset(map(str, given))).digest for given in (paths, paths[::-1])
+    }
+    assert len(told) == 1
+    assert recipe_of(make, inputs=frozenset(paths[1:])).digest not in told
+
+
+def test_arguments_of_wrappers_are_those_that_they_get() -> None:
+    def count(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(*given: Any, **named: Any) -> Any:
+            return len(named)
+
+        return wrapper
+
+    @count
+    def takes(n: int = 2) -> Any:
+        return n
+
+    told = [recipe_of(takes, (2,)), recipe_of(takes, (), {"n": 2}), recipe_of(takes)]
+    assert len({it.digest for it in told}) == 3
+
+
+def test_names_in_the_text_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries look for them among the variables of who calls."""
+
+    def one(frame: Any) -> Any:
+        return frame.query("x > @LIMIT")
+
+    def other(frame: Any) -> Any:
+        return frame.eval(QUERY)
+
+    def neither(frame: Any) -> Any:
+        return frame.find("x > @LIMIT")
+
+    before = [recipe_of(function, (1,)).digest for function in (one, other, neither)]
+    monkeypatch.setitem(globals(), "LIMIT", 4)
+    after = [recipe_of(function, (1,)).digest for function in (one, other, neither)]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [False, False, True]
+
+
+LIMIT = 3
+QUERY = "y = x * LIMIT"
+
+
 def test_a_path_that_is_an_input_counts_by_its_contents(tmp_path: pathlib.Path) -> None:
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:

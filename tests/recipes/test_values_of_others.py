@@ -123,4 +123,24 @@ def test_tensorflow() -> None:
 
 def test_pillow() -> None:
     image = pytest.importorskip("PIL.Image")
-    check([image.new("RGB", (2, 2)), image.new("L", (2, 2)), image.new("RGB", (2, 2), "red")])
+    clear = image.new("L", (2, 2))
+    clear.info["transparency"] = 0
+    values = [image.new("RGB", (2, 2)), image.new("L", (2, 2)), image.new("RGB", (2, 2), "red")]
+    check([*values, clear])
+
+
+def test_scipy() -> None:
+    special = pytest.importorskip("scipy.special")
+    check([np.exp2, special.exp2, special.expit])
+
+
+def test_wrapt() -> None:
+    """What it makes says that it is the function that it wraps."""
+    wrapt = pytest.importorskip("wrapt")
+
+    @wrapt.decorator
+    def plus(wrapped: Any, _instance: Any, given: Any, named: Any) -> Any:
+        return wrapped(*given, **named) + 1
+
+    with pytest.raises(UndeterminedError, match="says that it is something else"):
+        digest(plus(make))

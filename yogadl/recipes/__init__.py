@@ -14,7 +14,7 @@ from yogadl.recipes._call_text import call_text
 from yogadl.recipes._compare import RecipeChange, changes
 from yogadl.recipes._document import Item, Recipe, parse
 from yogadl.recipes._inputs import FileInput
-from yogadl.recipes._walk import CACHED
+from yogadl.recipes._special import CACHED
 
 __all__ = [
     "CACHED",

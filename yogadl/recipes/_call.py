@@ -46,6 +46,8 @@ def recipe_of(
         InvalidArgumentError: JSON cannot hold the key, or an input is not there.
     """
     declared = [item_of(given) for given in inputs]
+    if isinstance(inputs, frozenset):
+        declared.sort(key=lambda it: it[1].digest)
     more = [item for _, item in declared]
     if key is not None:
         text = _key_text(key)
@@ -85,13 +87,28 @@ def _bound(
 ) -> dict[str, Any]:
     """All arguments of a call, with the defaults, by the names of the parameters."""
     try:
-        bound = inspect.signature(function).bind(*arguments, **named)
+        bound = inspect.signature(_bare(function)).bind(*arguments, **named)
     except (TypeError, ValueError):
         # It may take other arguments than it says. If not, the call will tell.
         given = {f"argument {number}": value for number, value in enumerate(arguments)}
         return {**given, **named}
     bound.apply_defaults()
     return dict(bound.arguments)
+
+
+def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function by the arguments that it takes itself, which what it wraps may not be given."""
+    if isinstance(function, functools.partial):
+        return functools.partial(_bare(function.func), *function.args, **function.keywords)
+    if isinstance(function, types.MethodType):
+        return types.MethodType(_bare(function.__func__), function.__self__)
+    if not isinstance(function, types.FunctionType):
+        return function
+    bare = types.FunctionType(
+        function.__code__, {}, None, function.__defaults__, function.__closure__
+    )
+    bare.__kwdefaults__ = function.__kwdefaults__
+    return bare
 
 
 def _key_text(key: Any) -> str:
@@ -118,7 +135,7 @@ def checked_names(ignore: Any) -> tuple[str, ...]:
     return names
 
 
-def checked_inputs(inputs: Any) -> tuple[Any, ...]:
+def checked_inputs(inputs: Any) -> tuple[Any, ...] | frozenset[Any]:
     """Inputs as users give them; whether they are there is found out when it counts.
 
     Raises:
@@ -128,7 +145,8 @@ def checked_inputs(inputs: Any) -> tuple[Any, ...]:
         raise InvalidArgumentError(
             f"inputs= takes a tuple of paths or DataRefs, not {inputs!r:.100}"
         )
-    return tuple(inputs)
+    # Which of a set comes first depends on the process.
+    return frozenset(inputs) if isinstance(inputs, set | frozenset) else tuple(inputs)
 
 
 def named_call(

@@ -4,7 +4,6 @@ called of an object."""
 from __future__ import annotations
 
 import abc
-import ast
 import dataclasses
 import enum
 import importlib
@@ -15,11 +14,13 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
-from yogadl.errors import UndeterminedError
+from yogadl.recipes._annotations import text_of
 from yogadl.recipes._functions import name_of
+from yogadl.recipes._libraries import BUILTIN
+from yogadl.recipes._names import is_users_value
+from yogadl.recipes._objects import contents, kept
 from yogadl.recipes._owners import is_library, is_library_file
-from yogadl.recipes._syntax import expression_form
-from yogadl.recipes._values import Walk, contents, kept, pairs, text
+from yogadl.recipes._protocol import Walk, pairs, text
 
 _BOOKKEEPING = frozenset(
     [
@@ -69,7 +70,6 @@ _OF_NAMED_TUPLES = frozenset(
         "__getnewargs__",
         "_fields",
         "_field_defaults",
-        "__match_args__",
         "_field_types",
     ]
 )
@@ -88,9 +88,9 @@ _OF_DATACLASSES = frozenset(
         "__replace__",
         "__getstate__",
         "__setstate__",
-        "__match_args__",
     ]
 )
+_OF_ENUMS = frozenset(("__new__", "__new_member__", "__reduce_ex__"))
 _PARAMETERS = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
 _FIELD = ("init", "repr", "hash", "compare", "kw_only", "metadata", "default_factory", "default")
 _IMMUTABLE = 1 << 8
@@ -113,6 +113,15 @@ def is_users(value: Any) -> bool:
     return function is not None and not is_library_file(function.__code__.co_filename)
 
 
+def _is_patch(name: str, value: Any) -> bool:
+    """Whether something in a class of a library is the user's."""
+    if name in _BOOKKEEPING:
+        return False
+    if type(value) in (types.FunctionType, *_WRAPPERS, property):
+        return is_users(value) and not _is_generated(value)
+    return is_users_value(value)
+
+
 def is_library_class(kind: type) -> bool:
     """Whether a class is a library's, and not one that a library has made for the user."""
     if kind.__flags__ & _IMMUTABLE:
@@ -126,10 +135,10 @@ def is_library_class(kind: type) -> bool:
         space = found
     if found is kind:
         return True
-    return not any(isinstance(value, _MADE_IN_PYTHON) for value in vars(kind).values())
-
-
-_MADE_IN_PYTHON = (types.FunctionType, staticmethod, classmethod, property)
+    # Python gives one that is made by a library for the user the module of that.
+    return all(
+        name in _BOOKKEEPING or isinstance(value, BUILTIN) for name, value in vars(kind).items()
+    )
 
 
 def describe_library_class(walk: Walk, kind: type) -> str:
@@ -143,10 +152,7 @@ def describe_library_class(walk: Walk, kind: type) -> str:
         for one in kind.__mro__
         if not one.__flags__ & _IMMUTABLE
         for name, value in sorted(vars(one).items())
-        if type(value) in (types.FunctionType, *_WRAPPERS, property)
-        and is_users(value)
-        and is_library(one.__module__)
-        and not _is_generated(value)
+        if is_library(one.__module__) and _is_patch(name, value)
     ]
     return f"{found}[{','.join(patched)}]" if patched else found
 
@@ -169,6 +175,7 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
         parts.append(f"metaclass {walk.token(meta)}")
     parts.append(f"slots {walk.token(vars(kind).get('__slots__', ...))}")
     parts += _annotations(walk, kind)
+    parts += _generic_bases(walk, kind)
     parts += _registered(kind)
     if dataclasses.is_dataclass(kind):
         parts += _dataclass(walk, kind)
@@ -182,6 +189,7 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
     walk.later("order", lambda: ",".join(entries))
     walk.later("module", lambda: kind.__module__)
     walk.later("doc", lambda: _doc(kind))
+    walk.later("source", lambda: _source(kind))
     return parts
 
 
@@ -189,6 +197,13 @@ def _doc(kind: type) -> str:
     found = vars(kind).get("__doc__")
     # What Python 3.10 writes for those that have none.
     return "" if found in (None, "An enumeration.") else inspect.cleandoc(str(found))
+
+
+def _source(kind: type) -> str:
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        return ""
 
 
 def _names(kind: type, name: str) -> tuple[str, str]:
@@ -224,11 +239,22 @@ def _entries(kind: type) -> Iterator[tuple[str, Any]]:
             if name in ("_fields", "_field_defaults"):
                 yield name, value
         elif (is_protocol and name in ("__init__", "__subclasshook__")) or (
-            members is not None and (name in members or name.startswith("_"))
+            members is not None and _is_of_enum(kind, name, value)
         ):
             continue
         else:
             yield name, value
+
+
+def _is_of_enum(kind: type, name: str, value: Any) -> bool:
+    """Whether what is in an enumeration is there because it is one."""
+    if name in kind.__members__ or name in _OF_ENUMS:  # type: ignore[attr-defined]
+        return True
+    if name[:1] == name[-1:] == "_" and name[:2] != "__":
+        return True
+    # Python puts those of what it derives from into each.
+    bases = (one for one in kind.__mro__[1:] if isinstance(one, enum.EnumMeta))
+    return any(vars(one).get(name) is value for one in bases)
 
 
 def _is_made_of_text(value: Any) -> bool:
@@ -239,30 +265,15 @@ def _is_made_of_text(value: Any) -> bool:
 
 def _annotations(walk: Walk, kind: type) -> list[str]:
     return [
-        f"{name}: {annotation_text(walk, kind, annotation)}"
+        f"{name}: {text_of(walk, kind, annotation)}"
         for name, annotation in inspect.get_annotations(kind).items()
     ]
 
 
-def annotation_text(walk: Walk, kind: type, annotation: Any) -> str:
-    """An annotation of a class, which decides of what many libraries do."""
-    if isinstance(annotation, str):
-        return walk.annotation(kind, annotation)  # type: ignore[attr-defined, no-any-return]
-    if not isinstance(annotation, type):
-        try:
-            return walk.token(annotation)
-        except UndeterminedError:
-            return f"annotation {text(repr(annotation))}"
-    return walk.token(annotation)
-
-
-def annotation_form(annotation: str) -> tuple[str, ast.expr | None]:
-    """An annotation that is text, in its normal form, and as syntax."""
-    try:
-        expression = ast.parse(annotation, mode="eval").body
-    except (SyntaxError, ValueError):
-        return text(annotation), None
-    return expression_form(expression), expression
+def _generic_bases(walk: Walk, kind: type) -> list[str]:
+    """What the types of generic bases are, which code can ask for."""
+    found = vars(kind).get("__orig_bases__", ())
+    return [f"of {text_of(walk, kind, it)}" for it in found if typing.get_origin(it) is not None]
 
 
 def _registered(kind: type) -> list[str]:
@@ -283,7 +294,7 @@ def _dataclass(walk: Walk, kind: type) -> list[str]:
 
 
 def _members(walk: Walk, kind: enum.EnumMeta) -> list[str]:
-    parts = []
+    parts = [f"boundary {boundary}"] if (boundary := _boundary(kind)) else []
     members: dict[str, Any] = {**kind.__members__}
     for name, member in members.items():
         more = {
@@ -294,6 +305,13 @@ def _members(walk: Walk, kind: enum.EnumMeta) -> list[str]:
         value = walk.inside(f".{name}", member._value_)
         parts.append(f"member {name}={value}{pairs(walk, more.items())}")
     return parts
+
+
+def _boundary(kind: enum.EnumMeta) -> str:
+    """What becomes of bits that have no name, if that is other than of the base."""
+    own, *others = (vars(one).get("_boundary_") for one in kind.__mro__)
+    inherited = next((it for it in others if it is not None), None)
+    return "" if own is inherited else str(own.name if own is not None else "")
 
 
 def describe_object(walk: Walk, value: Any) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from yogadl.dataref import IndexedDataRef
-from yogadl.recipes._values import Rule, Walk, digest, each, kept, pairs, text
+from yogadl.recipes._objects import attributes_of, kept
+from yogadl.recipes._protocol import Rule, Walk, digest, each, pairs, text
 
 _BIT_GENERATORS = np.random.BitGenerator
 _RandomState = np.random.RandomState
@@ -43,21 +45,39 @@ def dtype_text(dtype: np.dtype[Any]) -> str:
     return text(f"{dtype.str} {dtype.name}")
 
 
+def _dtype(walk: Walk, dtype: np.dtype[Any]) -> str:
+    return f"{dtype_text(dtype)}{pairs(walk, dtype.metadata.items()) if dtype.metadata else ''}"
+
+
 def _array(walk: Walk, value: Any) -> str:
     if again := walk.again(value):
         return again
     kind, bare = type(value), np.asarray(value)
+    shared = _shared(walk, value)
     if isinstance(value, np.ma.MaskedArray):
         bare = np.asarray(value.data)
         more = f"{walk.token(np.ma.getmaskarray(value))},{walk.token(value.fill_value)}"
     else:
         more = "" if kind in (np.ndarray, np.memmap) else pairs(walk, kept(value))
     name = "" if kind in (np.ndarray, np.memmap) else walk.token(kind)
-    return f"array({_content(walk, bare)}{name}{more})"
+    return f"array({_content(walk, bare)}{name}{more}{shared})"
+
+
+def _shared(walk: Walk, value: Any) -> str:
+    """Of which other array, and how, an array is a view: who changes one changes the other."""
+    owner = value
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    if owner.base is not None:
+        owner = owner.base.obj if isinstance(owner.base, memoryview) else owner.base
+    if type(owner) is bytes:
+        return ""
+    found = walk.memory(owner, value.__array_interface__["data"][0])
+    return f"{found},{value.strides}" if found else ""
 
 
 def _content(walk: Walk, value: np.ndarray[Any, Any]) -> str:
-    head = f"{dtype_text(value.dtype)},{value.shape}"
+    head = f"{_dtype(walk, value.dtype)},{value.shape}"
     if value.dtype.hasobject:
         return f"{head},{each(walk, value.ravel().tolist())}"
     if isinstance(value.dtype, getattr(np.dtypes, "StringDType", ())):
@@ -95,11 +115,22 @@ def _seeds(walk: Walk, value: np.random.SeedSequence) -> str:
 def _ufunc(walk: Walk, value: np.ufunc) -> str:
     if value.__name__.endswith("(vectorized)"):
         walk.refuse("a function that np.frompyfunc has made of one that cannot be seen")
-    return walk.library("numpy", value.__name__)
+    name = value.__name__
+    if vars(np).get(name) is value:
+        return walk.library("numpy", name)
+    # It does not say of what module it is.
+    home = next((it for it in sorted(_modules()) if vars(sys.modules[it]).get(name) is value), "")
+    if not home:
+        walk.refuse(f"the ufunc {name}, of which it cannot be told what module it is of")
+    return walk.library(home, name)
+
+
+def _modules() -> list[str]:
+    return [it for it, module in list(sys.modules.items()) if type(module) is types.ModuleType]
 
 
 _NUMPY: tuple[tuple[Any, Rule], ...] = (
-    (np.dtype, lambda _walk, value: f"dtype({dtype_text(value)})"),
+    (np.dtype, lambda walk, value: f"dtype({_dtype(walk, value)})"),
     (np.random.Generator, _generator),
     (_BIT_GENERATORS, _bit_generator),
     (_RandomState, _random_state),
@@ -132,7 +163,10 @@ def _tensor(walk: Walk, value: Any) -> str:
     bare = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
     shape, kind = tuple(bare.shape), walk.token(type(value))
     data = bare.reshape(-1).view(torch.uint8).numpy() if bare.numel() else b""
-    return f"tensor({value.dtype},{shape},{digest(data)},{kind},{value.requires_grad})"
+    more = pairs(walk, attributes_of(value).items())
+    shared = walk.memory(value.untyped_storage(), value.storage_offset())
+    content = f"{value.dtype},{shape},{digest(data)}"
+    return f"tensor({content},{kind},{value.requires_grad},{more},{shared})"
 
 
 def _of_tensorflow(value: Any, tensorflow: Any) -> Rule | None:
@@ -176,7 +210,10 @@ def _of_pandas(value: Any, pandas: Any) -> Rule | None:
     if isinstance(value, pandas.MultiIndex):
         return lambda walk, it: f"index({each(walk, (list(it), list(it.names)))})"
     if isinstance(value, pandas.Index):
-        return lambda walk, it: f"index({_pandas_values(walk, it)},{walk.token(it.name)})"
+        return lambda walk, it: (
+            f"index({_pandas_values(walk, it)},{walk.token(it.name)},"
+            f"{getattr(it, 'freqstr', None)})"
+        )
     if value is pandas.NaT or value is pandas.NA:
         return lambda _walk, it: f"pandas({it})"
     if isinstance(value, pandas.Timestamp | pandas.Timedelta):
@@ -270,7 +307,8 @@ def _of_pillow(value: Any, _pillow: Any) -> Rule | None:
         return None
     return lambda walk, it: (
         walk.again(it)
-        or f"image({it.mode},{it.size},{digest(it.tobytes())},{walk.token(it.getpalette())})"
+        or f"image({it.mode},{it.size},{digest(it.tobytes())},{walk.token(it.getpalette())},"
+        f"{walk.token(it.info)})"
     )
 
 

@@ -24,6 +24,7 @@ _DISTRIBUTIONS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly"),
     "yaml": ("PyYAML",),
 }
+_INSIDE = ("built-in", "frozen")
 YOGADL = "yogadl"
 PYTHON = "python"
 
@@ -45,6 +46,11 @@ def _library_folders() -> tuple[str, ...]:
     found = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     found |= {os.path.dirname(os.__file__), _OWN}
     return tuple({f"{folder}{os.sep}" for one in found for folder in (one, os.path.realpath(one))})
+
+
+def is_of_yogadl(function: types.FunctionType) -> bool:
+    """Whether a function is of yogadl's own code."""
+    return os.path.realpath(function.__code__.co_filename).startswith(f"{_OWN}{os.sep}")
 
 
 def is_library(module: str) -> bool:
@@ -72,7 +78,7 @@ def is_library_module(module: types.ModuleType) -> bool:
         return is_library_file(place)
     spec = space.get("__spec__")
     origin = getattr(spec, "origin", None)
-    return origin in ("built-in", "frozen") or _is_standard(str(name))
+    return origin in _INSIDE or _is_standard(str(name))
 
 
 def _place(space: dict[str, Any]) -> str:
@@ -93,30 +99,55 @@ def _is_standard(name: str) -> bool:
 def is_installed(name: str) -> bool | None:
     """Whether a module that need not be imported is a library's; ``None`` if there is none."""
     top = name.partition(".")[0]
-    if top in sys.modules:
-        return is_library(top)
     if top in sys.builtin_module_names:
         return True
-    # Not by its name: a module of the user's may have that of one of Python's.
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    if spec is None:
-        return None
-    places = [spec.origin or "", *(spec.submodule_search_locations or ())]
-    return any(is_library_file(os.path.join(place, "")) for place in places if place)
+    found: bool | None = None
+    # Not by its name: a module of the user's may have that of one of Python's. What is in a
+    # namespace may be of several, and is looked for without running anything.
+    for end in _ends(name):
+        if name[:end] in sys.modules and not _is_namespace(sys.modules[name[:end]]):
+            return is_library(name[:end])
+        try:
+            spec = importlib.util.find_spec(name[:end])
+        except (ImportError, ValueError):
+            return found
+        if spec is None:
+            return found
+        if spec.origin in _INSIDE:
+            return True
+        places = [spec.origin or "", *(spec.submodule_search_locations or ())]
+        found = any(is_library_file(os.path.join(place, "")) for place in places if place)
+        if spec.origin is not None:
+            break
+    return found
+
+
+def _ends(name: str) -> list[int]:
+    """Where the names of the packages end that a module is in, and its own."""
+    return [*(at for at, letter in enumerate(name) if letter == "."), len(name)]
+
+
+def _is_namespace(module: Any) -> bool:
+    space = vars(module) if isinstance(module, types.ModuleType) else {}
+    return space.get("__file__") is None and "__path__" in space
+
+
+def version_of(module: str) -> tuple[str, str]:
+    """The name and the version of the library that a module is of; no version for Python's own, and
+    where none can be told."""
+    return _version_of(module.partition(".")[0])
 
 
 @functools.lru_cache(maxsize=1024)
-def version_of(module: str) -> tuple[str, str]:
-    """The name and the version of the library that a module is of; no version for Python's own."""
-    top = module.partition(".")[0]
+def _version_of(top: str) -> tuple[str, str]:
     if top == YOGADL:
         # What it stores is the same for any version.
         return YOGADL, ""
     if _is_standard(top):
         return PYTHON, ""
+    if _is_namespace(sys.modules.get(top)):
+        # It may be of any of those that have something in it.
+        return top, ", ".join(f"{name} {version}" for name, version in _distributions(top))
     for name in _DISTRIBUTIONS.get(top, (top,)):
         found = _version(name)
         if found:
@@ -124,12 +155,14 @@ def version_of(module: str) -> tuple[str, str]:
     declared = getattr(sys.modules.get(top), "__version__", None)
     if isinstance(declared, str):
         return top, declared
+    return next(iter(_distributions(top)), (top, ""))
+
+
+def _distributions(top: str) -> list[tuple[str, str]]:
+    """What is installed that has a module or package of a name."""
     # It takes long, since it reads the lists of files of all that is installed.
-    for name in sorted(importlib.metadata.packages_distributions().get(top, ())):
-        found = _version(name)
-        if found:
-            return name, found
-    return top, ""
+    names = sorted(set(importlib.metadata.packages_distributions().get(top, ())))
+    return [(name, version) for name in names if (version := _version(name))]
 
 
 def _version(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from yogadl.recipes._syntax import FUNCTIONS, Function
 
+_LONGEST_NAME = 100
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -55,14 +56,19 @@ class Reads:
     Attributes:
         names: in the order of the code, each once.
         annotated: names in annotations of functions.
-        mentioned: all names and attributes that the function uses, its own too.
+        writes: global variables that it gives a value to, or deletes.
+        mentioned: all names and attributes that the function uses, its own too, and those that are
+            written as strings.
+        texts: all strings, and the constant pieces of others.
         asserts: whether it has an assertion.
         imports: that it makes, read or not.
     """
 
     names: dict[Read, None] = field(default_factory=dict)
     annotated: dict[Read, None] = field(default_factory=dict)
+    writes: set[str] = field(default_factory=set)
     mentioned: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
     asserts: bool = False
     imports: set[Import] = field(default_factory=set)
 
@@ -71,7 +77,8 @@ class Reads:
 class _Scope:
     is_class: bool = False
     bound: set[str] = field(default_factory=set)
-    imports: dict[str, Import] = field(default_factory=dict)
+    imports: dict[str, list[Import]] = field(default_factory=dict)
+    """All that may be bound to a name, such as of either branch."""
     not_here: set[str] = field(default_factory=set)
     """Declared as global."""
     outer: set[str] = field(default_factory=set)
@@ -113,11 +120,19 @@ class _Visitor:
         body = list(body)
         for statement in body:
             _bind(statement, scope)
+        self._bind_globals(scope)
         scope.bound -= scope.not_here | scope.outer
         self._scopes.append(scope)
         for statement in body:
             self.visit(statement)
         self._scopes.pop()
+
+    def _bind_globals(self, scope: _Scope) -> None:
+        self.found.writes |= scope.not_here & (scope.bound | scope.imports.keys())
+        for name in sorted(scope.not_here & scope.imports.keys()):
+            for found in scope.imports[name]:
+                # Others may use it by that name.
+                self.found.names[Read(name, (), found)] = None
 
     def _annotations(self, node: Function) -> None:
         args = node.args
@@ -144,6 +159,10 @@ class _Visitor:
             self._comprehend(node)
         elif isinstance(node, ast.AnnAssign):
             self._annotate(node)
+        elif isinstance(node, ast.Constant):
+            self._text(node.value)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            return
         elif isinstance(node, ast.AugAssign):
             self._access(node.target, is_read=True)
             self.visit(node.value)
@@ -152,6 +171,12 @@ class _Visitor:
             self.found.imports.update(imports_of(node))
             for child in ast.iter_child_nodes(node):
                 self.visit(child)
+
+    def _text(self, value: Any) -> None:
+        if isinstance(value, str):
+            self.found.texts.add(value)
+            if len(value) <= _LONGEST_NAME:
+                self.found.mentioned.update(value.split("."))
 
     def _annotate(self, node: ast.AnnAssign) -> None:
         self.visit(node.target)
@@ -197,6 +222,11 @@ class _Visitor:
 
     def _use(self, node: ast.Call | ast.Subscript) -> None:
         """A call or an index, whose first argument may be a string."""
+        if isinstance(node, ast.Call) and (name := _attribute_name(node)):
+            self.visit(ast.Attribute(node.args[0], name, ast.Load()))
+            for argument in node.args[2:]:
+                self.visit(argument)
+            return
         used = node.func if isinstance(node, ast.Call) else node.value
         first: Any = node.slice if isinstance(node, ast.Subscript) else next(iter(node.args), None)
         if isinstance(used, ast.Name | ast.Attribute):
@@ -231,11 +261,21 @@ class _Visitor:
             if name in scope.not_here:
                 break
             if name in scope.imports:
-                into[Read(name, chain, scope.imports[name], constant)] = None
+                for found in scope.imports[name]:
+                    into[Read(name, chain, found, constant)] = None
                 return
             if name in scope.bound and not scope.is_class:
                 return
         into[Read(name, chain, None, constant)] = None
+
+
+def _attribute_name(node: ast.Call) -> str:
+    """What ``getattr`` or ``hasattr`` is asked for, if that is written there; else empty."""
+    if not isinstance(node.func, ast.Name) or node.func.id not in ("getattr", "hasattr"):
+        return ""
+    name = node.args[1] if len(node.args) > 1 else None
+    is_text = isinstance(name, ast.Constant) and isinstance(name.value, str)
+    return name.value if is_text and not node.keywords else ""  # type: ignore[union-attr]
 
 
 def _type_parameters(node: ast.AST) -> Iterator[str]:
@@ -267,9 +307,9 @@ def _bind(node: ast.AST, scope: _Scope) -> None:
         for alias, found in zip(node.names, imports_of(node), strict=True):
             if isinstance(node, ast.Import) and alias.asname is None:
                 found = Import(alias.name.partition(".")[0])  # noqa: PLW2901 # that is bound
-                scope.imports[found.module] = found
+                scope.imports.setdefault(found.module, []).append(found)
             else:
-                scope.imports[alias.asname or alias.name] = found
+                scope.imports.setdefault(alias.asname or alias.name, []).append(found)
     elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
         if node.name is not None:
             bound.add(node.name)

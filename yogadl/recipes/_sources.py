@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from yogadl.recipes._reads import Reads, reads_of
-from yogadl.recipes._syntax import FUNCTIONS, Function, form_of, without_noise
+from yogadl.recipes._syntax import DOCUMENTED, FUNCTIONS, Function, form_of, without_noise
 
 # Lines of files are below that.
 _MARK = 1 << 24
@@ -27,6 +27,8 @@ _FUTURES = functools.reduce(
     int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 )
 _MOST_FILES = 1000
+# Pytest has put this into modules whose assertions it compiles in a way of its own.
+_REWRITTEN = "@pytest_ar"
 
 _files: dict[str, SourceFile] = {}
 _lock = threading.Lock()
@@ -42,9 +44,15 @@ class Source:
     Attributes:
         form: see ``form_of``.
         reads: what the function reads.
+        inner_docs: the docstrings of the functions and classes inside of it.
     """
 
     def __init__(self, node: Function, text: str, lines: list[str]) -> None:
+        self.inner_docs = [
+            ast.get_docstring(inner)
+            for inner in ast.walk(node)
+            if inner is not node and isinstance(inner, DOCUMENTED)
+        ]
         self.form = form_of(node)
         self.reads: Reads = reads_of(node)
         self._text = text
@@ -77,12 +85,14 @@ def source_of(function: types.FunctionType) -> Source:
         SourceError: there is none, or it is not what runs.
     """
     code = function.__code__
-    return _file_of(code.co_filename, function.__globals__).find(code)
+    file = _file_of(code.co_filename, function.__globals__)
+    return file.find(code, _REWRITTEN in function.__globals__)
 
 
 def _file_of(name: str, namespace: dict[str, Any]) -> SourceFile:
     linecache.checkcache(name)
-    text = "".join(linecache.getlines(name, namespace))
+    lines = linecache.getlines(name, namespace)
+    text = "".join(lines)
     if not text:
         raise SourceError(f"its source, {name}, cannot be read")
     with _lock:
@@ -90,31 +100,31 @@ def _file_of(name: str, namespace: dict[str, Any]) -> SourceFile:
         if found is None or found.text != text:
             if len(_files) >= _MOST_FILES:
                 _files.clear()
-            found = _files[name] = SourceFile(name, text)
+            found = _files[name] = SourceFile(name, text, lines)
         return found
 
 
 class SourceFile:
     """The text of a module. Safe for threads."""
 
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(self, name: str, text: str, lines: list[str]) -> None:
         self.text = text
         self._name = name
-        self._lines = text.splitlines(keepends=True)
+        self._lines = lines
         self._found: dict[int, tuple[types.CodeType, Source]] = {}
         self._nodes: dict[tuple[int, str], list[Function]] | None = None
         self._codes: dict[tuple[int, str], list[types.CodeType]] = {}
         self._guard = threading.Lock()
 
-    def find(self, code: types.CodeType) -> Source:
-        """The source of a function's code."""
+    def find(self, code: types.CodeType, is_rewritten: bool) -> Source:
+        """The source of a function's code, which may be of a module that pytest has rewritten."""
         known = self._found.get(id(code))
         if known is not None and known[0] is code:
             return known[1]
         with self._guard:
             if self._nodes is None:
                 self._nodes = self._parse(code.co_flags & _FUTURES)
-            source = self._find(code, self._nodes)
+            source = self._find(code, self._nodes, is_rewritten)
             self._found[id(code)] = code, source
         return source
 
@@ -135,7 +145,12 @@ class SourceFile:
             self._codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)
         return nodes
 
-    def _find(self, code: types.CodeType, nodes: dict[tuple[int, str], list[Function]]) -> Source:
+    def _find(
+        self,
+        code: types.CodeType,
+        nodes: dict[tuple[int, str], list[Function]],
+        is_rewritten: bool,
+    ) -> Source:
         if not nodes:
             node, text = self._block(code)
             return Source(node, text, self._lines[code.co_firstlineno - 1 :])
@@ -144,7 +159,7 @@ class SourceFile:
         if len(candidates) > 1:
             candidates = self._chosen(code, candidates)
         is_same = any(_is_same(code, other) for other in self._codes.get(place, ()))
-        if not candidates or not (is_same or _is_rewritten(candidates[0])):
+        if not candidates or not (is_same or (is_rewritten and _asserts(candidates[0]))):
             raise SourceError(
                 f"{self._name} is not what is running: it was changed after it was imported, so "
                 "begin a new process or reload the module"
@@ -207,6 +222,7 @@ def _is_same(one: types.CodeType, other: types.CodeType) -> bool:
     """Whether two codes do the same, wherever they are."""
     return (
         one.co_code == other.co_code
+        and getattr(one, "co_exceptiontable", b"") == getattr(other, "co_exceptiontable", b"")
         and one.co_names == other.co_names
         and one.co_varnames == other.co_varnames
         and one.co_freevars == other.co_freevars
@@ -227,6 +243,5 @@ def _is_same_constant(one: Any, other: Any) -> bool:
     return type(one) is type(other) and repr(one) == repr(other)
 
 
-def _is_rewritten(node: Function) -> bool:
-    """Whether a function has what pytest compiles in a way of its own."""
+def _asserts(node: Function) -> bool:
     return any(isinstance(inner, ast.Assert) for inner in ast.walk(node))

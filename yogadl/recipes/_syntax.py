@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 _LEFT_OUT = frozenset(("ctx", "kind", "type_comment", "type_ignores"))
 
@@ -53,7 +54,7 @@ def expression_form(expression: ast.expr) -> str:
 def without_noise(function: Function) -> Function:
     """The function as people read it: without docstrings. Changes and returns it."""
     for node in ast.walk(function):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(node, DOCUMENTED):
             node.body = _statements(node.body) or [ast.Pass()]
     if not isinstance(function, ast.Lambda):
         function.decorator_list = []
@@ -108,7 +109,8 @@ def _write_list(values: Iterable[Any], out: list[str], in_function: bool) -> Non
     for value in values:
         if isinstance(value, ast.AST):
             _write(value, out, in_function)
-        else:
+        elif value is not None:
+            # In a dict and in defaults, a key or value that is not there is no None.
             out.append(_constant(value))
         out.append(",")
     out.append("]")

@@ -6,13 +6,13 @@ A rule takes the walk and a value, and returns text that no other value of any t
 from __future__ import annotations
 
 import array
-import builtins
 import collections
 import datetime
 import decimal
 import enum
 import fractions
 import functools
+import gc
 import logging
 import marshal
 import operator
@@ -24,100 +24,20 @@ import types
 import typing
 import uuid
 import zoneinfo
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-import xxhash
+from yogadl.recipes._objects import attributes_of
+from yogadl.recipes._owners import is_library
+from yogadl.recipes._protocol import LONGEST, Rule, Walk, digest, each, pairs, text
 
-# What is longer is told by a digest.
-_LONGEST = 200
 _MANY = 64
 _FLAT = frozenset((int, float, bool, type(None), str, bytes))
 _NUMBERS = frozenset((int, float, bool))
 
 
-class Walk(Protocol):
-    """What rules need of the walk that they are used by."""
-
-    def token(self, value: Any) -> str:
-        """A value as text.
-
-        Raises:
-            UndeterminedError: it cannot be told what it is.
-        """
-
-    def inside(self, step: str, value: Any) -> str:
-        """The same of a value inside of another; ``step`` says where, for errors."""
-
-    def again(self, value: Any) -> str:
-        """What was met before, so that what is shared is told from what is only equal, and rings
-        come to an end; empty if it is new."""
-
-    def alone(self, values: Iterable[Any]) -> list[str]:
-        """Values that have no order, sorted."""
-
-    def reference(self, value: Any) -> str:
-        """A function or class, that has an item of its own."""
-
-    def library(self, module: str, name: str) -> str:
-        """Something of a library, whose version counts from now on."""
-
-    def declared(self, path: pathlib.PurePath) -> str:
-        """What a path is if it is a declared input; else empty."""
-
-    def refuse(self, what: str, name: str = "") -> typing.NoReturn:
-        """Raises the error that says that a value cannot be told, and where that was met.
-
-        Args:
-            what: it is.
-            name: by which it can be ignored, if that is not of where it was met.
-        """
-
-    def is_ignored(self, *names: str) -> bool:
-        """Whether one of these is not to count."""
-
-    def item(self, kind: str, owner: object, name: str, label: str, value: Any) -> str:
-        """A value that has a name.
-
-        Args:
-            kind: see ``KINDS``.
-            owner: what it is the name in.
-            name: in that.
-            label: for people.
-            value: that it has.
-        """
-
-    def is_home(self, space: dict[str, Any]) -> bool:
-        """Whether these are the globals of the function that the walk began with: of its names,
-        those of modules need not be given."""
-
-    def begin_again(self) -> None:
-        """Has all of it described once more: a module was imported, which may have changed it."""
-
-    def mention(self, names: Iterable[str]) -> None:
-        """Takes note of names that code uses, which may decide what counts."""
-
-    def later(self, flag: str, make: Callable[[], str]) -> None:
-        """What counts, too, of what is described now, if code asks for it; see ``FLAGS``."""
-
-
-Rule = Callable[[Walk, Any], str]
-
-
-def digest(data: Any) -> str:
-    """XXH3-128 of some bytes."""
-    return xxhash.xxh3_128_hexdigest(data)
-
-
-def text(value: str) -> str:
-    """A string, by a digest if it is long."""
-    if len(value) <= _LONGEST:
-        return f"s{value!a}"
-    return f"s{len(value)}#{digest(value.encode('utf-8', 'surrogatepass'))}"
-
-
 def _bytes(_walk: Walk, value: Any) -> str:
-    if len(value) <= _LONGEST:
+    if len(value) <= LONGEST:
         return f"b{bytes(value).hex()}"
     return f"b{len(value)}#{digest(value)}"
 
@@ -142,20 +62,6 @@ def _flat(values: Any) -> str:
     if version == 0 and float in kinds:
         return ""
     return f"{len(values)}#{digest(marshal.dumps(values, version))}"
-
-
-def each(walk: Walk, values: Iterable[Any]) -> str:
-    """Values in their order."""
-    return ",".join(walk.inside(f"[{n}]", value) for n, value in enumerate(values))
-
-
-def pairs(walk: Walk, items: Iterable[tuple[Any, Any]]) -> str:
-    """Keys and values in their order, which may matter."""
-    found = []
-    for key, value in items:
-        shown = f"[{key!r:.40}]" if type(key) in (str, int) else "[…]"
-        found.append(f"{walk.inside(shown, key)}:{walk.inside(shown, value)}")
-    return ",".join(found)
 
 
 def _tuple(walk: Walk, value: tuple[Any, ...]) -> str:
@@ -202,7 +108,15 @@ def _zone(walk: Walk, value: zoneinfo.ZoneInfo) -> str:
 
 
 def _path(walk: Walk, value: pathlib.PurePath) -> str:
-    return walk.declared(value) or f"path({text(str(value))})"
+    if declared := walk.declared(value):
+        return declared
+    kind = type(value)
+    if not is_library(kind.__module__):
+        more = pairs(walk, attributes_of(value).items())
+        return f"path({text(str(value))},{walk.token(kind)},{more})"
+    # Those that are more than text are of the machine's own kind.
+    name = "path" if isinstance(value, pathlib.Path) else kind.__name__
+    return f"{name}({text(str(value))})"
 
 
 def _pattern(walk: Walk, value: re.Pattern[Any]) -> str:
@@ -214,16 +128,24 @@ def _partial(walk: Walk, value: functools.partial[Any]) -> str:
         return again
     func = walk.inside(".func", value.func)
     args = walk.inside(".args", value.args)
-    return f"partial({func},{args},{walk.inside('.keywords', value.keywords)})"
+    keywords = walk.inside(".keywords", value.keywords)
+    return f"partial({func},{args},{keywords},{pairs(walk, attributes_of(value).items())})"
 
 
 def _cached(walk: Walk, value: Any) -> str:
     # What it has kept is what the function would return.
-    return f"cached({walk.inside('.__wrapped__', value.__wrapped__)})"
+    more = pairs(walk, ((name, it) for name, it in vars(value).items() if name not in _OF_WRAPPERS))
+    options = walk.token(value.cache_parameters())
+    return f"cached({walk.inside('.__wrapped__', value.__wrapped__)},{options},{more})"
+
+
+_OF_WRAPPERS = (*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "cache_parameters")
 
 
 def _getter(walk: Walk, value: Any) -> str:
     _, *arguments = value.__reduce__()
+    # What it gets by name, code gets.
+    walk.mention([it for part in arguments[0] if isinstance(part, str) for it in part.split(".")])
     return f"{type(value).__name__}({each(walk, arguments)})"
 
 
@@ -248,7 +170,8 @@ def _defaultdict(walk: Walk, value: collections.defaultdict[Any, Any]) -> str:
 
 
 def _proxy(walk: Walk, value: types.MappingProxyType[Any, Any]) -> str:
-    return f"proxy({pairs(walk, value.items())})"
+    # Who has the dict itself may change it.
+    return f"proxy({each(walk, gc.get_referents(value))})"
 
 
 def _namespace(walk: Walk, value: types.SimpleNamespace) -> str:
@@ -260,11 +183,14 @@ def _array(walk: Walk, value: array.array[Any]) -> str:
 
 
 def _bytearray(walk: Walk, value: bytearray) -> str:
-    return walk.again(value) or f"bytearray({_bytes(walk, value)})"
+    shared = walk.memory(value, 0)
+    return walk.again(value) or f"bytearray({_bytes(walk, value)}{shared})"
 
 
-def _memory(_walk: Walk, value: memoryview) -> str:
-    return f"memory({value.format},{value.shape},{digest(value.tobytes())})"
+def _memory(walk: Walk, value: memoryview) -> str:
+    # What is in bytes cannot be changed, and equal ones may be the same.
+    shared = "" if type(value.obj) is bytes else walk.memory(value.obj, 0)
+    return f"memory({value.format},{value.shape},{digest(value.tobytes())}{shared})"
 
 
 def _random(walk: Walk, value: random.Random) -> str:
@@ -276,11 +202,16 @@ def _dispatching(walk: Walk, value: functools.singledispatchmethod[Any]) -> str:
     return f"singledispatchmethod({each(walk, (value.dispatcher, value.func))})"
 
 
+_OF_TYPES = ("__bound__", "__constraints__", "__supertype__", "__value__")
+
+
 def _typing(walk: Walk, value: Any) -> str:
     """What type hints are made of."""
     origin = typing.get_origin(value)
     if origin is None:
-        return f"typing({text(re.sub(r' at 0x[0-9a-f]+', '', repr(value)))})"
+        shown = text(re.sub(r" at 0x[0-9a-f]+", "", repr(value)))
+        found = [(name, getattr(value, name, None)) for name in _OF_TYPES]
+        return f"typing({shown},{pairs(walk, (it for it in found if it[1]))})"
     return f"typing({walk.token(origin)},{each(walk, typing.get_args(value))})"
 
 
@@ -373,43 +304,6 @@ _DERIVED: tuple[tuple[type, Rule], ...] = (
 )
 
 
-def _arguments_of(value: BaseException) -> tuple[Any, ...]:
-    return value.args
-
-
-_CONTENTS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
-    (str, str.__str__),
-    (bytes, lambda value: bytes(memoryview(value))),
-    (bool, bool),
-    (int, int.__index__),
-    (float, float.__float__),
-    (complex, lambda value: complex(value.real, value.imag)),
-    (tuple, lambda value: tuple(tuple.__iter__(value))),
-    (list, lambda value: tuple(list.__iter__(value))),
-    (dict, lambda value: tuple(dict.items(value))),
-    (frozenset, lambda value: frozenset(frozenset.__iter__(value))),
-    (set, lambda value: frozenset(set.__iter__(value))),
-    (bytearray, lambda value: bytes(memoryview(value))),
-    (BaseException, _arguments_of),
-)
-
-OPENING: dict[str, str] = {
-    "lock": "a lock",
-    "RLock": "a lock",
-    "generator": "a generator",
-    "coroutine": "a coroutine",
-    "async_generator": "a generator",
-    "TextIOWrapper": "an open file",
-    "BufferedReader": "an open file",
-    "BufferedWriter": "an open file",
-    "BufferedRandom": "an open file",
-    "FileIO": "an open file",
-    "socket": "a socket",
-    "Thread": "a thread",
-    "_Environ": "the whole environment",
-}
-
-
 def derived_rule(value: Any) -> Rule | None:
     """The rule of a type and of what derives from it."""
     for kind, rule in _DERIVED:
@@ -418,56 +312,3 @@ def derived_rule(value: Any) -> Rule | None:
     if type(value).__module__ == "typing":
         return _typing
     return None
-
-
-def contents(value: Any) -> Any:
-    """What an object has as a string, a list and so on that it is, too; ``None`` if it is none."""
-    for kind, take in _CONTENTS:
-        if isinstance(value, kind):
-            return take(value)
-    return None
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """The ``__dict__`` of an object, whatever its class does when it is asked for attributes."""
-    for kind in type(value).__mro__:
-        found = vars(kind).get("__dict__")
-        if isinstance(found, types.GetSetDescriptorType):
-            kept: dict[str, Any] = found.__get__(value)
-            return kept
-    return {}
-
-
-def kept(value: Any) -> Iterator[tuple[str, Any]]:
-    """The attributes that an object has in its ``__dict__`` and its slots."""
-    yield from _attributes(value).items()
-    for kind in type(value).__mro__:
-        for name, slot in vars(kind).items():
-            if isinstance(slot, types.MemberDescriptorType) and name != "__dict__":
-                try:
-                    yield name, slot.__get__(value)
-                except AttributeError:
-                    continue
-
-
-def has_hidden_state(kind: type) -> bool:
-    """Whether objects of a class have more than their ``__dict__``, slots and contents."""
-    base = next((one for one, _ in _CONTENTS if issubclass(kind, one)), object)
-    expected = base.__basicsize__
-    if kind.__dictoffset__ not in (0, -1) and not base.__dictoffset__:
-        expected += 8
-    if kind.__weakrefoffset__ > 0 and not base.__weakrefoffset__:
-        expected += 8
-    for one in kind.__mro__:
-        # Of a class that was written in C, descriptors of members are no slots.
-        slots = vars(one).get("__slots__", ())
-        names = (slots,) if isinstance(slots, str) else tuple(slots)
-        expected += 8 * sum(name not in ("__dict__", "__weakref__") for name in names)
-    return kind.__basicsize__ > expected
-
-
-def told(value: Any) -> str:
-    """What an object is, for errors."""
-    kind = type(value)
-    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix(f"{builtins.__name__}.")
-    return f"{OPENING[kind.__name__]} ({name})" if kind.__name__ in OPENING else f"a {name}"

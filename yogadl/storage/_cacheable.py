@@ -88,7 +88,7 @@ class Cacheable:
     dataset_version: str | None
     key: Any
     ignore: tuple[str, ...]
-    inputs: tuple[Any, ...]
+    inputs: tuple[Any, ...] | frozenset[Any]
     on_change: str
     spec: specs.Structure | None
     metadata: Mapping[str, Any] | None

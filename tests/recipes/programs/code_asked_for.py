@@ -1,0 +1,101 @@
+"""Parts of code that count only if other code asks for them."""
+
+# edits are easier to compare on one line
+
+from __future__ import annotations
+
+from programs._program import Program
+
+PROGRAMS: dict[str, Program] = {}
+
+PROGRAMS["docstrings inside"] = Program(
+    """
+=== main.py
+def make():
+    def inner():
+        "doc A"
+    return inner.__doc__
+""",
+    (("doc A", "doc B"),),
+)
+
+PROGRAMS["another name for getdoc"] = Program(
+    """
+=== main.py
+from inspect import getdoc as gd
+def f():
+    "doc A"
+def make():
+    return gd(f)
+""",
+    (("doc A", "doc B"),),
+)
+
+PROGRAMS["a docstring by name"] = Program(
+    """
+=== main.py
+def f():
+    "doc A"
+def make():
+    return getattr(f, "__doc__")
+""",
+    (("doc A", "doc B"),),
+)
+
+PROGRAMS["annotations as text"] = Program(
+    """
+=== main.py
+
+def f(x: int): pass
+def make():
+    return repr(f.__annotations__)
+""",
+    (("\n\ndef f", "\nfrom __future__ import annotations\ndef f"),),
+)
+
+PROGRAMS["annotations that are added"] = Program(
+    """
+=== main.py
+def inner(x: int): return x
+def make():
+    return inner.__annotations__["y"]
+inner.__annotations__["y"] = 1
+""",
+    (('["y"] = 1', '["y"] = 2'),),
+)
+
+PROGRAMS["the source of a class"] = Program(
+    """
+=== main.py
+import inspect
+class X:
+    size = 1  # comment A
+def make():
+    return inspect.getsource(X)
+""",
+    (("comment A", "comment B"),),
+)
+
+PROGRAMS["lines"] = Program(
+    """
+=== main.py
+def make():
+    return make.__code__.co_firstlineno
+""",
+    (("def make", "\n\ndef make"),),
+)
+
+PROGRAMS["types of generic bases"] = Program(
+    """
+=== main.py
+import typing
+T = typing.TypeVar("T")
+class Base(typing.Generic[T]):
+    def kind(self):
+        return typing.get_args(type(self).__orig_bases__[0])[0].__name__
+class Of(Base[int]): pass
+def make():
+    return Of().kind()
+""",
+    (("Base[int]", "Base[str]"),),
+)

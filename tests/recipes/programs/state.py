@@ -1,0 +1,176 @@
+"""What values share, and what hangs on them."""
+
+# edits are easier to compare on one line
+
+from __future__ import annotations
+
+from programs._program import Program
+
+PROGRAMS: dict[str, Program] = {}
+
+PROGRAMS["cells that are shared"] = Program(
+    """
+=== main.py
+def counter():
+    n = 0
+    def inc():
+        nonlocal n
+        n += 1
+    def get():
+        return n
+    return inc, get
+inc, get = counter()
+inc2, get2 = counter()
+pair = [inc, get]
+def make():
+    pair[0]()
+    return pair[1]()
+""",
+    (("[inc, get]", "[inc, get2]"),),
+)
+
+PROGRAMS["views of arrays"] = Program(
+    """
+=== main.py
+import numpy as np
+X = np.zeros(4)
+Y = X[1:3]
+def make():
+    X[1] = 5
+    return Y.tolist()
+""",
+    (("X[1:3]", "X[1:3].copy()"),),
+)
+
+PROGRAMS["views of bytes"] = Program(
+    """
+=== main.py
+B = bytearray(b"abc")
+M = memoryview(B)
+def make():
+    B[0] = 120
+    return bytes(M)
+""",
+    (("memoryview(B)", "memoryview(bytearray(B))"),),
+)
+
+PROGRAMS["views of dicts"] = Program(
+    """
+=== main.py
+import types
+D = {"a": 1}
+P = types.MappingProxyType(D)
+def make():
+    D["a"] = 2
+    return P["a"]
+""",
+    (("Type(D)", "Type(dict(D))"),),
+)
+
+PROGRAMS["attributes of cached functions"] = Program(
+    """
+=== main.py
+import functools
+@functools.lru_cache()
+def f(x): return repr(x)
+f.scale = 1
+def make():
+    return f.scale
+""",
+    (("scale = 1", "scale = 2"),),
+)
+
+PROGRAMS["attributes of partial functions"] = Program(
+    """
+=== main.py
+import functools
+f = functools.partial(int)
+f.scale = 1
+def make():
+    return f.scale
+""",
+    (("scale = 1", "scale = 2"),),
+)
+
+PROGRAMS["attributes of dispatchers"] = Program(
+    """
+=== main.py
+import functools
+@functools.singledispatch
+def f(x): return "any"
+f.k = 1
+def make():
+    return f.k
+""",
+    (("k = 1", "k = 2"),),
+)
+
+PROGRAMS["causes of errors"] = Program(
+    """
+=== main.py
+class Err(Exception):
+    code = 1
+E = Err("x")
+E.k = 3
+def make():
+    return [E.args, E.k, E.code, repr(E.__cause__)]
+E.__cause__ = ValueError("a")
+""",
+    (
+        ("code = 1", "code = 2"),
+        ('"x"', '"y"'),
+        ("k = 3", "k = 4"),
+        ('"a"', '"b"'),
+    ),
+)
+
+PROGRAMS["metadata of dtypes"] = Program(
+    """
+=== main.py
+import numpy as np
+X = np.dtype("i4", metadata={"a": 1})
+def make():
+    return X.metadata["a"]
+""",
+    (('"a": 1', '"a": 2'),),
+)
+
+PROGRAMS["code that was swapped"] = Program(
+    """
+=== main.py
+def f(): return 1
+def g(): return 2
+f.__code__ = g.__code__
+def make():
+    return f()
+""",
+    (("return 2", "return 3"),),
+)
+
+PROGRAMS["cycles"] = Program(
+    """
+=== main.py
+class N:
+    def __init__(self, v): self.v = v; self.n = None
+a, b, c = N(1), N(2), N(3)
+a.n, b.n, c.n = b, c, a
+def make():
+    return a.n.n.n.v
+""",
+    (
+        ("b, c, a", "b, a, a"),
+        ("b, c, a", "b, c, b"),
+    ),
+)
+
+PROGRAMS["functions with other globals"] = Program(
+    """
+=== main.py
+import types
+def f(): return X
+g = types.FunctionType(f.__code__, {"X": 5}, "g")
+def make():
+    return g()
+""",
+    (("5}", "6}"),),
+)

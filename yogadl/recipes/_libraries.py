@@ -1,0 +1,129 @@
+"""What things of libraries are: by their names, and by what of the user's they hold."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from importlib.machinery import EXTENSION_SUFFIXES
+from typing import Any
+
+from yogadl.recipes._owners import is_library, is_library_module
+from yogadl.recipes._protocol import Walk, pairs
+from yogadl.recipes._special import WHOLE_ENVIRONMENT, forbidden, forbidden_name
+
+BUILTIN = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
+"""What was not written in Python, and belongs to a module or a class."""
+
+_MAKERS = frozenset(("jax", "jaxlib", "numba", "numpy", "tensorflow"))
+_WRAPPED = ("__wrapped__", "python_function", "py_func")
+
+
+def library_function(walk: Walk, value: Any) -> str:
+    """A function of a library; empty for one that a library made for the user."""
+    function = value.__func__ if isinstance(value, types.MethodType) else value
+    module, name = str(value.__module__), str(value.__qualname__)
+    refuse_forbidden(walk, function)
+    if function is os.getenv and not walk.is_ignored("os.environ"):
+        walk.refuse(WHOLE_ENVIRONMENT, "os.environ")
+    if is_library(module):
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            space = vars(found) if hasattr(found, "__dict__") else {}
+            found = space.get(part)
+        found = getattr(found, "__func__", found)
+        if found is function and not isinstance(value, types.MethodType):
+            return walk.library(module, name)
+        bound = vars(sys.modules.get(module, types)).get(function.__name__)
+        if isinstance(value, types.MethodType) and bound == value:
+            return walk.library(module, function.__name__)
+    is_plain = not value.__closure__ and "__wrapped__" not in vars(function)
+    if is_plain and not isinstance(value, types.MethodType):
+        if not function.__defaults__ and not function.__kwdefaults__:
+            return walk.library(function.__globals__.get("__name__", module), name)
+    return ""
+
+
+def builtin(walk: Walk, value: Any) -> str:
+    """A function or method that was not written in Python."""
+    owner = getattr(value, "__self__", None)
+    kind = getattr(value, "__objclass__", None)
+    if kind is not None and (owner is None or owner is kind):
+        return f"method({walk.token(kind)}.{value.__name__})"
+    if owner is None or isinstance(owner, types.ModuleType):
+        module = str(value.__module__ or "builtins")
+        found = sys.modules.get(module)
+        if found is not None and not is_library_module(found):
+            return walk.compiled(found, value.__qualname__)
+        refuse_forbidden(walk, value)
+        return walk.library(module, value.__qualname__)
+    if not isinstance(owner, type) and (known := singleton(walk, owner)):
+        return f"method({known}.{value.__name__})"
+    return f"method({walk.token(owner)}.{value.__name__})"
+
+
+def wrapping(walk: Walk, value: Any) -> str:
+    """An object that one of the libraries that are known has made around a function."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] not in _MAKERS:
+        return ""
+    for name in _WRAPPED:
+        found = getattr(value, name, None)
+        if type(found) is types.FunctionType:
+            walk.mention(["__annotations__"])
+            options = pairs(walk, getattr(value, "targetoptions", {}).items())
+            signature = walk.token(getattr(value, "input_signature", None))
+            made_by = walk.library(kind.__module__, kind.__qualname__)
+            return f"{made_by}({walk.inside(f'.{name}', found)},{options},{signature})"
+    return ""
+
+
+def by_name(walk: Walk, value: Any) -> str:
+    """A function that was not written in Python."""
+    if "__name__" not in vars(type(value)):
+        return ""
+    module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
+    if not isinstance(module, str) or not isinstance(name, str):
+        return ""
+    home = sys.modules.get(module, types)
+    if vars(home).get(name) is not value:
+        return ""
+    if is_library(module):
+        refuse_forbidden(walk, value)
+        return walk.library(module, name)
+    is_compiled = str(vars(home).get("__file__")).endswith(tuple(EXTENSION_SUFFIXES))
+    return walk.compiled(home, name) if is_compiled else ""
+
+
+def singleton(walk: Walk, value: Any) -> str:
+    """An object that is a name in the module of its class, as libraries have constants."""
+    kind = type(value)
+    module = sys.modules.get(kind.__module__)
+    if not isinstance(module, types.ModuleType):
+        return ""
+    for name, found in vars(module).items():
+        if found is value:
+            return walk.library(kind.__module__, name)
+    return ""
+
+
+def refuse_forbidden(walk: Walk, value: Any) -> None:
+    """Refuses what finds or runs what cannot be seen."""
+    found = forbidden(value)
+    if found is not None and not walk.is_ignored(found[0]):
+        walk.refuse(f"code that uses {found[0]}, which {found[1]}", found[0])
+
+
+def refuse_forbidden_name(walk: Walk, module: str, name: str) -> None:
+    """The same of what is not imported yet."""
+    found = forbidden_name(module, name)
+    if found is not None and not walk.is_ignored(found[0]):
+        walk.refuse(f"code that uses {found[0]}, which {found[1]}", found[0])

@@ -1,0 +1,217 @@
+"""What the names stand for that code reads."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+import types
+from typing import Any
+
+from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
+from yogadl.recipes._owners import is_installed, is_library, is_library_file, is_library_module
+from yogadl.recipes._protocol import Walk
+from yogadl.recipes._reads import Import, Read
+from yogadl.recipes._special import WHOLE_ENVIRONMENT, holds_forbidden
+
+_UNSET = "unset"
+_MISSING = object()
+_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
+_CONTAINERS = frozenset((tuple, list, set, frozenset))
+_MOST_PLAIN = 1000
+
+
+def absolute(found: Import, space: dict[str, Any]) -> str:
+    """The name of the module of an import; empty if there is none."""
+    if not found.level:
+        return found.module
+    package = space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
+    try:
+        return importlib.util.resolve_name("." * found.level + found.module, package)
+    except ImportError:
+        return ""
+
+
+def follow(walk: Walk, function: types.FunctionType, cells: dict[str, Any], read: Read) -> str:
+    """What a function gets of a name that it reads."""
+    space = function.__globals__
+    if walk.is_home(space) and walk.is_ignored(read.root, str(read)):
+        return "ignored"
+    if read.imported is not None:
+        return _follow_import(walk, space, read, read.imported)
+    if read.root in cells:
+        value = cells[read.root]
+        # Others are described where closures are.
+        if not isinstance(value, types.ModuleType):
+            return "closure"
+        return _follow_value(walk, function, read.root, value, read.chain, read)
+    more = _mangled(walk, space, read.root)
+    if read.root in space:
+        name = space.get("__name__", "")
+        value = space[read.root]
+        return more + _follow_value(
+            walk, space, read.root, value, read.chain, read, f"{name}.{read.root}"
+        )
+    walk.met(space, read.root)
+    value = vars(builtins).get(read.root, _MISSING)
+    if value is _MISSING:
+        return f"{_UNSET}{more}"
+    return more + _follow_value(walk, builtins, read.root, value, read.chain, read)
+
+
+def _mangled(walk: Walk, space: dict[str, Any], name: str) -> str:
+    """What a name with two underscores may stand for inside of a class, of whatever name."""
+    if not name.startswith("__") or name.endswith("__"):
+        return ""
+    found = sorted(it for it in space if it.endswith(name) and it[:1] == "_" and it != name)
+    module = space.get("__name__", "")
+    return "".join(
+        f"{it}={walk.item('global', space, it, f'{module}.{it}', space[it])}," for it in found
+    )
+
+
+def _follow_import(walk: Walk, space: dict[str, Any], read: Read, found: Import) -> str:
+    name, chain = absolute(found, space), read.chain
+    if not name:
+        return _UNSET
+    if found.name:
+        chain = (found.name, *chain)
+    installed = is_installed(name)
+    if installed is None:
+        return _UNSET
+    if installed:
+        # It need not be imported yet, and is the same when it is.
+        module = sys.modules.get(name)
+        if module is not None:
+            return _follow_library(walk, module, chain, read, is_imported_here=True)
+        refuse_forbidden_name(walk, name, ".".join(chain))
+        return walk.library(name, ".".join(chain))
+    try:
+        value = importlib.import_module(name)
+    except ImportError:
+        return _UNSET
+    return _follow_value(walk, None, name, value, chain, read)
+
+
+def _follow_value(
+    walk: Walk,
+    owner: object,
+    name: str,
+    value: Any,
+    chain: tuple[str, ...],
+    read: Read,
+    label: str = "",
+) -> str:
+    """What a name of some owner, and the attributes that follow it, are."""
+    more = ""
+    while issubclass(type(value), types.ModuleType):
+        if is_library_module(value):
+            return more + _follow_library(walk, value, chain, read)
+        if not chain or chain[0] == "__dict__" or not is_library(type(value).__module__):
+            walk.refuse_module(value, str(read))
+        owner, name, chain = vars(value), chain[0], chain[1:]
+        label = f"{value.__name__}.{name}"
+        if walk.is_ignored(label):
+            return "ignored"
+        more += _mangled(walk, vars(value), name)
+        found = vars(value).get(name, _MISSING)
+        if found is _MISSING:
+            found = _submodule(value, name)
+        if found is _MISSING:
+            walk.met(vars(value), name)
+            made = vars(value).get("__getattr__")
+            return more + (_UNSET if made is None else f"{name} of {walk.token(made)}")
+        value = found
+    if label and walk.is_ignored(label):
+        return "ignored"
+    refuse_forbidden(walk, value)
+    special = _environment(walk, value, chain, read.constant)
+    if special:
+        return special
+    return more + walk.item("global", owner, name, label or name, value)
+
+
+def _submodule(package: types.ModuleType, name: str) -> Any:
+    """A module of the user's that is imported when it is used."""
+    if "__path__" not in vars(package):
+        return _MISSING
+    try:
+        return importlib.import_module(f"{package.__name__}.{name}")
+    except ImportError:
+        return _MISSING
+
+
+def _follow_library(
+    walk: Walk,
+    module: types.ModuleType,
+    chain: tuple[str, ...],
+    read: Read,
+    is_imported_here: bool = False,
+) -> str:
+    """What is read of a library: as it is written, since not all of it may be imported."""
+    if (not chain or chain[0] == "__dict__") and holds_forbidden(module.__name__):
+        walk.refuse_module(module, module.__name__)
+    found = walk.library(module.__name__, ".".join(chain))
+    value: Any = module
+    for number, name in enumerate(chain):
+        if not issubclass(type(value), types.ModuleType):
+            break
+        if not is_library_module(value):
+            return _follow_value(walk, None, name, value, chain[number:], read)
+        value = vars(value).get(name, _MISSING)
+        refuse_forbidden(walk, value)
+        special = _environment(walk, value, chain[number + 1 :], read.constant)
+        if special:
+            return special
+    if is_users_value(value):
+        return f"{found} is {walk.token(value)}"
+    if issubclass(type(value), type):
+        return f"{found} is {walk.reference(value)}"
+    if not is_imported_here and _is_plain(value):
+        return walk.item(
+            "constant", module, str(read), f"{module.__name__}.{'.'.join(chain)}", value
+        )
+    return found
+
+
+def is_users_value(value: Any) -> bool:
+    """Whether the user has put a value into a library, as far as what it is made of tells."""
+    kind = type(value)
+    if kind in (functools.partial, functools.partialmethod):
+        return True
+    if kind is types.MethodType:
+        return is_users_value(value.__func__) or not is_library(type(value.__self__).__module__)
+    if kind is types.FunctionType:
+        return not is_library_file(value.__code__.co_filename)
+    return not issubclass(kind, type | types.ModuleType) and not is_library(kind.__module__)
+
+
+def _is_plain(value: Any, left: int = 3) -> bool:
+    """Whether a value is of Python's own types through and through, and not large."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if left == 0 or (kind not in _CONTAINERS and kind is not dict) or len(value) > _MOST_PLAIN:
+        return False
+    items = [*value.keys(), *value.values()] if kind is dict else value
+    return all(_is_plain(item, left - 1) for item in items)
+
+
+def _environment(walk: Walk, value: Any, chain: tuple[str, ...], constant: str | None) -> str:
+    """A variable of the environment, if that is what is read."""
+    if value is os.getenv and not chain:
+        is_one = True
+    elif value is os.environ:
+        is_one = chain in ((), ("get",))
+    else:
+        return ""
+    if not is_one or constant is None:
+        if walk.is_ignored("os.environ"):
+            return "ignored"
+        walk.refuse(WHOLE_ENVIRONMENT, "os.environ")
+    if walk.is_ignored(constant):
+        return "ignored"
+    return walk.item("environment", os.environ, constant, constant, os.environ.get(constant))

@@ -1,0 +1,127 @@
+"""What the rules of values need of the walk that they are used by, and how they write."""
+
+from __future__ import annotations
+
+import pathlib
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Protocol
+
+import xxhash
+
+# What is longer is told by a digest.
+LONGEST = 200
+
+
+class Walk(Protocol):
+    """What rules need of the walk that they are used by."""
+
+    def token(self, value: Any) -> str:
+        """A value as text.
+
+        Raises:
+            UndeterminedError: it cannot be told what it is.
+        """
+
+    def inside(self, step: str, value: Any) -> str:
+        """The same of a value inside of another; ``step`` says where, for errors."""
+
+    def again(self, value: Any) -> str:
+        """What was met before, so that what is shared is told from what is only equal, and rings
+        come to an end; empty if it is new."""
+
+    def alone(self, values: Iterable[Any]) -> list[str]:
+        """Values that have no order, sorted."""
+
+    def reference(self, value: Any) -> str:
+        """A function or class, that has an item of its own."""
+
+    def library(self, module: str, name: str) -> str:
+        """Something of a library, whose version counts from now on."""
+
+    def declared(self, path: pathlib.PurePath) -> str:
+        """What a path is if it is a declared input; else empty."""
+
+    def compiled(self, module: types.ModuleType, name: str) -> str:
+        """Something of a module of the user's that was compiled: all of that counts."""
+
+    def memory(self, owner: object, start: int) -> str:
+        """Where in the memory of an owner a value begins, if another value that was met is in the
+        same; empty if none was."""
+
+    def met(self, space: object, name: str) -> None:
+        """Takes note of the place of a name that code reads."""
+
+    def writes(self, space: object, name: str) -> None:
+        """Says of what is described that it gives a value to a name, which others may read."""
+
+    def refuse_module(self, module: types.ModuleType, name: str) -> typing.NoReturn:
+        """Refuses a module that is more than the beginning of a name."""
+
+    def refuse(self, what: str, name: str = "") -> typing.NoReturn:
+        """Raises the error that says that a value cannot be told, and where that was met.
+
+        Args:
+            what: it is.
+            name: by which it can be ignored, if that is not of where it was met.
+        """
+
+    def is_ignored(self, *names: str) -> bool:
+        """Whether one of these is not to count."""
+
+    def item(self, kind: str, owner: object, name: str, label: str, value: Any) -> str:
+        """A value that has a name.
+
+        Args:
+            kind: see ``KINDS``.
+            owner: what it is the name in.
+            name: in that.
+            label: for people.
+            value: that it has.
+        """
+
+    def is_home(self, space: dict[str, Any]) -> bool:
+        """Whether these are the globals of the function that the walk began with: of its names,
+        those of modules need not be given."""
+
+    def begin_again(self) -> None:
+        """Has all of it described once more: a module was imported, which may have changed it."""
+
+    def mention(self, names: Collection[str]) -> None:
+        """Takes note of names that code uses, which may decide what counts, or be refused."""
+
+    def later(self, flag: str, make: Callable[[], str]) -> None:
+        """What counts, too, of what is described now, if code asks for it; see ``FLAGS``."""
+
+    def annotation(self, owner: Any, annotation: str) -> str:
+        """An annotation of a class or function that is text, with what it names."""
+
+
+Rule = Callable[[Walk, Any], str]
+
+
+def digest(data: Any) -> str:
+    """XXH3-128 of some bytes."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def text(value: str) -> str:
+    """A string, by a digest if it is long."""
+    if len(value) <= LONGEST:
+        return f"s{value!a}"
+    return f"s{len(value)}#{digest(value.encode('utf-8', 'surrogatepass'))}"
+
+
+def each(walk: Walk, values: Iterable[Any]) -> str:
+    """Values in their order."""
+    return ",".join(walk.inside(f"[{n}]", value) for n, value in enumerate(values))
+
+
+def pairs(walk: Walk, items: Iterable[tuple[Any, Any]]) -> str:
+    """Keys and values in their order, which may matter."""
+    found = []
+    for key, value in items:
+        shown = f"[{key!r:.40}]" if type(key) in (str, int) else "[…]"
+        found.append(f"{walk.inside(shown, key)}:{walk.inside(shown, value)}")
+    return ",".join(found)

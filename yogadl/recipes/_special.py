@@ -1,0 +1,149 @@
+"""What has a meaning of its own when code uses it: what is refused, and what has more count."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from collections.abc import Collection
+from typing import Any
+
+CACHED = "__yogadl_cached__"
+"""The attribute of what ``cacheable`` returns that says what it caches."""
+
+FLAGS: dict[str, frozenset[str]] = {
+    "order": frozenset(("vars", "__dict__", "getmembers", "get_annotations", "get_type_hints")),
+    "module": frozenset(("__module__",)),
+    "doc": frozenset(("__doc__", "getdoc", "cleandoc")),
+    "source": frozenset(
+        [
+            "getsource",
+            "getsourcelines",
+            "getcomments",
+            "findsource",
+            "__code__",
+            "linecache",
+        ]
+    ),
+    "lines": frozenset(
+        ("getsourcelines", "findsource", "co_firstlineno", "co_lines", "co_positions", "tb_lineno")
+    ),
+    "annotations": frozenset(
+        [
+            "__annotations__",
+            "get_type_hints",
+            "get_annotations",
+            "signature",
+            "getfullargspec",
+            "getargspec",
+        ]
+    ),
+}
+"""What counts only if code uses one of some names."""
+
+LOOKING_UP = frozenset(("query", "eval", "evaluate", "sql", "execute"))
+"""Methods of libraries that look for names in text among the variables of who calls them."""
+
+WHOLE_ENVIRONMENT = "the whole environment, of which it cannot be told what is used"
+RUNS_TEXT = "runs code that is not there to be read"
+BY_NAME = "finds what it uses by a name that is not known before"
+
+_FUNCTIONS = {
+    "builtins.eval": RUNS_TEXT,
+    "builtins.exec": RUNS_TEXT,
+    "builtins.__import__": BY_NAME,
+    "builtins.globals": BY_NAME,
+    "importlib.__import__": BY_NAME,
+    "importlib.import_module": BY_NAME,
+    "importlib.reload": BY_NAME,
+    "importlib.metadata.entry_points": BY_NAME,
+    "importlib.util.spec_from_file_location": BY_NAME,
+    "importlib.util.spec_from_loader": BY_NAME,
+    "importlib.util.module_from_spec": BY_NAME,
+    "pkgutil.find_loader": BY_NAME,
+    "pkgutil.get_importer": BY_NAME,
+    "pkgutil.get_loader": BY_NAME,
+    "pkgutil.iter_modules": BY_NAME,
+    "pkgutil.resolve_name": BY_NAME,
+    "pkgutil.walk_packages": BY_NAME,
+    "sys._getframe": BY_NAME,
+    "sys._current_frames": BY_NAME,
+    "inspect.currentframe": BY_NAME,
+    "inspect.getmodule": BY_NAME,
+    "inspect.stack": BY_NAME,
+    "inspect.trace": BY_NAME,
+    "gc.get_objects": BY_NAME,
+    "gc.get_referents": BY_NAME,
+    "gc.get_referrers": BY_NAME,
+    "os.getenvb": BY_NAME,
+    "os.path.expandvars": BY_NAME,
+    "posixpath.expandvars": BY_NAME,
+    "ntpath.expandvars": BY_NAME,
+}
+_MODULES = {
+    "_frozen_importlib": BY_NAME,
+    "_frozen_importlib_external": BY_NAME,
+    "code": RUNS_TEXT,
+    "imp": BY_NAME,
+    "importlib._bootstrap": BY_NAME,
+    "importlib._bootstrap_external": BY_NAME,
+    "importlib.machinery": BY_NAME,
+    "pydoc": BY_NAME,
+    "runpy": RUNS_TEXT,
+    "zipimport": BY_NAME,
+}
+_NAMES = (
+    "__builtins__",
+    "__globals__",
+    "__subclasses__",
+    "exec_module",
+    "f_builtins",
+    "f_globals",
+    "f_locals",
+    "load_module",
+)
+_HOLDING = frozenset(
+    ("builtins", "gc", "importlib", "importlib.util", "inspect", "os", "pkgutil", "posix", "sys")
+)
+_PUBLIC = {
+    "_frozen_importlib": "importlib.machinery.",
+    "_frozen_importlib_external": "importlib.machinery.",
+    "builtins": "",
+    "importlib._bootstrap": "importlib.machinery.",
+    "importlib._bootstrap_external": "importlib.machinery.",
+    "ntpath": "os.path.",
+    "posixpath": "os.path.",
+}
+_CODE = (types.FunctionType, types.BuiltinFunctionType, type)
+
+
+def forbidden(value: Any) -> tuple[str, str] | None:
+    """What code may not use: its name, and why; ``None`` for anything else."""
+    if value is sys.modules:
+        return "sys.modules", BY_NAME
+    if value is getattr(os, "environb", os):
+        return "os.environb", BY_NAME
+    if not issubclass(type(value), _CODE):
+        return None
+    module = getattr(value, "__module__", None)
+    return forbidden_name(module, value.__qualname__) if isinstance(module, str) else None
+
+
+def forbidden_name(module: str, name: str) -> tuple[str, str] | None:
+    """The same of what may not be there yet, by its name."""
+    full = f"{module}.{name}"
+    why = _FUNCTIONS.get(full) or _MODULES.get(module)
+    if why is None:
+        return None
+    public = _PUBLIC.get(module, f"{module}.")
+    return f"{public}{name}", why
+
+
+def forbidden_mention(names: Collection[str]) -> list[tuple[str, str]]:
+    """The same of names and attributes that code uses, whatever they are of."""
+    return [(name, BY_NAME) for name in _NAMES if name in names]
+
+
+def holds_forbidden(module: str) -> bool:
+    """Whether a module has what may not be used, so that it must be known what is used of it."""
+    return module in _HOLDING or module in _MODULES

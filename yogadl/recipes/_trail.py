@@ -1,0 +1,50 @@
+"""How a walk came to what it looks at, for those who have to mend what cannot be told."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+import typing
+from collections.abc import Iterator
+
+from yogadl.errors import UndeterminedError
+
+
+class Trail:
+    """Where a walk is.
+
+    Attributes:
+        steps: that led there, for people.
+        names: by which what is there, and what it is in, can be ignored.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.names: list[str] = []
+
+    def refuse(self, what: str, name: str = "") -> typing.NoReturn:
+        """See ``Walk``."""
+        name = name or (self.names[-1] if self.names else "")
+        where = "".join(f" → {it}" if it[:1] not in ".[{" else it for it in self.steps)
+        advice = f"leave it out with ignore=({name!r},), and " if name else ""
+        raise UndeterminedError(
+            f"what determines the data cannot be told: {where.removeprefix(' → ')} is {what}. "
+            f"To go on, {advice}say with key= what it stands for, or give a version"
+        )
+
+    def refuse_module(self, module: types.ModuleType, name: str) -> typing.NoReturn:
+        """The same of a module of the user's that is more than the beginning of a name."""
+        with self.named(name):
+            self.refuse(
+                f"the module {module.__name__} itself, of which it cannot be told what is used; "
+                "name what you use, or put it into a dict"
+            )
+
+    @contextlib.contextmanager
+    def named(self, *names: str) -> Iterator[None]:
+        """What can be ignored by a name, inside."""
+        depth, named = len(self.steps), len(self.names)
+        self.names += names[:1]
+        self.steps += names[1:]
+        yield
+        del self.steps[depth:], self.names[named:]
