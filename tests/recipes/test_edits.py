@@ -13,6 +13,8 @@ from programs import PROGRAMS, Edit
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE / "golden.json"
+# Python itself has them otherwise before 3.11.
+BY_PYTHON = ("private names of enumerations",)
 Found = dict[str, tuple[str, str]]
 
 
@@ -107,7 +109,12 @@ def test_another_process_and_seed_of_hashes(found: Found, tmp_path: pathlib.Path
 def test_every_python_tells_the_same(found: Found) -> None:
     """This is run by all that are supported. If recipes change on purpose, whatever was stored
     without a version is built again; write the file anew then, with YOGADL_GOLDEN=write."""
-    digests = {name: found[f"{number}"][0] for number, name in enumerate(PROGRAMS)}
+    digests = {
+        name: found[f"{number}"][0]
+        for number, (name, program) in enumerate(PROGRAMS.items())
+        # What is installed for each is of several versions.
+        if "import numpy" not in program.files and name not in BY_PYTHON
+    }
     if os.environ.get("YOGADL_GOLDEN") == "write":
         GOLDEN.write_text(json.dumps(digests, indent=2) + "\n")
     assert digests == json.loads(GOLDEN.read_text())

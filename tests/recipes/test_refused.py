@@ -165,10 +165,10 @@ def uses_expanded_text() -> Any:
 
 
 def uses_a_module_that_it_makes_global() -> Any:
-    global changed  # noqa: PLW0603
-    import changed
+    global itself  # noqa: PLW0603
+    import test_refused as itself
 
-    return changed.Changed
+    return itself.LOCK
 
 
 def uses_a_proxy() -> Any:
@@ -222,7 +222,7 @@ HERE = __name__
         (uses_another_environment, r"os\.environb", "os.environb"),
         (uses_partial_environment, r"HOME\.func is the whole environment", "os.environ"),
         (uses_expanded_text, r"os\.path\.expandvars", "os.path.expandvars"),
-        (uses_a_module_that_it_makes_global, "the module changed itself", "changed"),
+        (uses_a_module_that_it_makes_global, "the module test_refused itself", "itself"),
         (uses_a_proxy, "partial|Proxy", f"{HERE}.PROXY"),
     ],
 )

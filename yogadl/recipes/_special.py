@@ -102,6 +102,9 @@ _NAMES = (
     "f_locals",
     "load_module",
 )
+MEANT = frozenset(_NAMES).union(*FLAGS.values())
+"""Names that mean something, which code may have as strings."""
+
 _HOLDING = frozenset(
     ("builtins", "gc", "importlib", "importlib.util", "inspect", "os", "pkgutil", "posix", "sys")
 )

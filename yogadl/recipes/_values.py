@@ -30,10 +30,17 @@ from typing import Any
 from yogadl.recipes._objects import attributes_of
 from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import LONGEST, Rule, Walk, digest, each, pairs, text
+from yogadl.recipes._special import MEANT
 
 _MANY = 64
 _FLAT = frozenset((int, float, bool, type(None), str, bytes))
 _NUMBERS = frozenset((int, float, bool))
+
+
+def _text(walk: Walk, value: str) -> str:
+    if value in MEANT:
+        walk.mention((value,))
+    return text(value)
 
 
 def _bytes(_walk: Walk, value: Any) -> str:
@@ -245,7 +252,7 @@ EXACT: dict[type, Rule] = {
     int: lambda _walk, value: f"i{value:#x}",
     float: _float,
     complex: _complex,
-    str: lambda _walk, value: text(value),
+    str: _text,
     bytes: _bytes,
     bytearray: _bytearray,
     memoryview: _memory,

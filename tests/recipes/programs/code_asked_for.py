@@ -99,3 +99,15 @@ def make():
 """,
     (("Base[int]", "Base[str]"),),
 )
+
+PROGRAMS["a docstring by a name that is a value"] = Program(
+    """
+=== main.py
+class Documented:
+    "doc A"
+NAME = "__do" + "c__"
+def make():
+    return [getattr(Documented, NAME)]
+""",
+    (("doc A", "doc B"),),
+)

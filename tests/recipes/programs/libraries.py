@@ -54,7 +54,8 @@ class E(enum.Enum):
     A = "a"
     __scale = 5
     def get(self):
-        return self.__scale
+        # A member, before Python 3.11.
+        return getattr(self.__scale, "value", self.__scale)
 def make():
     return str(E.A.get())
 """,
