@@ -407,3 +407,22 @@ def test_what_a_terminal_would_obey_is_not_written(
     )().close()
     told = storage.why(storage.cacheable("a")(write().make))
     assert "\x1b" not in str(told)
+
+
+def test_functions_that_call_themselves(tmp_path: pathlib.Path) -> None:
+    storage = LFSStorage(tmp_path)
+    step = [1]
+
+    @storage.cacheable("counted")
+    def count(number: int = 3) -> Any:
+        return [0] if number == 0 else [int(it) + step[0] for it in count(number - 1)]
+
+    @storage.cacheable("other")
+    def other() -> Any:
+        return [int(it) for it in count(2)]
+
+    assert list(map(int, other())) == [2]
+    before = storage.why(other).dataset_version
+    step[0] = 2
+    assert storage.why(other).dataset_version != before
+    assert list(map(int, other())) == [4]

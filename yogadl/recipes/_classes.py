@@ -18,9 +18,10 @@ from yogadl.recipes._annotations import text_of
 from yogadl.recipes._functions import name_of
 from yogadl.recipes._libraries import BUILTIN
 from yogadl.recipes._names import is_users_value
-from yogadl.recipes._objects import contents, kept
+from yogadl.recipes._objects import attributes_of, contents, has_hidden_state, kept
 from yogadl.recipes._owners import is_library, is_library_file
 from yogadl.recipes._protocol import Walk, pairs, text
+from yogadl.recipes._sources import class_text
 
 _BOOKKEEPING = frozenset(
     [
@@ -189,7 +190,7 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
     walk.later("order", lambda: ",".join(entries))
     walk.later("module", lambda: kind.__module__)
     walk.later("doc", lambda: _doc(kind))
-    walk.later("source", lambda: _source(kind))
+    walk.later("source", lambda: class_text(kind))
     return parts
 
 
@@ -197,13 +198,6 @@ def _doc(kind: type) -> str:
     found = vars(kind).get("__doc__")
     # What Python 3.10 writes for those that have none.
     return "" if found in (None, "An enumeration.") else inspect.cleandoc(str(found))
-
-
-def _source(kind: type) -> str:
-    try:
-        return inspect.getsource(kind)
-    except (OSError, TypeError):
-        return ""
 
 
 def _names(kind: type, name: str) -> tuple[str, str]:
@@ -324,3 +318,19 @@ def describe_object(walk: Walk, value: Any) -> str:
     content = contents(value)
     inner = "" if content is None else walk.token(content)
     return f"object({walk.token(kind)},{inner},{','.join(attributes)})"
+
+
+def added_to(walk: Walk, value: Any) -> str:
+    """What the user has added to an object of a library's class that is known."""
+    if is_library_class(type(value)):
+        return ""
+    return f"{walk.token(type(value))}{pairs(walk, attributes_of(value).items())}"
+
+
+def is_disguised(kind: type) -> bool:
+    """Whether objects of a class of the user's are not asked what they are: they may say
+    anything."""
+    if is_library(kind.__module__) or has_hidden_state(kind):
+        return False
+    own = [one for one in kind.__mro__ if not is_library(one.__module__)]
+    return any("__getattribute__" in vars(one) or "__class__" in vars(one) for one in own)

@@ -11,6 +11,7 @@ import ast
 import functools
 import inspect
 import linecache
+import sys
 import textwrap
 import threading
 import types
@@ -89,6 +90,16 @@ def source_of(function: types.FunctionType) -> Source:
     return file.find(code, _REWRITTEN in function.__globals__)
 
 
+def class_text(kind: type) -> str:
+    """All that a module has as the source of a class; empty if it cannot be read."""
+    space = vars(sys.modules.get(kind.__module__, types))
+    file = space.get("__file__")
+    try:
+        return _file_of(file, space).class_text(kind.__qualname__) if file else ""
+    except (SourceError, SyntaxError, ValueError):
+        return ""
+
+
 def _file_of(name: str, namespace: dict[str, Any]) -> SourceFile:
     linecache.checkcache(name)
     lines = linecache.getlines(name, namespace)
@@ -114,6 +125,7 @@ class SourceFile:
         self._found: dict[int, tuple[types.CodeType, Source]] = {}
         self._nodes: dict[tuple[int, str], list[Function]] | None = None
         self._codes: dict[tuple[int, str], list[types.CodeType]] = {}
+        self._classes: dict[str, str] | None = None
         self._guard = threading.Lock()
 
     def find(self, code: types.CodeType, is_rewritten: bool) -> Source:
@@ -127,6 +139,16 @@ class SourceFile:
             source = self._find(code, self._nodes, is_rewritten)
             self._found[id(code)] = code, source
         return source
+
+    def class_text(self, name: str) -> str:
+        """The lines of the classes of a name, as it is in the module."""
+        if self._classes is None:
+            self._classes = {}
+            for inner, node in _classes_in(ast.parse(self.text), ""):
+                first = min([node.lineno, *(it.lineno for it in node.decorator_list)])
+                lines = self._lines[first - 1 : node.end_lineno]
+                self._classes[inner] = self._classes.get(inner, "") + "".join(lines)
+        return self._classes.get(name, "")
 
     def _parse(self, flags: int) -> dict[tuple[int, str], list[Function]]:
         nodes: dict[tuple[int, str], list[Function]] = {}
@@ -209,6 +231,18 @@ def _place(node: Function) -> tuple[int, str]:
     if isinstance(node, ast.Lambda):
         return node.lineno, _LAMBDA
     return min([node.lineno, *(it.lineno for it in node.decorator_list)]), node.name
+
+
+def _classes_in(node: ast.AST, within: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    """The classes in a piece of code, by their qualified names."""
+    for child in ast.iter_child_nodes(node):
+        inner = within
+        if isinstance(child, ast.ClassDef):
+            yield f"{within}{child.name}", child
+            inner = f"{within}{child.name}."
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            inner = f"{within}{child.name}.<locals>."
+        yield from _classes_in(child, inner)
 
 
 def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -29,7 +29,7 @@ from yogadl.recipes._functions import (
 from yogadl.recipes._inputs import FileInput, measured
 from yogadl.recipes._ledger import Ledger
 from yogadl.recipes._names import follow
-from yogadl.recipes._objects import attributes_of, has_hidden_state, kept, told
+from yogadl.recipes._objects import has_hidden_state, kept, told
 from yogadl.recipes._owners import (
     PYTHON,
     YOGADL,
@@ -39,7 +39,6 @@ from yogadl.recipes._owners import (
     is_of_yogadl,
     version_of,
 )
-from yogadl.recipes._protocol import pairs
 from yogadl.recipes._reads import reads_of_expression
 from yogadl.recipes._special import (
     CACHED,
@@ -116,7 +115,7 @@ class Walker(Trail):
 
     def _token_of_object(self, value: Any) -> str:
         kind = type(value)
-        if _is_disguised(kind):
+        if _classes.is_disguised(kind):
             return self.again(value) or _classes.describe_object(self, value)
         if found := _libraries.by_name(self, value):
             return found
@@ -127,7 +126,7 @@ class Walker(Trail):
             return rule(self, value)
         rule = _foreign.rule_of(value)
         if rule is not None:
-            return f"{rule(self, value)}{self._of_subclass(value)}"
+            return f"{rule(self, value)}{_classes.added_to(self, value)}"
         if isinstance(value, _libraries.BUILTIN):
             return _libraries.builtin(self, value)
         if isinstance(value, FileInput):
@@ -145,13 +144,6 @@ class Walker(Trail):
         if has_hidden_state(kind):
             self.refuse(f"{told(value)}, which has a state that cannot be seen")
         return self.again(value) or _classes.describe_object(self, value)
-
-    def _of_subclass(self, value: Any) -> str:
-        """What the user has added to something of a library that is known."""
-        if _classes.is_library_class(type(value)):
-            return ""
-        more = pairs(self, attributes_of(value).items())
-        return f"{self.token(type(value))}{more}"
 
     def _environment(self) -> str:
         if not self.is_ignored("os.environ"):
@@ -402,15 +394,6 @@ def _value_text(kind: str, value: Any) -> str:
     if kind == "environment":
         return ""
     return call_text((value,), {})
-
-
-def _is_disguised(kind: type) -> bool:
-    """Whether objects of a class of the user's are not asked what they are: they may say
-    anything."""
-    if is_library(kind.__module__) or has_hidden_state(kind):
-        return False
-    own = [one for one in kind.__mro__ if not is_library(one.__module__)]
-    return any("__getattribute__" in vars(one) or "__class__" in vars(one) for one in own)
 
 
 def _nothing() -> str:
