@@ -11,7 +11,7 @@ from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._building.submission import Submission
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._configurations import FsspecConfigurations
-from yogadl.storage._fsspec_store import FsspecStore, read_only
+from yogadl.storage._objects.fsspec_store import FsspecStore, read_only
 from yogadl.storage._objects.store import ObjectInfo, ObjectStore
 
 
