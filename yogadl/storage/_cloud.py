@@ -28,12 +28,12 @@ from yogadl.remote._records import RemoteRecords
 from yogadl.storage._base import CacheStorage, Submission, check_configurations
 from yogadl.storage._buckets.conditions import ConditionalWrites
 from yogadl.storage._buckets.entries import described_objects
-from yogadl.storage._buckets.far import BYTES_KEY, MissingError, is_better_far, open_far
+from yogadl.storage._buckets.far import MissingError, is_better_far, open_far
 from yogadl.storage._buckets.local_copy import LocalCopy
 from yogadl.storage._buckets.part_builder import PartBuilder
 from yogadl.storage._buckets.part_collector import PartCollector
-from yogadl.storage._buckets.parts import CONTENT_KEY, FORMAT_KEY, BucketParts
-from yogadl.storage._buckets.publisher import PARTS_KEY, publish, upload_version
+from yogadl.storage._buckets.parts import BucketParts
+from yogadl.storage._buckets.publisher import publish, upload_version
 from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._building.pieces import BucketPieces
 from yogadl.storage._catalogued import Listed
@@ -48,6 +48,7 @@ from yogadl.storage._disk.folders import LocalFolders
 from yogadl.storage._disk.parts import LocalParts
 from yogadl.storage._disk.versions import LocalVersions
 from yogadl.storage._objects.bucket_objects import BucketObjects
+from yogadl.storage._objects.metadata_keys import BYTES_KEY, CONTENT_KEY, FORMAT_KEY, PARTS_KEY
 from yogadl.storage._objects.store import (
     ABSENT,
     ObjectGoneError,

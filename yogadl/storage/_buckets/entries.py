@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from yogadl.backoff import retried
 from yogadl.catalogue import Entry, Key
-from yogadl.storage._buckets.far import BYTES_KEY
 from yogadl.storage._described import Parents, describe
+from yogadl.storage._objects.metadata_keys import BYTES_KEY
 from yogadl.storage._objects.store import ObjectGoneError, ObjectInfo, ObjectStore
 from yogadl.storage._objects.transfer import in_parallel
 

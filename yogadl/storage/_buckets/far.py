@@ -15,9 +15,6 @@ from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._disk.folders import LocalFolders
 from yogadl.storage._objects.store import ObjectStore
 
-BYTES_KEY = "yogadl-bytes"
-"""In an object's metadata: bytes of the version with all its parts."""
-
 LARGE_BYTES = 8 << 30
 """From which on a version is not downloaded by itself: at 100 MB/s, that takes over a minute."""
 

@@ -41,7 +41,7 @@ from yogadl.errors import (
     StoreError,
     UnsupportedTypeError,
 )
-from yogadl.storage._buckets.parts import CONTENT_KEY, DIGEST_KEY, FORMAT_KEY, BucketParts
+from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._disk.contents import Contents
 from yogadl.storage._disk.lock import local_lock
 from yogadl.storage._disk.note import (
@@ -53,6 +53,7 @@ from yogadl.storage._disk.note import (
     trusted_status,
 )
 from yogadl.storage._disk.parts import LocalParts
+from yogadl.storage._objects.metadata_keys import CONTENT_KEY, DIGEST_KEY, FORMAT_KEY
 from yogadl.storage._objects.store import ObjectInfo, ObjectStore
 from yogadl.storage._objects.transfer import download, file_digest, file_digests
 from yogadl.storage._paths import CACHE_FILE, LOCK_FILE

@@ -71,7 +71,7 @@ from yogadl.format import header as headers
 from yogadl.storage._buckets.clock import boot_seconds
 from yogadl.storage._buckets.part_builder import BUILDER_SECONDS, REQUEST_SECONDS, forget, is_dead
 from yogadl.storage._buckets.part_control import Control
-from yogadl.storage._buckets.parts import FORMAT_KEY, BucketParts
+from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._collected import (
     CannotCollectError,
     CollectedParts,
@@ -79,6 +79,7 @@ from yogadl.storage._collected import (
     StoredPart,
     skipped,
 )
+from yogadl.storage._objects.metadata_keys import FORMAT_KEY
 from yogadl.storage._objects.store import ObjectGoneError, ObjectInfo, ObjectStore
 from yogadl.storage._objects.transfer import download, in_parallel
 from yogadl.storage._paths import CACHE_FILE

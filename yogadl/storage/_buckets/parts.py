@@ -26,19 +26,11 @@ from yogadl.storage._buckets.part_control import CONTROL_OBJECT, ControlObject
 from yogadl.storage._disk.contents import Contents
 from yogadl.storage._disk.lock import local_lock
 from yogadl.storage._disk.note import FOLDER_MODE, make_trusted, trusted_status
+from yogadl.storage._objects.metadata_keys import DIGEST_KEY
 from yogadl.storage._objects.store import ObjectInfo, ObjectStore
 from yogadl.storage._objects.transfer import download, file_digest
 from yogadl.storage._paths import LOCK_FILE
 from yogadl.storage._receipt import LARGEST, RECEIPT_NAME
-
-DIGEST_KEY = "yogadl-digest"
-"""In an object's metadata: XXH3-128 of its bytes."""
-
-CONTENT_KEY = "yogadl-content"
-"""In the metadata of a version's object: the digest that the file has in its header."""
-
-FORMAT_KEY = "yogadl-format"
-"""In the metadata of a version's object: of the file."""
 
 UNCOLLECTABLE_OBJECT = "yogadl.uncollectable"
 """Says that some builders cannot tell that they build."""

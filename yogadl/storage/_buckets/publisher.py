@@ -14,18 +14,19 @@ from yogadl.catalogue import Entry
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ForeignFileError, StoreError
 from yogadl.format.header import FORMAT_VERSION
-from yogadl.storage._buckets.far import BYTES_KEY
 from yogadl.storage._buckets.part_builder import PartBuilder
-from yogadl.storage._buckets.parts import CONTENT_KEY, DIGEST_KEY, FORMAT_KEY
 from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._described import describe_file
+from yogadl.storage._objects.metadata_keys import (
+    BYTES_KEY,
+    CONTENT_KEY,
+    DIGEST_KEY,
+    FORMAT_KEY,
+    PARTS_KEY,
+    RECORDS_KEY,
+)
 from yogadl.storage._objects.store import ObjectStore, PreconditionFailedError
 from yogadl.storage._objects.transfer import file_digest
-
-PARTS_KEY = "yogadl-parts"
-"""In the metadata of a version's object: of how many parts it is a table."""
-
-_RECORDS_KEY = "yogadl-records"
 
 _log = logging.getLogger(__name__)
 
@@ -136,5 +137,5 @@ def _told_of(path: pathlib.Path) -> dict[str, str]:
         count, version, parts = header.record_count, FORMAT_VERSION, header.part_count
         content = {CONTENT_KEY: header.digest.hex()}
     size = path.stat().st_size + sum(parts_of(path).values())
-    told = {_RECORDS_KEY: str(count), FORMAT_KEY: str(version), BYTES_KEY: str(size), **content}
+    told = {RECORDS_KEY: str(count), FORMAT_KEY: str(version), BYTES_KEY: str(size), **content}
     return {**told, PARTS_KEY: str(parts)} if parts else told

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import parts_of, read_header
 from yogadl.errors import CacheFormatError, ChecksumError
-from yogadl.storage._buckets.parts import CONTENT_KEY
 from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._commits.made import Made, read_made
 from yogadl.storage._copying.copying import MakeFile, OpenOriginal, check_file
+from yogadl.storage._objects.metadata_keys import CONTENT_KEY
 from yogadl.storage._objects.store import ObjectInfo, ObjectStore
 from yogadl.storage._objects.transfer import download
 

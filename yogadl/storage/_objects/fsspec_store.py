@@ -25,9 +25,8 @@ from yogadl.errors import (
 from yogadl.extras import require
 from yogadl.format import header as headers
 from yogadl.redaction import without_password, without_secrets
-from yogadl.storage._buckets.parts import CONTENT_KEY, FORMAT_KEY
-from yogadl.storage._buckets.publisher import PARTS_KEY
 from yogadl.storage._objects.failures import BROKEN_CONNECTIONS, told
+from yogadl.storage._objects.metadata_keys import CONTENT_KEY, FORMAT_KEY, PARTS_KEY
 from yogadl.storage._objects.store import (
     SMALL_BYTES,
     ObjectGoneError,
