@@ -454,14 +454,14 @@ def test_builders_that_died_on_two_machines_are_forgotten(tmp_path: pathlib.Path
     build(store, tmp_path, "1")
     folders = [tmp_path / "one", tmp_path / "two"]
     for number, folder in enumerate(folders):
-        gone = _part_builder.BuilderSign(folder, str(number))
+        gone = part_builder.BuilderSign(folder, str(number))
         os.close(gone._descriptor)
     bucket(store).control.change(lambda control: control.builders.update({"0": None, "1": None}))
     # One that died before it could enter its name, and one that lives.
-    os.close(_part_builder.BuilderSign(folders[1], "2")._descriptor)
-    alive = _part_builder.BuilderSign(folders[1], "3")
+    os.close(part_builder.BuilderSign(folders[1], "2")._descriptor)
+    alive = part_builder.BuilderSign(folders[1], "3")
     store.delete(f"{FOLDER}/1/cache.mdb")
-    store.offset += datetime.timedelta(seconds=_part_collector.DEAD_SECONDS + 1)
+    store.offset += datetime.timedelta(seconds=part_collector.DEAD_SECONDS + 1)
     collectors = [PartCollector(store, bucket(store), "a", [folder]) for folder in folders]
     assert collectors[0].collect(AT_ONCE, dry_run=True).skipped
     assert dates(store).builders.keys() == {"0", "1"}

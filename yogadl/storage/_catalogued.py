@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import builtins
 import contextlib
-import datetime
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType

@@ -36,7 +36,6 @@ from yogadl.storage._buckets.parts import CONTENT_KEY, FORMAT_KEY, BucketParts
 from yogadl.storage._buckets.publisher import PARTS_KEY, publish, upload_version
 from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._building.pieces import BucketPieces
-from yogadl.storage._listed import Listed
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.made_of_object import made_of_object
@@ -47,6 +46,7 @@ from yogadl.storage._disk.contents import Contents
 from yogadl.storage._disk.folders import LocalFolders
 from yogadl.storage._disk.parts import LocalParts
 from yogadl.storage._disk.versions import LocalVersions
+from yogadl.storage._listed import Listed
 from yogadl.storage._objects.bucket_objects import BucketObjects
 from yogadl.storage._objects.store import (
     ABSENT,

@@ -16,8 +16,8 @@ from yogadl.errors import InvalidArgumentError
 from yogadl.storage._catalogued import V
 from yogadl.storage._collected import Collected, CollectedParts, StoredVersion
 from yogadl.storage._disk.scratch import abandoned_in, remove_abandoned, remove_partial_files
-from yogadl.storage._told_versions import ToldVersions
 from yogadl.storage._listed import Listed
+from yogadl.storage._told_versions import ToldVersions
 
 GRACE = datetime.timedelta(days=1)
 """For which versions are kept at least, and commits that are not entered may be under way."""

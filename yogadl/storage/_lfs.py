@@ -32,7 +32,6 @@ from yogadl.errors import (
 )
 from yogadl.storage._base import CacheStorage, check_configurations
 from yogadl.storage._building.submission import Submission
-from yogadl.storage._listed import Listed
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._commits.made import Made, read_made
 from yogadl.storage._configurations import LFSConfigurations
@@ -43,6 +42,7 @@ from yogadl.storage._disk.objects import LocalObjects
 from yogadl.storage._disk.parts import LocalParts
 from yogadl.storage._disk.pieces import LocalPieces
 from yogadl.storage._disk.scratch import ids_with_leftovers
+from yogadl.storage._listed import Listed
 from yogadl.storage._paths import (
     CACHE_FILE,
     CATALOGUE_FOLDER,

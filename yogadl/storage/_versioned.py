@@ -159,9 +159,7 @@ class VersionedStorage(CataloguedStorage[V]):
             open_whole=lambda: self._open_whole(base),
         )
 
-    def _base_of(
-        self, dataset_id: str, on: str, tags: Mapping[str, str]
-    ) -> tuple[V, str | None]:
+    def _base_of(self, dataset_id: str, on: str, tags: Mapping[str, str]) -> tuple[V, str | None]:
         """The version that a commit changes, and the branch, if it is given one.
 
         Args:

@@ -71,7 +71,13 @@ from yogadl.cache.whole_file import check_digest
 from yogadl.errors import CacheFormatError, ForeignFileError, StoreError
 from yogadl.format import header as headers
 from yogadl.storage._buckets.clock import boot_seconds
-from yogadl.storage._buckets.part_builder import BUILDER_SECONDS, REQUEST_SECONDS, forget, is_dead
+from yogadl.storage._buckets.part_builder import (
+    BUILDER_SECONDS,
+    REQUEST_SECONDS,
+    forget,
+    is_dead,
+    strays,
+)
 from yogadl.storage._buckets.part_control import Control
 from yogadl.storage._buckets.parts import FORMAT_KEY, BucketParts
 from yogadl.storage._collected import (
