@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import json
 import random
 import time
 import uuid
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import xxhash
+
+from yogadl.errors import YogadlError
 
 ABSENT = ""
 """A precondition: there must be no such object yet."""
@@ -16,6 +21,9 @@ ABSENT = ""
 SMALL_BYTES = 1 << 20
 """A small object has no more, unless it is known to."""
 
+# A field that has the digest of all that follows it.
+_HEAD = b'{"checksum": "%s", '
+_HEAD_SIZE = len(_HEAD) - 2 + 32
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
 _MOST_REFUSALS = 10
@@ -23,6 +31,31 @@ _MOST_REFUSALS = 10
 
 class PreconditionFailedError(Exception):
     """The object is not in the state that a conditional request asked for."""
+
+
+def sealed(found: Mapping[str, Any]) -> bytes:
+    """JSON of an object, whose first field, ``checksum``, has the digest of all that follows."""
+    body = json.dumps(found).encode()
+    return _HEAD % xxhash.xxh3_128_hexdigest(body).encode() + body[1:]
+
+
+def unsealed(data: bytes) -> Any:
+    """The inverse of :func:`sealed`.
+
+    Raises:
+        ValueError: it is damaged.
+        RecursionError: likewise.
+    """
+    head, body = data[:_HEAD_SIZE], b"{" + data[_HEAD_SIZE:]
+    found = json.loads(body)
+    if head != _HEAD % xxhash.xxh3_128_hexdigest(body).encode():
+        raise ValueError("it is not what was written")
+    return found
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether something begins as :func:`sealed` has it."""
+    return data.startswith(_HEAD[: _HEAD.index(b"%")])
 
 
 class ConditionalObjects(Protocol):
@@ -137,6 +170,22 @@ class Document(abc.ABC, Generic[Content]):
         self._wrote(content, tag, nonce)
         return tag
 
+    def _written_on(
+        self,
+        guess: tuple[Content, str],
+        make: Callable[[Content], Content | None],
+        patience: float | None,
+    ) -> tuple[Content, str] | None:
+        """Changes it if it is as guessed; ``None`` if nothing comes of that."""
+        content, tag = guess
+        try:
+            made = make(content)
+        except YogadlError:
+            # It may be otherwise by now.
+            return None
+        written = None if made is None else self.write(made, tag, patience)
+        return None if made is None or written is None else (made, written)
+
     def change(
         self,
         make: Callable[[Content], Content | None],
@@ -151,21 +200,25 @@ class Document(abc.ABC, Generic[Content]):
                 itself. What it raises ends the change.
             patience: seconds after which it is given up; ``None`` for never.
             known: what it said a moment ago, and the tag it had: if it still has that, it need not
-                be read.
+                be read. It is a guess: nothing but a write that succeeds comes of it.
         """
         until = None if patience is None else time.monotonic() + patience
         with self._alone(patience):
             tries, refusals, before = 0, 0, None
             while True:
                 rest = None if until is None else max(until - time.monotonic(), 0.01)
-                content, tag = known or self.read(rest)
+                if known is not None:
+                    guess, known = known, None
+                    done = self._written_on(guess, make, rest)
+                    if done is not None:
+                        return done
+                content, tag = self.read(rest)
                 made = make(content)
                 if made is None:
                     return content, tag
                 written = self.write(made, tag, rest)
                 if written is not None:
                     return made, written
-                known = None
                 refusals = refusals + 1 if tag == before else 0
                 before = tag
                 if refusals == _MOST_REFUSALS:

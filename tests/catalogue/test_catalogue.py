@@ -66,7 +66,7 @@ def test_what_is_removed_does_not_fill_the_root() -> None:
     for number in range(MANY):
         found.enter(entry("a", str(number)))
     for number in range(MANY - 1):
-        found.take_out(("a", str(number)), "", is_forced=False)
+        found.take_out(("a", str(number)), f"tag of {number}", is_forced=False)
     root = store.read(ROOT_KEY)
     assert root is not None
     state, _ = State.parse(root[0], "")
@@ -220,6 +220,40 @@ def test_a_move_of_which_nothing_is_known_any_more_is_an_error() -> None:
     store.after = lose
     with pytest.raises(CatalogueError, match="not known whether this change was carried out"):
         mine.tag(("a", "1"), "prod", "", expect=None)
+
+
+def test_an_entry_is_made_whatever_was_seen_long_ago() -> None:
+    store = TryingStore()
+    mine, theirs = catalogue(store), catalogue(store)
+    mine.tags("a")
+    for number in range(KEPT_CHANGES + 1):
+        theirs.tag(("b", str(number)), "main", "")
+    mine.enter(entry("a", "1"))
+    assert keys(theirs) == [("a", "1")]
+
+
+def test_what_was_seen_is_a_guess() -> None:
+    store = TryingStore()
+    mine, theirs = catalogue(store), catalogue(store)
+    theirs.tag(("a", "1"), "main", "")
+    assert mine.tags("a") == {"main": "1"}
+    theirs.tag(("a", "2"), "main", "")
+    mine.tag(("a", "3"), "main", "", expect="2")
+    assert theirs.tags("a") == {"main": "3"}
+
+
+def test_the_entry_of_what_replaced_another_is_kept_when_that_is_removed() -> None:
+    store = TryingStore()
+    mine = catalogue(store)
+    mine.enter(entry("a", "1"))
+    for number in range(200):
+        mine.enter(entry("b", str(number)))
+    assert mine.load().keys == {("a", "1"), *(("b", str(number)) for number in range(200))}
+    # Its entry is among the older ones, and somebody has seen it before it was replaced.
+    mine.take_out(("a", "1"), "another tag", False)
+    assert ("a", "1") in keys(mine)
+    mine.take_out(("a", "1"), "tag of 1", False)
+    assert ("a", "1") not in keys(mine)
 
 
 # Text, limits, and hostile bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -55,6 +56,29 @@ class Disk:
 @pytest.fixture
 def place(tmp_path: pathlib.Path) -> Disk:
     return Disk(tmp_path)
+
+
+def test_what_goes_while_it_is_listed_is_left_out(
+    place: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    storage = place.storage()
+    storage.submit([1], "a", "1")
+    old = tmp_path / "storage" / "yogadl.catalogue" / "old.entries"
+    old.touch()
+    scandir = os.scandir
+
+    @contextlib.contextmanager
+    def scan(path: Any) -> Any:
+        # As who merges segments does, without the lock.
+        with scandir(path) as found:
+            entries = list(found)
+        old.unlink(missing_ok=True)
+        yield iter(entries)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scan)
+        assert set(storage._catalogue._objects.times()) == {"root.json", "yogadl.lock"}
+    assert not old.exists()
 
 
 class TestLocalCatalogue(CatalogueSuite):

@@ -3,8 +3,8 @@
 What S3 does and moto does not is done here: a body that broke off or does not have the digest that
 was sent with it is refused; all requests for a bucket but parts of uploads come one at a time, so
 that conditions hold in races and nothing is read while it is replaced; ``If-Match`` holds for
-finishing an upload in parts, too; a part of an upload that is no more is answered with 404; and a
-list of uploads says when they began.
+finishing an upload in parts and for deletions, too; a part of an upload that is no more is answered
+with 404; and a list of uploads says when they began.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Careful:
                 return list(self._app(environ, start_response))
             with self._lock(environ["PATH_INFO"].split("/")[1]):
                 finishes = environ["REQUEST_METHOD"] == "POST" and upload
-                if finishes and (refusal := self._refusal(environ)):
+                deletes = environ["REQUEST_METHOD"] == "DELETE" and not upload
+                if (finishes or deletes) and (refusal := self._refusal(environ)):
                     return refusal(environ, start_response)
                 answer = list(self._app(environ, start_response))
                 return self._dated(answer) if "uploads" in query else answer
@@ -94,7 +95,7 @@ class Careful:
         return ["<Upload>".join(uploads).encode()]
 
     def _refusal(self, environ: dict[str, Any]) -> Response | None:
-        """What to answer instead of finishing an upload whose ``If-Match`` does not hold."""
+        """What to answer to a request whose ``If-Match`` does not hold."""
         wanted = environ.get("HTTP_IF_MATCH")
         if wanted is None:
             return None

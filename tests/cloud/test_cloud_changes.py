@@ -61,6 +61,21 @@ def test_only_what_is_new_is_uploaded(rig: Any, local: pathlib.Path) -> None:
             assert np.array_equal(here.read(range(2000)), far.read(range(2000)))
 
 
+def test_a_commit_takes_few_requests(rig: Any, local: pathlib.Path) -> None:
+    storage = rig.make_storage(local, conditional_writes=True)
+    storage.submit(np.arange(1000), "a", "1")
+    storage.tag("a", "main", "1")
+    with storage.change("a", "main") as change:
+        change.append([0])
+    for version, most in ((None, 12), ("named", 14)):
+        with rig.counting() as requests, storage.change("a", "main", version=version) as change:
+            change.append([most])
+        writes = [request for request in requests if request.operation in ("write", "finish")]
+        # A part, the version, the catalogue, and the control of parts three times.
+        assert len(writes) == 6
+        assert len(requests) <= most
+
+
 def test_a_bucket_without_conditions_has_no_commits(rig: Any, local: pathlib.Path) -> None:
     storage = rig.make_storage(local, conditional_writes=False)
     storage.submit([1, 2], "a", "1")

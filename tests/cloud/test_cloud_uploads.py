@@ -230,6 +230,29 @@ def test_a_deletion_whose_answer_is_lost_was_one(
     assert rig.own_keys() == []
 
 
+def test_a_deletion_spares_another_state(rig: Any, tmp_path: pathlib.Path) -> None:
+    store = rig.make_storage(tmp_path)._store
+    rig.raw.put(KEY, b"older")
+    tag = rig.raw.tag(KEY)
+    rig.raw.put(KEY, b"newer")
+    assert not store.delete(KEY, tag)
+    assert rig.raw.get(KEY) == b"newer"
+    with rig.counting() as requests:
+        assert store.delete(KEY, rig.raw.tag(KEY))
+    assert [it.is_conditional_write for it in requests if it.operation == "delete"] == [True]
+    assert rig.own_keys() == []
+    assert store.delete(KEY, tag)
+
+
+def test_a_store_that_knows_no_conditional_deletion(s3: Any, tmp_path: pathlib.Path) -> None:
+    store = s3.make_storage(tmp_path)._store
+    s3.raw.put(KEY, b"1")
+    refused = faults.Fault(faults.Kind.ERROR, status=501)
+    with s3.failing(refused, "delete", where=lambda it: it.is_conditional_write):
+        assert store.delete(KEY, s3.raw.tag(KEY))
+    assert s3.own_keys() == []
+
+
 @pytest.mark.usefixtures("small_parts", "quick_retries")
 @pytest.mark.parametrize("status", [404, 410])
 @pytest.mark.parametrize("is_done", [False, True])

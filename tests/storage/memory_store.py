@@ -117,6 +117,12 @@ class MemoryStore(ObjectStore):
                 raise ObjectGoneError(info.key)
             self._put(key, data, metadata, None)
 
-    def delete(self, key: str, tag: str | None = None) -> None:
+    def delete(self, key: str, tag: str | None = None) -> bool:
         with self._request("delete", key):
-            self._objects.pop(key, None)
+            found = self._objects.get(key)
+            if found is None:
+                return True
+            if tag not in (None, found[1].tag):
+                return False
+            del self._objects[key]
+        return True

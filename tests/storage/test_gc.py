@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from yogadl.errors import CacheNotFoundError, InvalidArgumentError, VersionExistsError
+from yogadl.cache import partial
+from yogadl.errors import (
+    CacheNotFoundError,
+    CacheReplacedError,
+    InvalidArgumentError,
+    StorageFullError,
+    VersionExistsError,
+)
 from yogadl.storage import LFSStorage, _kept_versions
 from yogadl.storage._disk import scratch
 
@@ -338,6 +345,108 @@ def test_scratch_folders_of_killed_changes_go(
         assert "a" in done.parts.skipped
     assert numbers(storage, "main") == [*range(100), 1, 2]
     assert len(storage.gc(older_than=AT_ONCE).parts.removed) == 1
+
+
+def test_what_was_killed_before_its_first_file_goes(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    first(storage)
+    # Killed before the scratch folder had its lock, and an id that has no version yet.
+    left = tmp_path / "data" / "a" / "dead" / "yogadl.scratch.x"
+    left.mkdir(parents=True)
+    partial = tmp_path / "data" / "b" / "c" / "1" / f"cache.mdb.{'0' * 32}.partial"
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(b"1")
+    assert storage.gc(dry_run=True).scratch == storage.gc().scratch == ()
+    assert not partial.exists()
+    monkeypatch.setattr(scratch, "_YOUNG_SECONDS", -1.0)
+    assert storage.gc().scratch == (left,)
+    assert not left.exists()
+
+
+def test_nothing_of_users_is_taken_for_scratch(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "_YOUNG_SECONDS", -1.0)
+    for dataset_id, version in (("a/b/yogadl.scratch.x", "1"), ("a", "yogadl.scratch.x")):
+        with pytest.raises(InvalidArgumentError, match="begins with"):
+            storage.submit([1], dataset_id, version)
+
+
+def test_room_is_made_where_hardly_any_is_left(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first(storage)
+    commit(storage, [1], "2")
+    storage.submit([1], "b", "1")
+    # What is kept free for others is all that is free.
+    monkeypatch.setattr(partial, "reserve_of", lambda total: total)
+    with pytest.raises(StorageFullError):
+        storage.submit([2], "b", "2")
+    storage.delete("b", "1")
+    done = storage.gc(keep_last=1, older_than=AT_ONCE)
+    assert [version.dataset_version for version in done.versions] == ["1"]
+    assert versions(storage) == ["2"]
+
+
+def before(storage: Any, name: str, do: Callable[[], object]) -> None:
+    """Does something before the next call of a method."""
+    method = getattr(storage, name)
+
+    def call(*args: Any, **options: Any) -> Any:
+        setattr(storage, name, method)
+        do()
+        return method(*args, **options)
+
+    setattr(storage, name, call)
+
+
+@pytest.mark.parametrize(("step", "stays"), [("_take_out", False), ("_delete", True)])
+def test_what_is_replaced_while_it_is_deleted(storage: LFSStorage, step: str, stays: bool) -> None:
+    first(storage)
+    commit(storage, [1], "2")
+    storage.tag("a", "main", "1")
+    there = LFSStorage(storage._configurations)
+    before(storage, step, lambda: there.submit([5], "a", "2"))
+    storage.delete("a", "2")
+    # When it is about to go, what replaces it is newer.
+    assert versions(there) == (["1", "2"] if stays else ["1"])
+
+
+def test_what_is_deleted_while_it_is_compacted_does_not_come_back(storage: LFSStorage) -> None:
+    first(storage)
+    commit(storage, [1], "2")
+    storage.tag("a", "main", "1")
+    there = LFSStorage(storage._configurations)
+
+    def compact() -> None:
+        # What deletes it, and what has begun to compact it before.
+        before(there, "_publish_again", lambda: storage._take_out(found, False))
+        with pytest.raises(CacheReplacedError):
+            there.compact("a", "2")
+
+    found = storage._look(storage._version("a", "2"))
+    assert found is not None
+    compact()
+    assert versions(there) == ["1"]
+    assert not there.exists("a", "2")
+    # And the other way round.
+    commit(storage, [1], "3")
+    storage.tag("a", "main", "1")
+    before(storage, "_take_out", lambda: there.compact("a", "3"))
+    storage.delete("a", "3")
+    assert versions(there) == ["1"]
+    assert not there.exists("a", "3")
+
+
+def test_what_is_replaced_while_it_is_collected_stays(storage: LFSStorage) -> None:
+    storage.submit([1], "a", "1")
+    storage.submit([2], "a", "2")
+    there = LFSStorage(storage._configurations)
+    before(storage, "_take_out", lambda: there.submit([5], "a", "1"))
+    assert storage.gc(keep_last=1, older_than=AT_ONCE).versions == ()
+    assert versions(storage) == ["1", "2"]
+    assert numbers(storage, "1") == [5]
 
 
 def test_what_is_not_stored_is_not_found(storage: LFSStorage) -> None:

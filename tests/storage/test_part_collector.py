@@ -411,6 +411,69 @@ def test_the_control_is_read_as_it_was_written(
     assert Control.parse(control.to_json("n"), "it") == (control, "n")
 
 
+@given(at=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_no_bit_of_the_control_may_be_another(at: int, bit: int) -> None:
+    control = Control({"a": 1.5}, {b"0" * 16: 7.0}, {b"1" * 16: None})
+    data = bytearray(control.to_json("nonce"))
+    data[at % len(data)] ^= 1 << bit
+    try:
+        found = Control.parse(bytes(data), "it")
+    except StoreError:
+        return
+    # The name of the checksum, without which all is taken as it is.
+    assert found == (control, "nonce")
+    assert at % len(data) < len('{"checksum": "')
+
+
+def test_a_control_without_a_checksum_is_read() -> None:
+    data = b'{"format": 1, "nonce": "n", "builders": {"b": 1}, "unused": [], "removed": []}'
+    assert Control.parse(data, "it") == (Control({"b": 1}), "n")
+
+
+def test_a_control_that_arrives_damaged_is_read_again(tmp_path: pathlib.Path) -> None:
+    store = MemoryStore()
+    build(store, tmp_path, "1")
+    read, damaged = store.read, []
+
+    def damage(key: str, *given: Any) -> tuple[bytes, str] | None:
+        found = read(key, *given)
+        if found is None or not key.endswith("yogadl.control") or len(damaged) % 3 == 2:
+            return found
+        damaged.append(key)
+        return found[0].replace(b"nonce", b"Nonce"), found[1]
+
+    store.read = damage  # type: ignore[method-assign]
+    damaged.append("")
+    build(store, tmp_path, "2", 100)
+    assert len(damaged) > 1
+    assert needed_parts(store) == stored_parts(store)
+
+
+def test_builders_that_died_on_two_machines_are_forgotten(tmp_path: pathlib.Path) -> None:
+    store = MemoryStore()
+    build(store, tmp_path, "1")
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for number, folder in enumerate(folders):
+        gone = part_builder.BuilderSign(folder, str(number))
+        os.close(gone._descriptor)
+    bucket(store).control.change(lambda control: control.builders.update({"0": None, "1": None}))
+    # One that died before it could enter its name, and one that lives.
+    os.close(part_builder.BuilderSign(folders[1], "2")._descriptor)
+    alive = part_builder.BuilderSign(folders[1], "3")
+    store.delete(f"{FOLDER}/1/cache.mdb")
+    store.offset += datetime.timedelta(seconds=part_collector.DEAD_SECONDS + 1)
+    collectors = [PartCollector(store, bucket(store), "a", [folder]) for folder in folders]
+    assert collectors[0].collect(AT_ONCE, dry_run=True).skipped
+    assert dates(store).builders.keys() == {"0", "1"}
+    # Each knows of its own only, and the last one has no others to wait for.
+    assert collectors[0].collect(AT_ONCE).skipped
+    assert dates(store).builders.keys() == {"1"}
+    assert len(collectors[1].collect(AT_ONCE).removed) > 0
+    assert stored_parts(store) == set()
+    assert [path.name for path in tmp_path.glob("*/*.builder")] == ["3.builder"]
+    alive.give_up(forget=True)
+
+
 def test_a_write_whose_answer_was_lost(tmp_path: pathlib.Path) -> None:
     store = MemoryStore()
     write, tries = store.write, iter([True, False, True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 import pathlib
@@ -324,3 +325,112 @@ def test_a_copy_reads_no_part_that_is_there(
     assert asked == []
     storage.copy("a", "1", other, new_id="b")
     assert len(asked) > 1
+
+
+class Meddled(LFSStorage):
+    """One in which something happens right before a version is copied."""
+
+    meddle: Any = None
+
+    def _original(self, version: Any) -> Any:
+        meddle, self.meddle = self.meddle, None
+        if meddle is not None:
+            meddle()
+        return super()._original(version)
+
+
+def test_what_others_store_meanwhile_is_not_replaced(tmp_path: pathlib.Path) -> None:
+    source, other = Meddled(tmp_path / "here"), LFSStorage(tmp_path / "there")
+    source.submit([1, 2], "a", "1")
+    source.meddle = lambda: other.submit([3], "a", "1")
+    with pytest.raises(ConflictError, match="somebody else has stored another"):
+        source.sync(other)
+    assert list(other.fetch("a", "1").stream()) == [3]
+    source.meddle = lambda: other.submit([4], "a", "1")
+    source.sync(other, force=True)
+    assert list(other.fetch("a", "1").stream()) == [1, 2]
+
+
+def test_two_may_copy_the_same_at_once(tmp_path: pathlib.Path) -> None:
+    source, other = Meddled(tmp_path / "here"), LFSStorage(tmp_path / "there")
+    history(source)
+    source.meddle = lambda: LFSStorage(tmp_path / "here").sync(other)
+    source.sync(other)
+    check_alike(source, other)
+    assert names(source) == names(other)
+    assert other.tags("a") == source.tags("a")
+
+
+def test_tags_of_what_is_deleted_meanwhile_are_left_out(tmp_path: pathlib.Path) -> None:
+    source, other = Meddled(tmp_path / "here"), LFSStorage(tmp_path / "there")
+    source.submit([1, 2], "a", "1")
+    source.submit([3], "a", "2")
+    source.tag("a", "old", "1")
+    source.tag("a", "new", "2")
+    source.meddle = lambda: source.delete("a", "1", force=True)
+    done = source.sync(other)
+    assert [version.dataset_version for version in done.versions] == ["2"]
+    assert done.tags == (("a", "new", "2"),)
+    assert other.tags("a") == {"new": "2"}
+
+
+class Killed(BaseException):
+    """What a process dies of that is killed."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_commit_that_is_put_back_may_be_killed(
+    storage: LFSStorage, other: LFSStorage, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    history(storage)
+    storage.sync(other)
+    storage.tag("a", "main", "1")
+    storage.delete("a", "4")
+    with monkeypatch.context() as patch:
+        patch.setattr(storage._catalogue, "enter", die)
+        with pytest.raises(Killed):
+            other.sync(storage, "a", names=["4"])
+    assert not storage.exists("a", "4") or "a:4" not in names(storage)
+    if is_deleted:
+        with monkeypatch.context() as patch:
+            patch.setattr(storage, "_delete", die)
+            with pytest.raises(Killed):
+                storage.delete("a", "4")
+    other.sync(storage, "a", names=["4"])
+    assert "a:4" in names(storage)
+    check_alike(storage, other)
+
+
+def test_what_is_being_committed_there_is_not_replaced(
+    storage: LFSStorage, other: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history(storage)
+    storage.sync(other)
+    commit(storage, [8], "5")
+    with monkeypatch.context() as patch:
+        patch.setattr(other._catalogue, "commit", die)
+        with pytest.raises(Killed):
+            commit(other, [9], "5")
+    with pytest.raises(ConflictError, match="is committing it"):
+        storage.sync(other, "a", names=["5"])
+    storage.sync(other, "a", names=["5"], force=True)
+    check_alike(storage, other)
+
+
+def test_parents_of_a_copy_may_have_any_names(storage: LFSStorage, other: LFSStorage) -> None:
+    history(storage)
+    made = storage._made
+
+    def hostile(version: Any) -> Any:
+        found = made(version)
+        parents = (("a", "../../1"), ("..", "\0"))
+        told = dataclasses.replace(found.provenance, parents=parents)
+        return dataclasses.replace(found, provenance=told)
+
+    storage._made = hostile  # type: ignore[method-assign]
+    storage.copy("a", "2", other)
+    check_alike(storage, other)

@@ -4,7 +4,14 @@ The format is described in ``docs/catalogue.md``. This package knows of no stora
 small objects that it keeps all that in.
 """
 
-from yogadl.catalogue._catalogue import ENTRY_SECONDS, ROOT, Catalogue, CatalogueObjects, Known
+from yogadl.catalogue._catalogue import (
+    ENTRY_SECONDS,
+    ROOT,
+    Catalogue,
+    CatalogueObjects,
+    DoomedError,
+    Known,
+)
 from yogadl.catalogue._entry import CatalogueEntry, Entry, Key, parsed_spec
 from yogadl.catalogue._going_to import GoingTo
 from yogadl.catalogue._state import Expected
@@ -15,6 +22,7 @@ __all__ = [
     "Catalogue",
     "CatalogueEntry",
     "CatalogueObjects",
+    "DoomedError",
     "Entry",
     "Expected",
     "GoingTo",

@@ -148,6 +148,10 @@ class _Root(Document[State]):
         return self._folder.alone(patience)
 
 
+class DoomedError(CatalogueError):
+    """What is to be entered anew is being deleted."""
+
+
 class _ForgottenError(CatalogueError):
     """It is not known whether a change was carried out."""
 
@@ -261,17 +265,36 @@ class Catalogue:
 
     # Changing
 
-    def enter(self, entry: Entry, patience: float | None = ENTRY_SECONDS) -> None:
+    def enter(
+        self, entry: Entry, patience: float | None = ENTRY_SECONDS, instead_of: str = ""
+    ) -> None:
         """Adds the entry of a version, in place of any other.
 
+        Args:
+            entry: it.
+            patience: seconds after which it is given up.
+            instead_of: the tag of the object of the same records that was there before.
+
         Raises:
+            DoomedError: that was about to be deleted.
             YogadlError: that cannot be done; nothing is lost then, see the package.
         """
         change = _new_id()
-        self._change(change, lambda state: state.with_entry(entry, change), patience, self._seen)
 
-    def take_out(self, key: Key, object_tag: str, is_forced: bool) -> None:
+        def make(state: State) -> State:
+            if instead_of and state.removed.get(entry.key) == instead_of:
+                raise DoomedError(f"{':'.join(entry.key)} was deleted meanwhile")
+            return state.with_entry(entry, change)
+
+        try:
+            self._change(change, make, patience, self._seen)
+        except _ForgottenError:
+            # What was seen is so old. To enter it once more does no harm.
+            self._change(change, make, patience)
+
+    def take_out(self, key: Key, object_tag: str, is_forced: bool) -> bool:
         """Removes the entry of a version that is about to be deleted. It cannot be tagged any more.
+        Whether it was not replaced before.
 
         Args:
             key: of the version.
@@ -283,7 +306,15 @@ class Catalogue:
             YogadlError: that cannot be done.
         """
         change = _new_id()
-        self._change(change, lambda state: state.without_entry(key, object_tag, is_forced, change))
+        is_current = True
+
+        def make(state: State) -> State:
+            nonlocal is_current
+            is_current = not state.is_of_another(key, object_tag)
+            return state.without_entry(key, object_tag, is_forced, change)
+
+        self._change(change, make)
+        return is_current
 
     def give_up(self, key: Key, object_tag: str, identity: str) -> bool:
         """Sees to it that what has no entry never gets one, if it is sure that it has none.
@@ -346,7 +377,7 @@ class Catalogue:
                 )
             return state.with_tag(key, tag, expect, change)
 
-        self._change(change, make)
+        self._change(change, make, known=self._seen)
 
     def untag(self, dataset_id: str, tag: str, expect: Expected = ...) -> bool:
         """Removes a tag; whether it was there.
@@ -398,7 +429,7 @@ class Catalogue:
 
         while True:
             try:
-                return self._change(change, make)
+                return self._change(change, make, known=self._seen)
             except (TagMovedError, _ForgottenError) as error:
                 # So many others may have come in between that it is among the older ones.
                 _, raws, _ = self._load()

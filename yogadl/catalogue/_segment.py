@@ -11,7 +11,7 @@ from typing import Any
 import xxhash
 
 from yogadl.catalogue._entry import Key, key_of
-from yogadl.catalogue._state import Raw, SegmentName, State
+from yogadl.catalogue._state import Raw, SegmentName, State, tag_of_object
 from yogadl.errors import CatalogueError
 
 LARGEST = 256 << 20
@@ -74,6 +74,10 @@ def together(state: State, older: dict[Key, Raw]) -> dict[Key, Raw]:
         state: of the root.
         older: those of its segment.
     """
-    gone = state.removed.keys() | state.entries.keys()
-    kept = {key: raw for key, raw in older.items() if key not in gone}
+    kept = {
+        key: raw
+        for key, raw in older.items()
+        # What was removed may have been replaced before.
+        if key not in state.entries and state.removed.get(key) != tag_of_object(raw)
+    }
     return {**kept, **state.entries}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -11,9 +10,8 @@ from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, TypeAlias
 
-import xxhash
-
 from yogadl.catalogue._entry import Entry, Key, key_of, text
+from yogadl.conditional import sealed, unsealed
 from yogadl.errors import (
     CatalogueError,
     InvalidArgumentError,
@@ -30,9 +28,6 @@ KEPT_CHANGES = 512
 """Ids of changes that the root has: who is overtaken by more does not know what became of its."""
 
 _DIGEST = re.compile("[0-9a-f]{32}")
-# A field that has the digest of all that follows it.
-_HEAD = b'{"checksum": "%s", '
-_HEAD_SIZE = len(_HEAD) - 2 + 32
 _KEPT_REMOVED = 64
 _KEPT_DIGITS = 16
 _MOST = 1 << 63
@@ -123,6 +118,10 @@ class State:
         found = self.tags_of(key[0])
         return tuple(sorted(tag for tag, version in found.items() if version == key[1]))
 
+    def is_of_another(self, key: Key, object_tag: str) -> bool:
+        """Whether a version's entry, if it is among the newest, is about another object."""
+        return tag_of_object(self.entries.get(key)) not in (None, object_tag)
+
     @property
     def is_full(self) -> bool:
         """Whether there are more entries, and more of what was removed, than the root should have.
@@ -168,7 +167,7 @@ class State:
                 f"version {key[1]!r} of data set {key[0]!r} has the tag {shown}; move or remove "
                 "it (untag), or delete with force=True, which leaves it at nothing"
             )
-        if _object_tag(self.entries.get(key)) not in (None, object_tag):
+        if self.is_of_another(key, object_tag):
             # It was replaced meanwhile.
             return self.after(change)
         entries = {it: raw for it, raw in self.entries.items() if it != key}
@@ -266,8 +265,7 @@ class State:
             "tags": self.tags,
             "identity": self.identity,
         }
-        body = json.dumps(found).encode()
-        return _HEAD % xxhash.xxh3_128_hexdigest(body).encode() + body[1:]
+        return sealed(found)
 
     @staticmethod
     def parse(data: bytes, name: str) -> tuple[State, str]:
@@ -282,10 +280,7 @@ class State:
             CatalogueError: it is damaged.
         """
         try:
-            head, body = data[:_HEAD_SIZE], b"{" + data[_HEAD_SIZE:]
-            found: Any = json.loads(body)
-            if head != _HEAD % xxhash.xxh3_128_hexdigest(body).encode():
-                raise ValueError("it is not what was written")
+            found = unsealed(data)
             version = found["format"]
             if version != FORMAT:
                 raise UnsupportedFormatError(
@@ -316,7 +311,7 @@ class State:
             ) from error
 
 
-def _object_tag(raw: Raw | None) -> Any:
+def tag_of_object(raw: Raw | None) -> Any:
     """The tag of the object that an entry is about; ``None`` if there is none."""
     place = None if raw is None else raw.get("object")
     return place[1] if isinstance(place, list) and len(place) == 2 else None

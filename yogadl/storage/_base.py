@@ -359,7 +359,7 @@ class CacheStorage(KeptVersions[V]):
             new_version: its version there, the same without.
 
         Raises:
-            CacheNotFoundError: it is not stored here.
+            CacheNotFoundError: it is not stored here, or not committed.
             CacheFormatError: it is damaged; nothing was copied.
             InvalidArgumentError: an id or version that is empty or leaves the storage.
         """
@@ -372,11 +372,24 @@ class CacheStorage(KeptVersions[V]):
         new_version = dataset_version if new_version is None else new_version
         target = to._version(new_id, new_version)
         to._check_name(target)
+        self._check_source(self._version(dataset_id, dataset_version))
         with (
             self._original(self._version(dataset_id, dataset_version)) as original,
             to._adding(target, False) as parts,
         ):
             Copier(to, parts).copy(original, target)
+
+    def _check_source(self, version: V) -> None:
+        """Sees that what is to be copied is not just being committed, as far as that is known."""
+        listed = self._look(version)
+        if listed is None:
+            return
+        try:
+            self._check_committed(listed)
+        except CacheNotFoundError:
+            raise
+        except YogadlError as error:
+            _log.warning("It is not known whether %s was committed: %s", version.label, error)
 
     def sync(
         self,

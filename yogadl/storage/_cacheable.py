@@ -25,7 +25,7 @@ from yogadl.recipes import CACHED, Recipe, RecipeChange, changes, parse, recipe_
 from yogadl.storage._building import provenance
 from yogadl.storage._building.building import building_alone
 from yogadl.storage._building.submission import Submission
-from yogadl.storage._catalogued import Listed
+from yogadl.storage._listed import Listed
 
 ON_CHANGE = ("warn", "raise", "rebuild", "ignore")
 _OF_RECIPES = "r-"

@@ -5,19 +5,17 @@ from __future__ import annotations
 import abc
 import builtins
 import contextlib
-import datetime
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from yogadl.catalogue import (
     ENTRY_SECONDS,
     Catalogue,
     CatalogueEntry,
+    DoomedError,
     Entry,
-    Key,
     Known,
 )
 from yogadl.core import Storage
@@ -30,6 +28,7 @@ from yogadl.errors import (
     UnsafeStoreError,
     YogadlError,
 )
+from yogadl.storage._listed import Listed
 from yogadl.storage._paths import RESERVED_IN_BUCKETS, relative_path
 from yogadl.storage._version import Version
 
@@ -41,44 +40,6 @@ V = TypeVar("V", bound=Version)
 Found = TypeVar("Found")
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A version's own file or object, as it was at one moment.
-
-    Attributes:
-        dataset_id, dataset_version: of it.
-        size: bytes.
-        tag: differs whenever the contents do.
-        created: when it was written, by the store's clock, in UTC.
-        source: what it is read by.
-    """
-
-    dataset_id: str
-    dataset_version: str
-    size: int
-    tag: str
-    created: datetime.datetime
-    source: Any
-
-    @property
-    def key(self) -> Key:
-        """Its id and version."""
-        return self.dataset_id, self.dataset_version
-
-    def number(self, known: Known) -> int:
-        """Of the change by which it was entered in the catalogue, 0 if it was not."""
-        entry = known.entries.get(self.key)
-        return entry.number if entry is not None and entry.is_of(self.size, self.tag) else 0
-
-    def age(self, known: Known) -> tuple[datetime.datetime, int, str]:
-        """The greater, the newer."""
-        return self.created, self.number(known), self.dataset_version
-
-    def is_doomed(self, known: Known) -> bool:
-        """Whether somebody is deleting it, or was killed when he did so."""
-        return known.removed.get(self.key) == self.tag
 
 
 class CataloguedStorage(Storage, Generic[V]):
@@ -109,9 +70,9 @@ class CataloguedStorage(Storage, Generic[V]):
         """What versions' own files say of them, whatever is in them; what is gone is left out."""
 
     @abc.abstractmethod
-    def _delete(self, version: V, listed: Listed, collects: bool = True) -> None:
+    def _delete(self, version: V, listed: Listed, collects: bool = True) -> bool:
         """Deletes a version, if it is still in this state, and, if asked to, the parts that are not
-        needed any more."""
+        needed any more; whether it is not in another state."""
 
     @abc.abstractmethod
     def _prove_tags(self, version: V) -> None:
@@ -164,6 +125,20 @@ class CataloguedStorage(Storage, Generic[V]):
     def _is_there(self, listed: Listed, known: Known) -> bool:
         """Whether what is stored is a version, and not left by a commit that was killed."""
         return any(True for _ in self._entries([listed], known))
+
+    def _check_committed(self, listed: Listed) -> None:
+        """Sees that what is stored is a version.
+
+        Raises:
+            CacheNotFoundError: it is not committed yet, or was left by who was killed.
+            CatalogueError: the catalogue is damaged.
+        """
+        if not self._is_there(listed, self._catalogue.load(listed.dataset_id)):
+            raise CacheNotFoundError(
+                f"version {listed.dataset_version!r} of data set {listed.dataset_id!r} in "
+                f"{self._where} is being committed or deleted by somebody else, or was left by one "
+                "who was killed, so it is no version"
+            )
 
     def exists(self, dataset_id: str, dataset_version: str | None = None) -> bool:
         """Whether a version, or the one that a tag is at, is stored; or any of an id.
@@ -231,7 +206,7 @@ class CataloguedStorage(Storage, Generic[V]):
 
         Raises:
             InvalidArgumentError: the name cannot be that of a tag, or is that of a version.
-            CacheNotFoundError: the version is not stored.
+            CacheNotFoundError: the version is not stored, or not committed.
             TagMovedError: the tag is not where it is expected; its ``current`` says where it is.
             UnsafeStoreError: the bucket has no conditional writes that can be trusted.
             CatalogueError: the catalogue is damaged, or others change it all the time.
@@ -251,6 +226,7 @@ class CataloguedStorage(Storage, Generic[V]):
         listed = self._look(version)
         if listed is None:
             raise CacheNotFoundError(f"there is no {version} to tag in {self._where}")
+        self._check_committed(listed)
         self._catalogue.tag(listed.key, tag, listed.tag, expect)
         _log.info("Tagged %s as %r.", version.label, tag)
 
@@ -287,8 +263,14 @@ class CataloguedStorage(Storage, Generic[V]):
     def _tagged(self, dataset_id: str, tag: str) -> V | None:
         """The version that a tag is at; ``None`` if there is no such tag."""
         at = self._catalogue.tags(dataset_id).get(tag)
-        if at is None:
-            return None
+        return None if at is None else self._at(dataset_id, tag, at)
+
+    def _at(self, dataset_id: str, tag: str, at: str) -> V:
+        """The version that a tag is at.
+
+        Raises:
+            CatalogueError: there can be no such version.
+        """
         try:
             return self._version(dataset_id, at)
         except InvalidArgumentError as error:
@@ -342,7 +324,12 @@ class CataloguedStorage(Storage, Generic[V]):
         if listed is None:
             raise CacheNotFoundError(f"there is no {version} to delete in {self._where}")
         try:
-            self._take_out(listed, force)
+            while not self._take_out(listed, force):
+                # It was replaced meanwhile, maybe only compacted.
+                found = self._look(version)
+                if found is None:
+                    return
+                listed = found
         except InvalidArgumentError:
             raise
         except YogadlError as error:
@@ -351,10 +338,11 @@ class CataloguedStorage(Storage, Generic[V]):
             _log.warning("Deleting %s all the same: %s", version.label, error)
         self._delete(version, listed)
 
-    def _take_out(self, listed: Listed, force: bool) -> None:
-        """Takes the entry of what is to be deleted out of the catalogue."""
+    def _take_out(self, listed: Listed, force: bool) -> bool:
+        """Takes the entry of what is to be deleted out of the catalogue; whether that does not say
+        that it was replaced."""
         try:
-            self._catalogue.take_out(listed.key, listed.tag, force)
+            return self._catalogue.take_out(listed.key, listed.tag, force)
         except UnsafeStoreError as error:
             # There are no tags.
             _log.debug("%s", error)
@@ -367,11 +355,18 @@ class CataloguedStorage(Storage, Generic[V]):
             if tags:
                 raise
             _log.info("The catalogue keeps the entry of %s: %s", listed.key, error)
+        return True
 
-    def _enter(self, entry: Entry) -> None:
-        """Enters what was just published. That it cannot be is no error: it is found without."""
+    def _enter(self, entry: Entry, instead_of: str = "") -> None:
+        """Enters what was just published. That it cannot be is no error: it is found without.
+
+        Raises:
+            DoomedError: see ``Catalogue.enter``.
+        """
         try:
-            self._catalogue.enter(entry)
+            self._catalogue.enter(entry, instead_of=instead_of)
+        except DoomedError:
+            raise
         except YogadlError as error:
             level = logging.INFO if isinstance(error, _EXPECTED) else logging.WARNING
             _log.log(
@@ -384,11 +379,17 @@ class CataloguedStorage(Storage, Generic[V]):
         Raises:
             InvalidArgumentError: one has.
         """
+        self._check_no_tag(version, self._known_tags(version))
+
+    def _known_tags(self, version: V) -> Mapping[str, str]:
+        """The tags of an id, as far as they are known."""
         try:
-            tags = self._catalogue.tags(version.dataset_id, ENTRY_SECONDS)
+            return self._catalogue.tags(version.dataset_id, ENTRY_SECONDS)
         except YogadlError as error:
             _log.debug("It is not known whether %s is a tag: %s", version.label, error)
-            return
+            return {}
+
+    def _check_no_tag(self, version: V, tags: Mapping[str, str]) -> None:
         if version.dataset_version in tags:
             raise InvalidArgumentError(
                 f"{version.dataset_version!r} is a tag of data set {version.dataset_id!r}, so no "

@@ -36,7 +36,6 @@ from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._buckets.publisher import publish, upload_version
 from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._building.pieces import BucketPieces
-from yogadl.storage._catalogued import Listed
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.made_of_object import made_of_object
@@ -47,6 +46,7 @@ from yogadl.storage._disk.contents import Contents
 from yogadl.storage._disk.folders import LocalFolders
 from yogadl.storage._disk.parts import LocalParts
 from yogadl.storage._disk.versions import LocalVersions
+from yogadl.storage._listed import Listed
 from yogadl.storage._objects.bucket_objects import BucketObjects
 from yogadl.storage._objects.metadata_keys import BYTES_KEY, CONTENT_KEY, FORMAT_KEY, PARTS_KEY
 from yogadl.storage._objects.store import (
@@ -258,11 +258,13 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
                 "a tag, both might think that they did"
             )
 
-    def _delete(self, version: ObjectVersion, listed: Listed, collects: bool = True) -> None:
-        self._store.delete(version.key, listed.tag)
+    def _delete(self, version: ObjectVersion, listed: Listed, collects: bool = True) -> bool:
+        if not self._store.delete(version.key, listed.tag):
+            return False
         version.local.remove()
         if collects and PARTS_KEY in listed.source.metadata:
             self._collect_after(version)
+        return True
 
     # Collecting
 
@@ -292,6 +294,10 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     def _folders_here(self, dataset_id: str) -> list[pathlib.Path]:
         return self._version(dataset_id, "any").local.id_folders()
+
+    def _ids_with_leftovers(self) -> Iterator[str]:
+        # The local cache directory is that of other storages, too.
+        return iter(())
 
     def _ids_of_parts(self) -> Iterator[str]:
         root = self._configurations.bucket_directory_path
@@ -413,8 +419,16 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             may_stamp,
         )
 
-    def _publish(self, file: PartialFile, version: ObjectVersion, parts: PartBuilder) -> None:
-        self._enter(publish(self._store, file, version, parts, None).entry)
+    def _publish(
+        self, file: PartialFile, version: ObjectVersion, parts: PartBuilder, replaces: bool = True
+    ) -> None:
+        # Without conditional writes, nobody can say that it replaces nothing.
+        is_told = not replaces and self._conditions.are_heeded(version.key)
+        if_tag = ABSENT if is_told else None
+        try:
+            self._enter(publish(self._store, file, version, parts, if_tag).entry)
+        except PreconditionFailedError:
+            raise VersionExistsError(f"there is a {version} already") from None
 
     # Names
 

@@ -13,9 +13,10 @@ from typing import Any
 from yogadl.arguments import as_index
 from yogadl.catalogue import Key, Known
 from yogadl.errors import InvalidArgumentError
-from yogadl.storage._catalogued import Listed, V
+from yogadl.storage._catalogued import V
 from yogadl.storage._collected import Collected, CollectedParts, StoredVersion
 from yogadl.storage._disk.scratch import abandoned_in, remove_abandoned, remove_partial_files
+from yogadl.storage._listed import Listed
 from yogadl.storage._told_versions import ToldVersions
 
 GRACE = datetime.timedelta(days=1)
@@ -49,6 +50,11 @@ class KeptVersions(ToldVersions[V]):
     @abc.abstractmethod
     def _ids_of_parts(self) -> Iterator[str]:
         """All ids that have parts."""
+
+    @abc.abstractmethod
+    def _ids_with_leftovers(self) -> Iterator[str]:
+        """Ids of which killed writers have left files in this storage, also before their first
+        version."""
 
     @abc.abstractmethod
     def _folders_here(self, dataset_id: str) -> builtins.list[pathlib.Path]:
@@ -113,6 +119,8 @@ class KeptVersions(ToldVersions[V]):
             outdated = [one for one in outdated if self._removes(one)]
             unfinished = [one for one in unfinished if self._gives_up(one, known)]
         ids = {dataset_id} if dataset_id is not None else {one.dataset_id for one in there}
+        if dataset_id is None:
+            ids |= set(self._ids_with_leftovers())
         scratch = self._clear(ids, dry_run)
         doomed = {one.key for one in (*outdated, *unfinished)} if dry_run else set()
         with_parts = ids if dataset_id is not None else set(self._ids_of_parts())
@@ -156,11 +164,13 @@ class KeptVersions(ToldVersions[V]):
         if found is None or found.tag != listed.tag:
             return False
         try:
-            self._take_out(found, False)
+            if not self._take_out(found, False):
+                return False
         except InvalidArgumentError as error:
             _log.info("%s stays: %s", version.label, error)
             return False
-        self._delete(version, found, collects=False)
+        if not self._delete(version, found, collects=False):
+            return False
         _log.info("Deleted %s, which is not to be kept.", version.label)
         return True
 
@@ -172,7 +182,8 @@ class KeptVersions(ToldVersions[V]):
             return False
         if not self._catalogue.give_up(listed.key, listed.tag, known.identity):
             return False
-        self._delete(version, found, collects=False)
+        if not self._delete(version, found, collects=False):
+            return False
         _log.info("Deleted %s, which was not committed.", version.label)
         return True
 

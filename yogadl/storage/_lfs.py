@@ -25,13 +25,13 @@ from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
+    CacheReplacedError,
     FileSystemError,
     InvalidArgumentError,
     VersionExistsError,
 )
 from yogadl.storage._base import CacheStorage, check_configurations
 from yogadl.storage._building.submission import Submission
-from yogadl.storage._catalogued import Listed
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._commits.made import Made, read_made
 from yogadl.storage._configurations import LFSConfigurations
@@ -41,6 +41,8 @@ from yogadl.storage._disk.lock import local_lock
 from yogadl.storage._disk.objects import LocalObjects
 from yogadl.storage._disk.parts import LocalParts
 from yogadl.storage._disk.pieces import LocalPieces
+from yogadl.storage._disk.scratch import ids_with_leftovers
+from yogadl.storage._listed import Listed
 from yogadl.storage._paths import (
     CACHE_FILE,
     CATALOGUE_FOLDER,
@@ -218,20 +220,22 @@ class LFSStorage(CacheStorage[FileVersion]):
     def _prove_tags(self, version: FileVersion) -> None:
         """Locks and renames are what a local file system has."""
 
-    def _delete(self, version: FileVersion, listed: Listed, collects: bool = True) -> None:
-        found = self._look(version)
-        if found is not None and found.tag != listed.tag:
-            _log.info("%s was replaced meanwhile, and stays.", version.label)
-            return
+    def _delete(self, version: FileVersion, listed: Listed, collects: bool = True) -> bool:
         try:
-            was_table = version.parts.remove(version.path)
+            was_table = version.parts.remove(
+                version.path, lambda: self._check_state(version, listed.tag)
+            )
+        except CacheReplacedError:
+            _log.info("%s was replaced or deleted meanwhile.", version.label)
+            return False
         except FileSystemError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
             _log.info("%s was deleted by somebody else.", version.label)
-            return
+            return True
         if was_table and collects:
             self._collect_after(version)
+        return True
 
     # Copying
 
@@ -301,16 +305,20 @@ class LFSStorage(CacheStorage[FileVersion]):
     ) -> Entry:
         entry = describe_file((version.dataset_id, version.dataset_version), file, self._parts_of)
         tag = _tag(os.fstat(file.fileno()))
-        found = self._look(version)
-        if found is None or found.tag != listed.tag:
-            raise self._replaced(version)
-        parts.has_replaced_table = version.parts.publish(file, version.path)
+        parts.has_replaced_table = version.parts.publish(
+            file, version.path, check=lambda: self._check_state(version, listed.tag)
+        )
         return dataclasses.replace(entry, object_tag=tag)
 
     def _withdraw(self, version: FileVersion, tag: str) -> None:
+        with contextlib.suppress(CacheReplacedError):
+            version.parts.remove(version.path, lambda: self._check_state(version, tag))
+
+    def _check_state(self, version: FileVersion, tag: str) -> None:
+        """Raises if a version is not in this state."""
         found = self._look(version)
-        if found is not None and found.tag == tag:
-            version.parts.remove(version.path)
+        if found is None or found.tag != tag:
+            raise self._replaced(version)
 
     @contextlib.contextmanager
     def _adding(self, version: FileVersion, _may_stamp: bool, /) -> Iterator[_PartFiles]:
@@ -320,7 +328,12 @@ class LFSStorage(CacheStorage[FileVersion]):
         if parts.has_replaced_table:
             self._collect_after(version)
 
-    def _publish(self, file: PartialFile, version: FileVersion, parts: _PartFiles) -> None:
+    def _publish(
+        self, file: PartialFile, version: FileVersion, parts: _PartFiles, replaces: bool = True
+    ) -> None:
+        if not replaces:
+            self._enter(self._publish_new(file, version, parts))
+            return
         entry = describe_file((version.dataset_id, version.dataset_version), file, self._parts_of)
         tag = _tag(os.fstat(file.fileno()))
         parts.has_replaced_table = version.parts.publish(file, version.path)
@@ -338,6 +351,11 @@ class LFSStorage(CacheStorage[FileVersion]):
 
     def _folders_here(self, dataset_id: str) -> list[pathlib.Path]:
         return [self._version(dataset_id, "any").path.parent.parent]
+
+    def _ids_with_leftovers(self) -> Iterator[str]:
+        for name in ids_with_leftovers(self._configurations.storage_dir_path):
+            if is_version(name, "any", RESERVED):
+                yield name
 
     def _ids_of_parts(self) -> Iterator[str]:
         root = self._configurations.storage_dir_path

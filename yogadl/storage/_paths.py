@@ -15,6 +15,7 @@ WAITING_FILE = "yogadl.waiting"
 PIECES_FOLDER = "yogadl.pieces"
 METADATA_FILE = "local_metadata.json"
 CATALOGUE_FOLDER = "yogadl.catalogue"
+SCRATCH_PREFIX = "yogadl.scratch."
 
 RESERVED = (CACHE_FILE, LOCK_FILE, PARTS_FOLDER, CATALOGUE_FOLDER)
 """Names of a storage's own files on a disk."""
@@ -90,4 +91,9 @@ def _check(name: str, value: Any, reserved: tuple[str, ...]) -> None:
         raise InvalidArgumentError(
             f"{name} must not contain {' or '.join(map(repr, reserved))}, the names of yogadl's "
             f"own files: {value!r}"
+        )
+    if any(part.startswith(SCRATCH_PREFIX) for part in parts):
+        raise InvalidArgumentError(
+            f"{name} must not have a part that begins with {SCRATCH_PREFIX!r}, as the folders of "
+            f"yogadl's that are removed when nobody uses them: {value!r}"
         )

@@ -115,9 +115,10 @@ class ToldVersions(VersionedStorage[V]):
         given, gone = _checked(metadata, remove)
         target = self._target(dataset_id, on, version, message)
         started = time.monotonic()
-        base, branch = self._named(dataset_id, on)
+        tags = self._known_tags(target)
+        base, branch = self._base_of(dataset_id, on, tags)
         with contextlib.ExitStack() as stack:
-            _, parts, made = self._begin_on(stack, base, target)
+            _, parts, made = self._begin_on(stack, base, target, tags, version is not None)
             told = {name: it for name, it in made.metadata.items() if name not in gone} | given
             if same_json(told, made.metadata):
                 return made.dataset_version

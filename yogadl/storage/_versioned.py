@@ -17,7 +17,7 @@ from yogadl.arguments import as_index
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import write_version
-from yogadl.catalogue import CatalogueEntry, Entry
+from yogadl.catalogue import CatalogueEntry, DoomedError, Entry
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheNotFoundError,
@@ -27,7 +27,7 @@ from yogadl.errors import (
     VersionExistsError,
 )
 from yogadl.storage._building.submission import Parts
-from yogadl.storage._catalogued import CataloguedStorage, Listed, V
+from yogadl.storage._catalogued import CataloguedStorage, V
 from yogadl.storage._commits.change import Begun, Change
 from yogadl.storage._commits.commit import Committer, Purpose, new_change
 from yogadl.storage._commits.diff import VersionDiff, diff_of
@@ -35,6 +35,7 @@ from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.new_records import PartWriter
 from yogadl.storage._commits.rewriting import stored_anew, taken_back
 from yogadl.storage._disk.scratch import scratch_folder
+from yogadl.storage._listed import Listed
 
 
 class VersionedStorage(CataloguedStorage[V]):
@@ -127,7 +128,10 @@ class VersionedStorage(CataloguedStorage[V]):
         """
         size = None if part_bytes is None else as_index("part_bytes", part_bytes, 1)
         target = self._target(dataset_id, on, version, message)
-        return Change(lambda stack: self._begin(stack, dataset_id, on, target), message, size)
+        is_named = version is not None
+        return Change(
+            lambda stack: self._begin(stack, dataset_id, on, target, is_named), message, size
+        )
 
     def _target(self, dataset_id: str, on: str, version: str | None, message: str) -> V:
         """The version that a commit is to make; sees that its arguments are what they should be."""
@@ -136,9 +140,12 @@ class VersionedStorage(CataloguedStorage[V]):
         self._version(dataset_id, on)
         return self._version(dataset_id, _new_name() if version is None else version)
 
-    def _begin(self, stack: contextlib.ExitStack, dataset_id: str, on: str, target: V) -> Begun:
-        base, branch = self._named(dataset_id, on)
-        path, parts, made = self._begin_on(stack, base, target)
+    def _begin(
+        self, stack: contextlib.ExitStack, dataset_id: str, on: str, target: V, is_named: bool
+    ) -> Begun:
+        tags = self._known_tags(target)
+        base, branch = self._base_of(dataset_id, on, tags)
+        path, parts, made = self._begin_on(stack, base, target, tags, is_named)
         return Begun(
             storage=self,
             made=made,
@@ -152,14 +159,40 @@ class VersionedStorage(CataloguedStorage[V]):
             open_whole=lambda: self._open_whole(base),
         )
 
+    def _base_of(self, dataset_id: str, on: str, tags: Mapping[str, str]) -> tuple[V, str | None]:
+        """The version that a commit changes, and the branch, if it is given one.
+
+        Args:
+            dataset_id: of it.
+            on: a tag or a version.
+            tags: those that are known. No version has the name of one, so that it is not asked for.
+        """
+        if on in tags:
+            return self._at(dataset_id, on, tags[on]), on
+        return self._named(dataset_id, on)
+
     def _begin_on(
-        self, stack: contextlib.ExitStack, base: V, target: V
+        self,
+        stack: contextlib.ExitStack,
+        base: V,
+        target: V,
+        tags: Mapping[str, str],
+        is_named: bool,
     ) -> tuple[pathlib.Path, Any, Made]:
         """Where a commit makes its file, by what it stores parts, and of what its base is made,
-        until the end of a context."""
+        until the end of a context.
+
+        Args:
+            stack: of the context.
+            base: what is changed.
+            target: the version to be.
+            tags: those that are known.
+            is_named: whether a user has chosen its name, so that there may be one.
+        """
         self._prove_tags(target)
-        self._check_new(target)
-        self._check_name(target)
+        if is_named:
+            self._check_new(target)
+        self._check_no_tag(target, tags)
         path = target.claim()
         stack.callback(_remove_empty, path.parent)
         parts: Any = stack.enter_context(self._adding(target, True))
@@ -229,6 +262,8 @@ class VersionedStorage(CataloguedStorage[V]):
         if self._tagged(dataset_id, on) is None:
             raise InvalidArgumentError(f"{on!r} is no tag of data set {dataset_id!r} to move")
         self._prove_tags(target)
+        self._check_new(target)
+        self._check_name(target)
         said = f"Revert {dataset_version}" if message is None else message
         purpose = Purpose(said, None, new_change(), time.monotonic())
         target.claim()
@@ -260,7 +295,7 @@ class VersionedStorage(CataloguedStorage[V]):
             part_bytes: see ``submit``.
 
         Raises:
-            CacheNotFoundError: there is no such version or tag.
+            CacheNotFoundError: there is no such version or tag, or it is not committed.
             ChecksumError: its records are damaged; nothing was changed.
             CacheReplacedError: it was replaced or deleted meanwhile.
         """
@@ -269,6 +304,8 @@ class VersionedStorage(CataloguedStorage[V]):
         listed = self._look(version)
         if listed is None:
             raise self._replaced(version)
+        # With an entry, it would be taken for committed.
+        self._check_committed(listed)
         path = version.claim()
         with self._adding(version, True) as parts:
             parts.begin()
@@ -286,7 +323,11 @@ class VersionedStorage(CataloguedStorage[V]):
                 sums=made.sums,
             ) as file:
                 entry = self._publish_again(file, version, parts, listed)
-        self._enter(entry)
+        try:
+            self._enter(entry, listed.tag)
+        except DoomedError:
+            self._withdraw(version, entry.object_tag)
+            raise self._replaced(version) from None
 
     def _named(self, dataset_id: str, name: str) -> tuple[V, str | None]:
         """The version of a name, and the tag, if it is one."""

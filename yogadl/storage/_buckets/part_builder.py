@@ -13,7 +13,7 @@ import os
 import pathlib
 import platform
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from yogadl.cache.files import make_folders, telling
 from yogadl.cache.partial import PartialFile
@@ -32,6 +32,7 @@ BUILDER_SECONDS = 7 * 86400.0
 REQUEST_SECONDS = 43200.0
 """A request arrives so long after the last check before it, at the latest."""
 
+_SIGN = ".builder"
 _RENEW_SECONDS = 3600.0
 # One that publishes has just said so.
 _FRESH_SECONDS = 60.0
@@ -69,6 +70,8 @@ class PartBuilder(Closing):
         self._sign: BuilderSign | None = None
         self._is_known = self._has_begun = self.may_publish = False
         self._renewed = 0.0
+        # What this builder has last written to the control.
+        self._written: tuple[Control, str] | None = None
         self._stored: set[bytes] = set()
         self._removed: set[bytes] = set()
 
@@ -82,7 +85,7 @@ class PartBuilder(Closing):
         if digest in self._removed and self._may_stamp:
             return False
         self._check_not_removed(digest)
-        self._parts.store(file, digest)
+        self._parts.store(file, digest, self._is_known)
         self._stored.add(digest)
         return True
 
@@ -146,7 +149,7 @@ class PartBuilder(Closing):
             self._sign = BuilderSign(self._folder(), self._name)
             self._is_known = True
             self._renewed = boot_seconds()
-            self._parts.control.change(self._enter)
+            self._written = self._parts.control.change(self._enter)
         else:
             # First that, so that who removes parts after this was read does not.
             self._parts.forbid_collecting()
@@ -171,7 +174,7 @@ class PartBuilder(Closing):
             for digest in self._stored:
                 control.unused.pop(digest, None)
 
-        self._parts.control.change(renew)
+        self._written = self._parts.control.change(renew, self._written)
         self._renewed = started
 
     def close(self) -> None:
@@ -181,7 +184,9 @@ class PartBuilder(Closing):
             _log.warning("No parts of %s are removed for a while.", self._parts.where)
         elif self._is_known:
             try:
-                self._parts.control.change(lambda control: control.builders.pop(self._name, None))
+                self._parts.control.change(
+                    lambda control: control.builders.pop(self._name, None), self._written
+                )
             except StoreError as error:
                 _log.warning("No parts of %s are removed for a while: %s", self._parts.where, error)
             self._is_known = False
@@ -242,6 +247,17 @@ def is_dead(folder: pathlib.Path, name: str) -> bool:
         os.close(descriptor)
 
 
+def strays(folder: pathlib.Path, known: Collection[str]) -> list[str]:
+    """Builders that died on this machine before anybody else knew of them.
+
+    Args:
+        folder: for the parts of the id on this machine.
+        known: the names of those that others know of.
+    """
+    names = [path.stem for path in folder.glob(f"*{_SIGN}")]
+    return [name for name in names if name not in known and is_dead(folder, name)]
+
+
 def forget(folder: pathlib.Path, name: str) -> None:
     """Removes what a dead builder left on this machine."""
     with contextlib.suppress(OSError):
@@ -249,7 +265,7 @@ def forget(folder: pathlib.Path, name: str) -> None:
 
 
 def _sign_path(folder: pathlib.Path, name: str) -> pathlib.Path:
-    return folder / f"{name}.builder"
+    return folder / f"{name}{_SIGN}"
 
 
 def _machine() -> bytes:

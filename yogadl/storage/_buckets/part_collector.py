@@ -15,7 +15,8 @@ Then it takes its name out.
 **A collector**
 
 1. writes the control, which tells the store's time and begins its step; if some builder has a name
-   there, it stops. Names of builders count as gone when they were not renewed for a week, or when
+   there, it stops, having taken out the names of those that are gone, on condition that the control
+   is as it was. Names of builders count as gone when they were not renewed for a week, or when
    the collector sees on this machine that the builder's process has ended, and a while ago;
 2. lists the id, and reads all tables; if one cannot be read, it stops;
 3. notes parts that no table refers to as unused since now, and those that are for longer than the
@@ -55,6 +56,7 @@ after W, before it deletes, and takes W back. So either sees what the other has 
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import logging
@@ -69,7 +71,13 @@ from yogadl.cache.whole_file import check_digest
 from yogadl.errors import CacheFormatError, ForeignFileError, StoreError
 from yogadl.format import header as headers
 from yogadl.storage._buckets.clock import boot_seconds
-from yogadl.storage._buckets.part_builder import BUILDER_SECONDS, REQUEST_SECONDS, forget, is_dead
+from yogadl.storage._buckets.part_builder import (
+    BUILDER_SECONDS,
+    REQUEST_SECONDS,
+    forget,
+    is_dead,
+    strays,
+)
 from yogadl.storage._buckets.part_control import Control
 from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._collected import (
@@ -147,8 +155,11 @@ class PartCollector:
         self._see_whether_allowed()
         control, tag, now = self._parts.control.now()
         gone = self._gone_builders(control, now)
-        if control.builders.keys() - gone:
-            raise NotNowError(f"{len(control.builders.keys() - gone)} builders are at work there")
+        if alive := control.builders.keys() - gone:
+            if gone and not dry_run:
+                # Those of other machines may wait for that, as this one for those that died there.
+                self._take_out(control, tag, gone)
+            raise NotNowError(f"{len(alive)} builders are at work there")
         sizes, tables, receipts = self._listed()
         deleted = {f"{self._parts.folder}/{version}/{CACHE_FILE}" for version in doomed}
         needed = self._needed([info for info in tables if info.key not in deleted])
@@ -162,8 +173,9 @@ class PartCollector:
         started = boot_seconds()
         if self._parts.control.write(plan, tag) is None:
             return None
+        self._forget(gone)
         for folder in self._folders:
-            for name in gone:
+            for name in strays(folder, control.builders):
                 forget(folder, name)
         for info in receipts:
             # Nobody builds, and who begins again does what this says once more.
@@ -173,6 +185,17 @@ class PartCollector:
             self._see_again_whether_allowed(set(removed) - control.removed.keys())
             self._delete(removed, started)
         return done
+
+    def _take_out(self, control: Control, tag: str, gone: set[str]) -> None:
+        """Takes dead builders' names out, unless somebody else writes meanwhile."""
+        builders = {it: since for it, since in control.builders.items() if it not in gone}
+        if self._parts.control.write(dataclasses.replace(control, builders=builders), tag):
+            self._forget(gone)
+
+    def _forget(self, gone: set[str]) -> None:
+        for folder in self._folders:
+            for name in gone:
+                forget(folder, name)
 
     def _told(self, digests: list[bytes], sizes: dict[bytes, int]) -> tuple[StoredPart, ...]:
         return tuple(StoredPart(self._id, digest.hex(), sizes[digest]) for digest in digests)

@@ -6,6 +6,7 @@ Its JSON is described in ``docs/cloud.md``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import time
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from yogadl.conditional import Document
+from yogadl.conditional import ABSENT, Document, is_sealed, sealed, unsealed
 from yogadl.errors import StoreError
 from yogadl.storage._objects.probe import cannot_be_trusted
 from yogadl.storage._objects.store import ObjectStore
@@ -27,6 +28,7 @@ LARGEST = 256 << 20
 _DIGEST_CHARACTERS = 32
 _LONGEST_PAUSE = 0.5
 _MOST_LOOKS = 20
+_READS = 3
 
 Times: TypeAlias = dict[bytes, "float | None"]
 
@@ -46,6 +48,10 @@ class Control:
     builders: dict[str, float | None] = field(default_factory=dict)
     unused: Times = field(default_factory=dict)
     removed: Times = field(default_factory=dict)
+
+    def copy(self) -> Control:
+        """The same, to be changed."""
+        return Control(dict(self.builders), dict(self.unused), dict(self.removed))
 
     def dated(self, now: float) -> Control:
         """The same with ``now`` for the time at which it was written."""
@@ -69,7 +75,7 @@ class Control:
             "unused": _grouped(self.unused),
             "removed": _grouped(self.removed),
         }
-        return json.dumps(found).encode()
+        return sealed(found)
 
     @staticmethod
     def parse(data: bytes, name: str) -> tuple[Control, str]:
@@ -79,7 +85,8 @@ class Control:
             StoreError: nothing that this yogadl understands.
         """
         try:
-            found: Any = json.loads(data)
+            # What was written before there was a checksum has none.
+            found = unsealed(data) if is_sealed(data) else json.loads(data)
             if found["format"] != FORMAT:
                 raise StoreError(
                     f"{name} is of format {found['format']!r:.20}, and this yogadl knows {FORMAT}; "
@@ -89,10 +96,14 @@ class Control:
             control = Control(builders, _parsed(found["unused"]), _parsed(found["removed"]))
             return control, str(found["nonce"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise StoreError(
+            raise _DamagedError(
                 f"{name} is damaged, so it is not known which parts may be used or removed; delete "
                 "it when nobody stores parts there"
             ) from error
+
+
+class _DamagedError(StoreError):
+    """What the object says makes no sense."""
 
 
 class _ControlDocument(Document[Control]):
@@ -117,6 +128,21 @@ class _ControlDocument(Document[Control]):
 
     def _is_busy(self, seconds: float) -> Exception:
         return StoreError(f"{self._name} was changed by others for {seconds:g} s; try again later")
+
+    def _load(self, patience: float | None = None) -> tuple[Control, str, str]:
+        for _ in range(_READS - 1):
+            with contextlib.suppress(_DamagedError):
+                return self._load_once(patience)
+            # It may be the answer that is damaged.
+        return self._load_once(patience)
+
+    def _load_once(self, patience: float | None) -> tuple[Control, str, str]:
+        found = self._store.read_dated(self._key, patience, LARGEST)
+        if found is None:
+            return Control(), ABSENT, ""
+        data, tag, created = found
+        control, nonce = self._parse(data)
+        return control if created is None else control.dated(created.timestamp()), tag, nonce
 
     def read(self, patience: float | None = None) -> tuple[Control, str]:
         """See ``ControlObject.read``."""
@@ -182,22 +208,27 @@ class ControlObject:
         """
         return self._document.now()
 
-    def change(self, change: Callable[[Control], object]) -> str:
-        """Changes what it says, in one step; its tag.
+    def change(
+        self, change: Callable[[Control], object], known: tuple[Control, str] | None = None
+    ) -> tuple[Control, str]:
+        """Changes what it says, in one step; what it says then, and its tag.
 
         Args:
             change: changes it, and may be called more than once, on what is there each time. Having
                 been called on what it made itself, it makes the same of it.
+            known: what it said a moment ago, and its tag then, so that it need not be read: all
+                times known but those that ``change`` sets or takes out.
 
         Raises:
             StoreError: that cannot be done.
         """
 
         def make(control: Control) -> Control:
-            change(control)
-            return control
+            found = control.copy()
+            change(found)
+            return found
 
-        return self._document.change(make)[1]
+        return self._document.change(make, known=known)
 
     def write(self, control: Control, if_tag: str) -> str | None:
         """Writes it if it has this tag; its new tag, or ``None`` if it has another."""

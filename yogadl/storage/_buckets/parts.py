@@ -27,7 +27,12 @@ from yogadl.storage._disk.contents import Contents
 from yogadl.storage._disk.lock import local_lock
 from yogadl.storage._disk.note import FOLDER_MODE, make_trusted, trusted_status
 from yogadl.storage._objects.metadata_keys import DIGEST_KEY
-from yogadl.storage._objects.store import ObjectInfo, ObjectStore
+from yogadl.storage._objects.store import (
+    ABSENT,
+    ObjectInfo,
+    ObjectStore,
+    PreconditionFailedError,
+)
 from yogadl.storage._objects.transfer import download, file_digest
 from yogadl.storage._paths import LOCK_FILE
 from yogadl.storage._receipt import LARGEST, RECEIPT_NAME
@@ -40,6 +45,8 @@ _DOWNLOADS = 3
 _STAGED = "download.mdb"
 # More parts than that are looked for in a list.
 _HEADS = 4
+# Sent without asking whether it is there.
+_SMALL_BYTES = 1 << 20
 _PART = re.compile(r"([0-9a-f]{32})\.mdb")
 
 _log = logging.getLogger(__name__)
@@ -131,13 +138,23 @@ class BucketParts:
         """Whether somebody has done so."""
         return self._store.head(self.forbidding_key) is not None
 
-    def store(self, file: PartialFile, digest: bytes) -> None:
+    def store(self, file: PartialFile, digest: bytes, has_conditions: bool = False) -> None:
         """Uploads a part, unless it is there and was not found damaged by :meth:`fetch`.
+
+        Args:
+            file: the part.
+            digest: of it.
+            has_conditions: whether the bucket's conditional writes can be trusted.
 
         Raises:
             StoreError: the bucket cannot be written to.
         """
         key, metadata = self.key(digest), {DIGEST_KEY: file_digest(file.path)}
+        if has_conditions and file.size <= _SMALL_BYTES and digest not in self._damaged:
+            # Mostly it is new, so that to ask first would be in vain.
+            with contextlib.suppress(PreconditionFailedError):
+                self._store.upload(file.path, key, metadata, ABSENT)
+                return
         found = self._store.head(key)
         is_there = found is not None and (found.size, dict(found.metadata)) == (file.size, metadata)
         if is_there and digest not in self._damaged:

@@ -16,6 +16,7 @@ import numpy as np
 
 from yogadl.cache.content_id import TokenSums
 from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.parts import parts_of
 from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import (
     ColumnGroup,
@@ -37,7 +38,6 @@ from yogadl.storage._building.submission import Parts
 from yogadl.storage._commits.lineage import hunks_since
 from yogadl.storage._commits.made import (
     Made,
-    part_sizes,
     runs_of,
     stored_runs,
     with_branch,
@@ -258,9 +258,11 @@ class Committer(Generic[V]):
             key = target.dataset_id, target.dataset_version
             going_to = GoingTo(catalogue, key, self._branch)
         with self._table(stored, base, hunks, sums, going_to) as file:
+            # Of what it is put together, it may need less.
+            needed = parts_of(file.path)
             entry = self._storage._publish_new(file, self._target, self._parts)
         shared = base.digests
-        own = [size for digest, size in part_sizes(stored).items() if digest not in shared]
+        own = [size for digest, size in needed.items() if digest not in shared]
         entry = dataclasses.replace(entry, own_size=entry.object_size + sum(own))
         if self._branch is None:
             self._storage._enter(entry)

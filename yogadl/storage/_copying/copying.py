@@ -14,7 +14,13 @@ from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.parts import read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.dataref import LMDBDataRef
-from yogadl.errors import CacheFormatError, CacheNotFoundError, CatalogueError, ChecksumError
+from yogadl.errors import (
+    CacheFormatError,
+    CacheNotFoundError,
+    CatalogueError,
+    ChecksumError,
+    InvalidArgumentError,
+)
 from yogadl.storage._commits.made import Made
 from yogadl.storage._version import Version
 
@@ -106,10 +112,16 @@ class Copier:
         # These were compared, or stored.
         self._known: set[bytes] = set()
 
-    def copy(self, original: Original, target: Version) -> None:
-        """Copies a version, replacing what is there.
+    def copy(self, original: Original, target: Version, replaces: bool = True) -> None:
+        """Copies a version.
+
+        Args:
+            original: it.
+            target: what it is to be.
+            replaces: whether to replace what is there.
 
         Raises:
+            VersionExistsError: it is not to be replaced, and there.
             CacheFormatError: the original is damaged; the version was not copied.
             StoreError: a bucket cannot be read or written to.
             CatalogueError: a commit that is put back cannot be entered.
@@ -122,7 +134,7 @@ class Copier:
             self._store_missing(original, target, path)
         with PartialFile(path) as file:
             original.append_to(file)
-            self._to._publish(file, target, self._parts)
+            self._to._publish(file, target, self._parts, replaces)
         self._see_entered(original.made, target)
 
     def _store_missing(self, original: Original, target: Version, path: pathlib.Path) -> None:
@@ -144,14 +156,15 @@ class Copier:
         """Makes parts of the plain file of a parent that was copied before; which."""
         found: set[bytes] = set()
         for _, parent in () if made is None else made.provenance.parents:
-            version = self._to._version(target.dataset_id, parent)
             try:
+                # What a file says may be anything.
+                version = self._to._version(target.dataset_id, parent)
                 plain = self._to._made(version)
                 if not plain.is_table and plain.digest in missing - self._parts.removed:
                     self._to._take(version, plain, self._parts)
                     found.add(plain.digest)
-            except (CacheNotFoundError, CacheFormatError) as error:
-                _log.debug("Nothing is taken of %s: %s", version.label, error)
+            except (CacheNotFoundError, CacheFormatError, InvalidArgumentError) as error:
+                _log.debug("Nothing is taken of %r: %s", parent, error)
         self._known |= found
         return found
 

@@ -14,11 +14,15 @@ from yogadl.errors import (
     CacheNotFoundError,
     ConflictError,
     InvalidArgumentError,
+    TagMovedError,
+    VersionExistsError,
 )
-from yogadl.storage._catalogued import Listed
 from yogadl.storage._collected import StoredVersion
-from yogadl.storage._copying.copying import Copier
+from yogadl.storage._copying.copying import Copier, Original
+from yogadl.storage._listed import Listed
+from yogadl.storage._version import Version
 
+_ATTEMPTS = 5
 _SHOWN = 5
 
 _log = logging.getLogger(__name__)
@@ -75,10 +79,13 @@ def synced(
     if moves:
         to._prove_tags(to._version(moves[0].dataset_id, moves[0].tag))
     if not dry_run:
-        gone = _copy(source, to, missing)
+        gone = _copy(
+            source, to, [(listed, here.versions[listed.key][1]) for listed in missing], force
+        )
         missing = [listed for listed in missing if listed.key not in gone]
+        moves = [move for move in moves if (move.dataset_id, move.version) not in gone]
         for move in moves:
-            to.tag(move.dataset_id, move.tag, move.version, expect=... if force else move.expect)
+            _move(to, move, force)
     return Synced(
         tuple(StoredVersion(*listed.key, listed.size) for listed in missing),
         tuple((move.dataset_id, move.tag, move.version) for move in moves),
@@ -203,22 +210,26 @@ def _follows(storages: Iterable[_Stored], key: Key, before: Key) -> bool:
     return False
 
 
-def _copy(source: Any, to: Any, missing: Iterable[Listed]) -> set[Key]:
-    """Copies versions; which of them were deleted meanwhile."""
+def _copy(source: Any, to: Any, missing: Iterable[tuple[Listed, Entry]], force: bool) -> set[Key]:
+    """Copies versions; which of them were deleted meanwhile.
+
+    Raises:
+        ConflictError: somebody else has stored another one there meanwhile.
+    """
     gone = set()
     # Of one id, the oldest first: what a version was made from is there before it.
-    ordered = sorted(missing, key=lambda listed: listed.dataset_id)
-    for name, versions in itertools.groupby(ordered, lambda listed: listed.dataset_id):
+    ordered = sorted(missing, key=lambda it: it[0].dataset_id)
+    for name, versions in itertools.groupby(ordered, lambda it: it[0].dataset_id):
         with contextlib.ExitStack() as stack:
             copier: Copier | None = None
-            for listed in versions:
+            for listed, entry in versions:
                 target = to._version(name, listed.dataset_version)
                 if copier is None:
                     copier = Copier(to, stack.enter_context(to._adding(target, False)))
                 version = source._version(*listed.key)
                 try:
                     with source._original(version) as original:
-                        copier.copy(original, target)
+                        _put(copier, to, original, target, None if force else entry)
                 except CacheNotFoundError:
                     if source._look(version) is not None:
                         raise
@@ -227,6 +238,58 @@ def _copy(source: Any, to: Any, missing: Iterable[Listed]) -> set[Key]:
                 else:
                     _log.info("Copied %s.", version.label)
     return gone
+
+
+def _move(to: Any, move: _Move, force: bool) -> None:
+    try:
+        to.tag(move.dataset_id, move.tag, move.version, expect=... if force else move.expect)
+    except TagMovedError as error:
+        # Another sync may have done the same.
+        if error.current != move.version:
+            raise
+
+
+def _put(copier: Copier, to: Any, original: Original, target: Version, entry: Entry | None) -> None:
+    """Copies a version.
+
+    Args:
+        copier: copies it.
+        to: the storage.
+        original: the version.
+        target: what it is to be.
+        entry: what is known of it; ``None`` if it is to replace whatever is there.
+
+    Raises:
+        ConflictError: another one is there.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return copier.copy(original, target, entry is None)
+        except VersionExistsError:
+            assert entry is not None
+            listed = to._look(target)
+            if listed is None:
+                continue
+            known = to._catalogue.load(target.dataset_id)
+            if listed.is_doomed(known):
+                # Who deleted it was killed.
+                to._delete(target, listed)
+                continue
+            theirs = next((found for _, found in to._described([listed])), None)
+            if theirs is None:
+                continue
+            if not _are_same(entry, theirs):
+                break
+            if not known.is_uncommitted(theirs.key, theirs.going_to):
+                return None
+            if entry.provenance.change != theirs.provenance.change:
+                break
+            # A sync that put it back was killed before it could enter it.
+            return copier.copy(original, target)
+    raise ConflictError(
+        f"somebody else has stored another {target} there, or is committing it; give it another "
+        "name by copy, or replace it by force=True"
+    )
 
 
 def _shown(names: Iterable[str]) -> str:

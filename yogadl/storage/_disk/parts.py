@@ -24,7 +24,7 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from yogadl.cache.files import make_folders, shown, telling
 from yogadl.cache.partial import PartialFile
@@ -37,6 +37,8 @@ from yogadl.storage._disk.note import FOLDER_MODE
 from yogadl.storage._disk.tables import BUILDING_FILE, FileLock, LocalTables
 
 _POLL_SECONDS = 0.02
+# For a rename, mostly.
+_SHORT_POLL_SECONDS = 0.002
 
 _log = logging.getLogger(__name__)
 
@@ -88,13 +90,37 @@ class LocalParts:
         except OSError as error:
             _log.debug("%s has no locks: %s", shown(self._parts), error.strerror)
 
-    def publish(self, file: PartialFile, path: pathlib.Path, replaces: bool = True) -> bool:
+    @contextlib.contextmanager
+    def _alone(self, path: pathlib.Path) -> Iterator[None]:
+        """Nobody else publishes or removes the file of a version meanwhile, where folders can be
+        locked."""
+        with contextlib.ExitStack() as stack:
+            try:
+                lock = stack.enter_context(FileLock(path.parent, os.O_RDONLY | os.O_DIRECTORY))
+                while not lock.takes(fcntl.LOCK_EX):
+                    time.sleep(_SHORT_POLL_SECONDS)
+            except FileAccessError as error:
+                _log.debug("Not locked: %s", error)
+            except FileSystemError:
+                raise
+            except OSError as error:
+                _log.debug("%s cannot be locked: %s", shown(path.parent), error.strerror)
+            yield
+
+    def publish(
+        self,
+        file: PartialFile,
+        path: pathlib.Path,
+        replaces: bool = True,
+        check: Callable[[], object] = lambda: None,
+    ) -> bool:
         """Gives a whole file, a table or not, its final name.
 
         Args:
             file: the file.
             path: its final name.
             replaces: see ``PartialFile.commit``.
+            check: called when nobody else can do so any more; raises if it is not to be.
 
         Returns:
             Whether it replaced a table, so that there may be something to collect.
@@ -104,26 +130,35 @@ class LocalParts:
         """
         is_table = bool(parts_of(file.path))
         if not is_table and not self._is_there():
-            file.commit(path, replaces)
+            with self._alone(path):
+                check()
+                file.commit(path, replaces)
             return False
-        with self.kept():
+        with self.kept(), self._alone(path):
+            check()
             was_table = self._tables.keep(path)
             if is_table:
                 self._tables.link(file.path)
             file.commit(path, replaces)
         return was_table
 
-    def remove(self, path: pathlib.Path) -> bool:
+    def remove(self, path: pathlib.Path, check: Callable[[], object] = lambda: None) -> bool:
         """Removes the file of a version; whether it was a table.
+
+        Args:
+            path: of the file.
+            check: see :meth:`publish`.
 
         Raises:
             FileSystemError: it cannot be, or is not there.
         """
         if not self._is_there():
-            with telling("delete", path):
+            with self._alone(path), telling("delete", path):
+                check()
                 path.unlink()
             return False
-        with self.kept():
+        with self.kept(), self._alone(path):
+            check()
             was_table = self._tables.keep(path)
             with telling("delete", path):
                 path.unlink()

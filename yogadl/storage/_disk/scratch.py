@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -14,11 +15,11 @@ from collections.abc import Iterator
 
 from yogadl.cache.files import shown
 from yogadl.cache.partial import remove_leftovers
+from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import FileSystemError
 from yogadl.storage._disk.tables import FileLock
-from yogadl.storage._paths import CACHE_FILE, LOCK_FILE
+from yogadl.storage._paths import CACHE_FILE, CATALOGUE_FOLDER, LOCK_FILE, SCRATCH_PREFIX
 
-_PREFIX = "yogadl.scratch."
 # Between its making and its lock.
 _YOUNG_SECONDS = 3600.0
 
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 def scratch_folder(parent: pathlib.Path) -> Iterator[pathlib.Path]:
     """A folder of its own, gone at the end; that of who was killed is found by
     :func:`abandoned_in`, since its lock fell with the process."""
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as name:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=parent) as name:
         folder = pathlib.Path(name)
         with FileLock(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT) as lock:
             try:
@@ -52,6 +53,20 @@ def abandoned_in(folder: pathlib.Path) -> list[pathlib.Path]:
     return sorted(found)
 
 
+def ids_with_leftovers(root: pathlib.Path) -> set[str]:
+    """The ids below a folder of versions of which a writer may have been killed."""
+    found = set()
+    for at, folders, files in os.walk(root):
+        here = pathlib.Path(at)
+        is_left = any(name.startswith(SCRATCH_PREFIX) for name in folders) or any(
+            name.startswith(f"{CACHE_FILE}.") for name in files
+        )
+        if is_left and here != root:
+            found.add(here.parent.relative_to(root).as_posix())
+        folders[:] = [name for name in folders if name not in (PARTS_FOLDER, CATALOGUE_FOLDER)]
+    return found
+
+
 def remove_abandoned(folder: pathlib.Path) -> None:
     """Removes such a folder, and that of a version that was never made."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -72,7 +87,7 @@ def remove_partial_files(folder: pathlib.Path) -> None:
 
 
 def _is_abandoned(folder: pathlib.Path) -> bool:
-    if not folder.name.startswith(_PREFIX) or (folder / CACHE_FILE).exists():
+    if not folder.name.startswith(SCRATCH_PREFIX) or (folder / CACHE_FILE).exists():
         return False
     try:
         if time.time() - os.stat(folder).st_mtime < _YOUNG_SECONDS:
@@ -80,7 +95,18 @@ def _is_abandoned(folder: pathlib.Path) -> bool:
         with FileLock(folder / LOCK_FILE, os.O_RDWR | os.O_NOFOLLOW) as lock:
             return lock.takes(fcntl.LOCK_EX)
     except (FileSystemError, OSError) as error:
+        if error.errno == errno.ENOENT and _is_empty(folder):
+            # Who made it was killed before it had made its lock.
+            return True
         _log.debug("%s is taken for used: %s", shown(folder), error)
+        return False
+
+
+def _is_empty(folder: pathlib.Path) -> bool:
+    try:
+        return not os.listdir(folder)
+    except OSError:
+        # It is gone, or this user may not look.
         return False
 
 

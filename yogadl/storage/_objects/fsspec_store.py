@@ -283,7 +283,7 @@ class FsspecStore(ObjectStore):
         """Refuses to."""
         self._refuse()
 
-    def delete(self, key: str, tag: str | None = None) -> None:  # noqa: ARG002
+    def delete(self, key: str, tag: str | None = None) -> bool:  # noqa: ARG002
         """Refuses to."""
         self._refuse()
 

@@ -210,17 +210,22 @@ class GCSStore(ObjectStore):
             )
         return str(blob.generation)
 
-    def delete(self, key: str, tag: str | None = None) -> None:
+    def delete(self, key: str, tag: str | None = None) -> bool:
         """See ``ObjectStore.delete``."""
         from google.api_core.exceptions import NotFound
 
-        with (
-            self._told("deleting", key),
-            contextlib.suppress(NotFound, PreconditionFailedError),
-            _conditional(tag) as generation,
-        ):
-            limits = self._limits(may_be_empty=True)
-            self._bucket.blob(key).delete(if_generation_match=generation, **limits)
+        try:
+            with (
+                self._told("deleting", key),
+                contextlib.suppress(NotFound),
+                _conditional(tag) as generation,
+            ):
+                limits = self._limits(may_be_empty=True)
+                self._bucket.blob(key).delete(if_generation_match=generation, **limits)
+        except PreconditionFailedError:
+            # That may be said of what is not there, too.
+            return self.head(key) is None
+        return True
 
     # Files
 

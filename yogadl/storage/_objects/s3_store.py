@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _READ_BYTES = 1 << 20
+# A condition that a store does not know.
+_NOT_IMPLEMENTED = frozenset(("501", "NotImplemented"))
 # For several transfers at a time.
 _CONNECTIONS = 4 * PARALLEL_PARTS
 
@@ -202,8 +204,15 @@ class S3Store(ObjectStore):
         self, key: str, patience: float | None = None, largest: int = SMALL_BYTES
     ) -> tuple[bytes, str] | None:
         """See ``ObjectStore.read``."""
+        found = self.read_dated(key, patience, largest)
+        return None if found is None else found[:2]
 
-        def ask(client: Any) -> tuple[bytes, str] | None:
+    def read_dated(
+        self, key: str, patience: float | None = None, largest: int = SMALL_BYTES
+    ) -> tuple[bytes, str, datetime.datetime] | None:
+        """See ``ObjectStore.read_dated``."""
+
+        def ask(client: Any) -> tuple[bytes, str, datetime.datetime] | None:
             try:
                 answer = client.get_object(Bucket=self._bucket, Key=key)
             except ClientError as error:
@@ -216,7 +225,7 @@ class S3Store(ObjectStore):
                 data = body.read(largest + 1)
                 if len(data) < min(size, largest + 1):
                     raise NetworkError(f"{self.url}/{key}: the answer broke off")
-                return data, _tag(answer)
+                return data, _tag(answer), _created(answer)
 
         found = self._ask("reading", key, ask, patience)
         if found is not None and len(found[0]) > largest:
@@ -235,18 +244,33 @@ class S3Store(ObjectStore):
 
         return self._ask("writing", key, ask, patience)
 
-    def delete(self, key: str, tag: str | None = None) -> None:
+    def delete(self, key: str, tag: str | None = None) -> bool:
         """See ``ObjectStore.delete``."""
-        tries = 0
+        target = {"Bucket": self._bucket, "Key": key}
 
-        def ask(client: Any) -> None:
-            nonlocal tries
-            tries += 1
-            # S3 knew no condition for this for long, and others that speak its language know none.
-            if tries == 1 or tag is None or self._has_tag(client, key, tag):
-                client.delete_object(Bucket=self._bucket, Key=key)
+        def ask(client: Any) -> bool:
+            if tag is None:
+                client.delete_object(**target)
+                return True
+            found = self._tag_of(client, key)
+            if found == tag:
+                # S3 knew no condition for this for long, and others that speak its language know
+                # none, and ignore it or say so.
+                try:
+                    with _conditional(tag) as condition:
+                        client.delete_object(**target, **condition)
+                except PreconditionFailedError:
+                    # Some know ETags only without quotes.
+                    if self._tag_of(client, key) != tag:
+                        return False
+                    client.delete_object(**target)
+                except ClientError as error:
+                    if code_of(error) not in _NOT_IMPLEMENTED:
+                        raise
+                    client.delete_object(**target)
+            return found in (tag, None)
 
-        self._ask("deleting", key, ask)
+        return self._ask("deleting", key, ask)
 
     # Files
 
@@ -350,7 +374,7 @@ class S3Store(ObjectStore):
                 done = write(**condition)
         except PreconditionFailedError:
             is_settled = self._quote is not None or self.is_proven
-            if not if_tag or is_settled or not self._has_tag(client, key, if_tag):
+            if not if_tag or is_settled or self._tag_of(client, key) != if_tag:
                 raise
             with _conditional(if_tag, "") as condition:
                 done = write(**condition)
@@ -361,14 +385,14 @@ class S3Store(ObjectStore):
             self._quote = '"'
         return done
 
-    def _has_tag(self, client: Any, key: str, tag: str) -> bool:
+    def _tag_of(self, client: Any, key: str) -> str | None:
+        """``None`` if it is not there."""
         try:
-            found = client.head_object(Bucket=self._bucket, Key=key)
+            return _tag(client.head_object(Bucket=self._bucket, Key=key))
         except ClientError as error:
             if code_of(error) in MISSING:
-                return False
+                return None
             raise
-        return _tag(found) == tag
 
     def _ask(
         self,
@@ -416,8 +440,13 @@ def _conditional(if_tag: str | None, quote: str = '"') -> Iterator[dict[str, str
 
 def _info(key: str, answer: Mapping[str, Any]) -> ObjectInfo:
     metadata = {name.lower(): value for name, value in answer.get("Metadata", {}).items()}
-    created = field(answer, "LastModified").astimezone(datetime.timezone.utc)
-    return ObjectInfo(key, int(field(answer, "ContentLength")), _tag(answer), created, metadata)
+    size = int(field(answer, "ContentLength"))
+    return ObjectInfo(key, size, _tag(answer), _created(answer), metadata)
+
+
+def _created(answer: Mapping[str, Any]) -> datetime.datetime:
+    found: datetime.datetime = field(answer, "LastModified").astimezone(datetime.timezone.utc)
+    return found
 
 
 def _tag(answer: Mapping[str, Any]) -> str:

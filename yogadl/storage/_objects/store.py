@@ -129,6 +129,13 @@ class ObjectStore(abc.ABC):
             largest: bytes that it may have; one with more is a ``StoreError``.
         """
 
+    def read_dated(
+        self, key: str, patience: float | None = None, largest: int = SMALL_BYTES
+    ) -> tuple[bytes, str, datetime.datetime | None] | None:
+        """See :meth:`read`; and when it was written, ``None`` if the answer does not say."""
+        found = self.read(key, patience, largest)
+        return None if found is None else (*found, None)
+
     @abc.abstractmethod
     def write(
         self, key: str, data: bytes, if_tag: str | None = None, patience: float | None = None
@@ -206,11 +213,11 @@ class ObjectStore(abc.ABC):
         return (answer.get("ETag") or "").strip('"')
 
     @abc.abstractmethod
-    def delete(self, key: str, tag: str | None = None) -> None:
-        """Deletes an object, if it is there.
+    def delete(self, key: str, tag: str | None = None) -> bool:
+        """Deletes an object, if it is there; whether it is not in another state.
 
         Args:
             key: of the object.
-            tag: of the state that is to go. With it, when a try was carried out and its answer
-                lost, the next one does not hit what somebody has written in between.
+            tag: of the state that is to go; another one stays. Where deletions know no condition,
+                one that somebody writes between the last look and the deletion goes, too.
         """
