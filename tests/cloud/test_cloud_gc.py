@@ -119,14 +119,14 @@ def test_scratch_folders_of_killed_changes_go(
     first(storage)
     with storage.change("a", "main", version="2") as change:
         change.append(np.arange(3))
-        (scratch,) = local.rglob("yogadl.scratch.*")
+        (own,) = local.rglob("yogadl.scratch.*")
         # What is left of a killed one: the files, and no lock.
-        left = scratch.with_name("yogadl.scratch.left")
+        left = own.with_name("yogadl.scratch.left")
         left.mkdir()
         (left / "yogadl.lock").write_bytes(b"")
         monkeypatch.setattr(scratch, "_YOUNG_SECONDS", -1.0)
         assert storage.gc().scratch == (left,)
-        assert scratch.is_dir()
+        assert own.is_dir()
     assert not list(local.rglob("yogadl.scratch.*"))
     assert records(storage.fetch("a", "2")) == [*range(100), *range(3)]
 
