@@ -15,6 +15,7 @@ from copies import records
 from yogadl.errors import UnsafeStoreError
 from yogadl.storage import _kept_versions
 from yogadl.storage._buckets import part_collector
+from yogadl.storage._disk import scratch
 
 AT_ONCE = datetime.timedelta()
 
