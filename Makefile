@@ -23,6 +23,8 @@ PYTHONS ?= 3.10 3.11 3.12 3.13
 
 # TensorFlow tells much that no newcomer needs, some of it before it can be told not to.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
+# Without the bytecode of what is installed, each of thousands of processes would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 SHELL = /bin/bash
 QUIETLY = 2> >(grep -vE '^[IWE][0-9]{4} |^WARNING: All log messages before absl' >&2)
 
