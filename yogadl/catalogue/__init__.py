@@ -4,16 +4,11 @@ The format is described in ``docs/catalogue.md``. This package knows of no stora
 small objects that it keeps all that in.
 """
 
-from yogadl.catalogue._catalogue import (
-    ENTRY_SECONDS,
-    ROOT,
-    Catalogue,
-    CatalogueObjects,
-    DoomedError,
-    Known,
-)
+from yogadl.catalogue._catalogue import ENTRY_SECONDS, Catalogue, DoomedError
 from yogadl.catalogue._entry import CatalogueEntry, Entry, Key, parsed_spec
 from yogadl.catalogue._going_to import GoingTo
+from yogadl.catalogue._known import Known
+from yogadl.catalogue._root import ROOT, CatalogueObjects
 from yogadl.catalogue._state import Expected
 
 __all__ = [

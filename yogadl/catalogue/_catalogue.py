@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from yogadl.catalogue import _segment
 from yogadl.catalogue._entry import Entry, Key
-from yogadl.catalogue._going_to import GoingTo
+from yogadl.catalogue._known import Known
+from yogadl.catalogue._root import READS, ROOT, CatalogueObjects, Root
 from yogadl.catalogue._state import Expected, Raw, SegmentName, State
-from yogadl.conditional import ConditionalObjects, Document
 from yogadl.errors import CatalogueError, TagMovedError, YogadlError
 
-ROOT = "root.json"
 SEGMENT_ENDING = ".entries"
 CLOCK = "clock.json"
 
@@ -30,122 +27,11 @@ CHANGE_SECONDS = 120.0
 
 _ORPHAN_SECONDS = 86400.0
 _ATTEMPTS = 5
-_READS = 3
 _PAUSE = 0.1
 # Who was to merge may have been killed.
 _MERGE_EVERY = 16
 
 _log = logging.getLogger(__name__)
-
-
-class CatalogueObjects(ConditionalObjects, Protocol):
-    """The small objects that a catalogue is kept in: all those of one folder."""
-
-    @property
-    def where(self) -> str:
-        """The folder, for people."""
-
-    def alone(self, patience: float | None) -> contextlib.AbstractContextManager[object]:
-        """Keeps others from writing meanwhile, where there are locks; else it does nothing."""
-
-    def delete(self, key: str) -> None:
-        """Deletes an object, if it is there."""
-
-    def times(self) -> dict[str, float]:
-        """All objects, and when they were written, by the store's clock, in seconds."""
-
-    def cannot_be_trusted(self, what: str) -> Exception:
-        """The error for a store that does not do what it should."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a catalogue says, at one moment.
-
-    Attributes:
-        entries: of versions; what is damaged is left out.
-        tags: of each id, and at which version each is.
-        removed: what was about to be deleted not long ago, and the tag of the object that it was.
-        identity: that no other catalogue has; empty before the first change.
-        keys: of all entries, those that are left out, too; ``None`` if some are lost.
-    """
-
-    entries: Mapping[Key, Entry]
-    tags: Mapping[str, Mapping[str, str]]
-    removed: Mapping[Key, str] = field(default_factory=dict)
-    identity: str = ""
-    keys: Collection[Key] | None = ()
-
-    def is_uncommitted(self, key: Key, going_to: GoingTo | None) -> bool:
-        """Whether a version was published by a commit that has not been carried out: it is under
-        way, or was killed, or has come too late.
-
-        Args:
-            key: of the version.
-            going_to: what its own file says.
-        """
-        if going_to is None or (going_to.catalogue, going_to.key) != (self.identity, key):
-            return False
-        # With entries lost, nothing can be said.
-        return self.keys is not None and key not in self.keys and not self.tags_at(key)
-
-    def tags_at(self, key: Key) -> tuple[str, ...]:
-        """The tags that are at a version, sorted."""
-        found = self.tags.get(key[0], {})
-        return tuple(sorted(tag for tag, version in found.items() if version == key[1]))
-
-
-class _Root(Document[State]):
-    """See ``Document``."""
-
-    def __init__(self, objects: CatalogueObjects) -> None:
-        super().__init__(objects, ROOT, _segment.LARGEST)
-        self._folder = objects
-        # By its tag, so that what is as it was is not parsed again.
-        self._last: tuple[str, State, str] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last": None}
-
-    def _parsed(self, data: bytes, tag: str) -> tuple[State, str]:
-        last = self._last
-        if last is None or last[0] != tag:
-            self._last = last = (tag, *self._parse(data))
-        return last[1:]
-
-    def _wrote(self, content: State, tag: str, nonce: str) -> None:
-        self._last = tag, content, nonce
-
-    @property
-    def name(self) -> str:
-        return f"{self._folder.where}/{ROOT}"
-
-    def _load(self, patience: float | None = None) -> tuple[State, str, str]:
-        for _ in range(_READS - 1):
-            with contextlib.suppress(CatalogueError):
-                return super()._load(patience)
-            # It may be the answer that is damaged.
-        return super()._load(patience)
-
-    def _empty(self) -> State:
-        return State()
-
-    def _parse(self, data: bytes) -> tuple[State, str]:
-        return State.parse(data, self.name)
-
-    def _encode(self, content: State, nonce: str) -> bytes:
-        return content.to_json(nonce)
-
-    def _cannot_be_trusted(self, what: str) -> Exception:
-        return self._folder.cannot_be_trusted(what)
-
-    def _is_busy(self, seconds: float) -> Exception:
-        return CatalogueError(
-            f"{self.name} was changed by others for {seconds:g} s; try again when there are fewer"
-        )
-
-    def _alone(self, patience: float | None) -> contextlib.AbstractContextManager[object]:
-        return self._folder.alone(patience)
 
 
 class DoomedError(CatalogueError):
@@ -170,7 +56,7 @@ class Catalogue:
 
     def __init__(self, objects: CatalogueObjects) -> None:
         self._objects = objects
-        self._root = _Root(objects)
+        self._root = Root(objects)
         # What the root was last seen to say, and the tag it had then.
         self._seen: tuple[State, str] | None = None
         self._segment: tuple[str, dict[Key, Raw]] | None = None
@@ -247,7 +133,7 @@ class Catalogue:
         if known is not None and known[0] == segment.name:
             return known[1]
         key = _key(segment.name)
-        for _ in range(_READS):
+        for _ in range(READS):
             found = self._objects.read(key, largest=segment.size)
             if found is None:
                 return None

@@ -1,4 +1,4 @@
-"""What all of yogadl's storages have in common: one builder, and moving versions about."""
+"""What all of yogadl's storages have in common: what is stored, by whom, and how it is fetched."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ from yogadl.storage._building.workers import build_with
 from yogadl.storage._cacheable import Cacheable, Why, cached_by, checked_on_change
 from yogadl.storage._catalogued import V
 from yogadl.storage._collected import CollectedParts
-from yogadl.storage._copying.copying import Copier, Original
-from yogadl.storage._copying.sync import Synced, synced
-from yogadl.storage._kept_versions import KeptVersions, check_age
+from yogadl.storage._copied_versions import CopiedVersions
+from yogadl.storage._kept_versions import check_age
 from yogadl.storage._version import Version
 
 __all__ = ["CacheStorage", "Submission", "Version", "check_configurations"]
@@ -64,7 +63,7 @@ def check_configurations(name: str, directory: pathlib.Path, cache_format: str) 
         raise InvalidArgumentError(f"cache_format must be 'LMDB', not {cache_format!r}")
 
 
-class CacheStorage(KeptVersions[V]):
+class CacheStorage(CopiedVersions[V]):
     """A storage of cache files.
 
     A storage of one's own need not derive from this class; ``yogadl.Storage`` is all that is asked.
@@ -95,19 +94,6 @@ class CacheStorage(KeptVersions[V]):
             version: that it is.
             parts: by which they were.
         """
-
-    @abc.abstractmethod
-    def _original(self, version: V) -> contextlib.AbstractContextManager[Original]:
-        """A stored version, to be copied.
-
-        Raises:
-            CacheNotFoundError: it is not stored.
-        """
-
-    @abc.abstractmethod
-    def _missing_parts(self, version: V, sizes: Mapping[bytes, int]) -> set[bytes]:
-        """Which parts of these digests and bytes are not there, or not whole as far as can be told
-        without downloading them; the caller sees to it that none is collected."""
 
     @abc.abstractmethod
     def _build(self, submission: Submission, version: V) -> StoredDataRef:
@@ -336,98 +322,6 @@ class CacheStorage(KeptVersions[V]):
         turn = functools.partial(self._turn, version)
         build = Build(self, version, here, self._part_bytes(part_bytes), turn)
         return build.fix(spec, metadata, recipe)
-
-    def copy(
-        self,
-        dataset_id: str,
-        dataset_version: str,
-        to: CacheStorage[Any],
-        *,
-        new_id: str | None = None,
-        new_version: str | None = None,
-    ) -> None:
-        """Copies a version into another storage, or this one, byte for byte.
-
-        Parts that are there already are not transferred, nor downloaded. What is transferred is
-        compared with its digest.
-
-        Args:
-            dataset_id: of the version.
-            dataset_version: of the version.
-            to: where to; what is stored there under the new id and version is replaced.
-            new_id: its id there, the same without.
-            new_version: its version there, the same without.
-
-        Raises:
-            CacheNotFoundError: it is not stored here, or not committed.
-            CacheFormatError: it is damaged; nothing was copied.
-            InvalidArgumentError: an id or version that is empty or leaves the storage.
-        """
-        if not isinstance(to, CacheStorage):
-            raise InvalidArgumentError(
-                f"copy needs a storage of yogadl's to copy to, not {to!r}; to any other, submit "
-                "what is fetched"
-            )
-        new_id = dataset_id if new_id is None else new_id
-        new_version = dataset_version if new_version is None else new_version
-        target = to._version(new_id, new_version)
-        to._check_name(target)
-        self._check_source(self._version(dataset_id, dataset_version))
-        with (
-            self._original(self._version(dataset_id, dataset_version)) as original,
-            to._adding(target, False) as parts,
-        ):
-            Copier(to, parts).copy(original, target)
-
-    def _check_source(self, version: V) -> None:
-        """Sees that what is to be copied is not just being committed, as far as that is known."""
-        listed = self._look(version)
-        if listed is None:
-            return
-        try:
-            self._check_committed(listed)
-        except CacheNotFoundError:
-            raise
-        except YogadlError as error:
-            _log.warning("It is not known whether %s was committed: %s", version.label, error)
-
-    def sync(
-        self,
-        to: CacheStorage[Any],
-        dataset_id: str | None = None,
-        *,
-        names: Iterable[str] | None = None,
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> Synced:
-        """Copies the versions and tags that another storage lacks, see ``docs/keeping.md``.
-
-        What is there already is not transferred again, so that a sync which was killed goes on
-        where it was. A tag that is elsewhere in ``to`` is moved if the version that it is at there
-        is one that the other was made from.
-
-        Args:
-            to: where to.
-            dataset_id: of the versions; all without.
-            names: versions and tags of that id, which come with the versions that they are at; all
-                without.
-            force: replace versions of the same name that differ, and move tags wherever they are.
-            dry_run: tell what would be copied, and copy nothing.
-
-        Raises:
-            CacheNotFoundError: there is no such version or tag.
-            ConflictError: a version or a tag in ``to`` is another one; nothing was copied.
-            TagMovedError: somebody else has moved a tag in ``to`` meanwhile.
-            CacheFormatError: a version is damaged; it was not copied.
-            InvalidArgumentError: an argument is not what it should be, or a name is that of a
-                version in one storage and of a tag in the other.
-            UnsafeStoreError: there are tags, and ``to`` can have none.
-        """
-        if not isinstance(to, CacheStorage) or to is self:
-            raise InvalidArgumentError(f"sync needs another storage of yogadl's, not {to!r}")
-        if names is not None and dataset_id is None:
-            raise InvalidArgumentError("names are those of one data set; give its dataset_id, too")
-        return synced(self, to, dataset_id, names, force, dry_run)
 
     def collect_parts(
         self,

@@ -1,0 +1,46 @@
+"""What a catalogue says, as it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from yogadl.catalogue._entry import Entry, Key
+from yogadl.catalogue._going_to import GoingTo
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a catalogue says, at one moment.
+
+    Attributes:
+        entries: of versions; what is damaged is left out.
+        tags: of each id, and at which version each is.
+        removed: what was about to be deleted not long ago, and the tag of the object that it was.
+        identity: that no other catalogue has; empty before the first change.
+        keys: of all entries, those that are left out, too; ``None`` if some are lost.
+    """
+
+    entries: Mapping[Key, Entry]
+    tags: Mapping[str, Mapping[str, str]]
+    removed: Mapping[Key, str] = field(default_factory=dict)
+    identity: str = ""
+    keys: Collection[Key] | None = ()
+
+    def is_uncommitted(self, key: Key, going_to: GoingTo | None) -> bool:
+        """Whether a version was published by a commit that has not been carried out: it is under
+        way, or was killed, or has come too late.
+
+        Args:
+            key: of the version.
+            going_to: what its own file says.
+        """
+        if going_to is None or (going_to.catalogue, going_to.key) != (self.identity, key):
+            return False
+        # With entries lost, nothing can be said.
+        return self.keys is not None and key not in self.keys and not self.tags_at(key)
+
+    def tags_at(self, key: Key) -> tuple[str, ...]:
+        """The tags that are at a version, sorted."""
+        found = self.tags.get(key[0], {})
+        return tuple(sorted(tag for tag, version in found.items() if version == key[1]))
