@@ -8,6 +8,8 @@
 # make outages      the tests of outages and faults at full length: half a minute is half a minute
 # make gc           collect for MINUTES (10) while all else goes on and is killed, on disk and in buckets
 # make soak         kill, cut, damage and fill for MINUTES (10), by SEED if given; see tests/soak
+# make kills        kill KILLS (1000) processes amid random operations on KIND (all: disk, s3, gcs),
+#                   by SEED if given, and compare what is there at the end
 # make bench        measure this yogadl and its peers, each in an environment of its own
 # make bench-smoke  only see whether the benchmark works, in seconds
 # All set-up happens in .venv; PYTHON chooses the interpreter it is made from.
@@ -28,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SHELL = /bin/bash
 QUIETLY = 2> >(grep -vE '^[IWE][0-9]{4} |^WARNING: All log messages before absl' >&2)
 
-.PHONY: quickstart test test-torch test-others test-ray test-pythons outages gc soak lint docs bench bench-smoke clean
+.PHONY: quickstart test test-torch test-others test-ray test-pythons outages gc soak kills lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py $(QUIETLY)
@@ -95,6 +97,11 @@ gc: $(VENV)/.test
 
 soak: $(VENV)/.test
 	$(BIN)/python tests/soak/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+KILLS ?= 1000
+KIND ?= all
+kills: $(VENV)/.test
+	$(BIN)/python tests/soak/kills.py --kills $(KILLS) --kind $(KIND) $(if $(SEED),--seed $(SEED))
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """Readers, builders, commits, syncs and collectors at once, some of which are killed.
 
 What is checked: what is stored is whole at any time; each commit that was told to be done is on the
-branch once, and the others once at most; in the end, nothing is left that nobody needs.
+branch once, and the others once at most; in the end, nothing is left that nobody needs. All
+operations at random, and with a model of every version, are in ``tests/soak/kills.py``.
 """
 
 from __future__ import annotations
