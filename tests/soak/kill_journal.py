@@ -16,6 +16,9 @@ ASKED, DONE, REFUSED, ENDED = "asked", "done", "refused", "ended"
 REGISTERS = ("submit", "tag", "set_metadata")
 """What sets something that has been set before, always by processes of the same slot."""
 
+# One byte for each operation that ended, of all processes.
+_ENDED_FILE = "ended"
+
 
 class Journal:
     """What one process notes down: before it asks for something, and when it has an answer.
@@ -27,8 +30,9 @@ class Journal:
     """
 
     def __init__(self, folder: pathlib.Path, slot: int, generation: int) -> None:
-        path = folder / f"{slot:03}-{generation:06}.journal"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._file = os.open(folder / f"{slot:03}-{generation:06}.journal", flags)
+        self._ended = os.open(folder / _ENDED_FILE, flags)
 
     def note(self, state: str, operation: str, *about: Any) -> None:
         """Notes it at once, all or nothing.
@@ -40,6 +44,8 @@ class Journal:
             about: of the first three, an id, a name, and a value that JSON can hold.
         """
         os.write(self._file, (json.dumps([state, operation, *about]) + "\n").encode())
+        if state == ENDED:
+            os.write(self._ended, b".")
 
 
 @dataclass
@@ -107,3 +113,9 @@ class History:
             self.refused[operation].add(key)
         if operation in REGISTERS:
             self.registers[operation][key].note(state, value)
+
+
+def ended_in(folder: pathlib.Path) -> int:
+    """How many operations were not killed until now."""
+    path = folder / _ENDED_FILE
+    return path.stat().st_size if path.exists() else 0

@@ -8,10 +8,17 @@ from typing import Any
 
 import kill_records as records
 from kill_journal import History, Key
-from kill_operations import BRANCH, FIRST_START, FIRST_VERSION, IDS, built_start
+from kill_operations import (
+    BRANCH,
+    FIRST_START,
+    FIRST_VERSION,
+    IDS,
+    JUST_REMOVED,
+    built_start,
+)
 from kill_place import AT_ONCE, HERE, THERE, Place
 
-from yogadl.errors import YogadlError
+from yogadl.errors import StoreError, YogadlError
 
 MAKING = ("submit", "cacheable", "commit", "told", "revert", "copy")
 """The operations that make versions, by which these are noted."""
@@ -55,7 +62,7 @@ class Model:
         for dataset_id in IDS:
             yield from self._faults_of_tags(here, dataset_id, listed)
             yield from self._faults_of_branch(here, dataset_id)
-        here.sync(there, force=True)
+        _sync(here, there)
         yield from self._faults_of_versions(there, THERE)
         yield from _faults_of_sync(here, there)
 
@@ -152,6 +159,24 @@ class Model:
         for (of, name), register in self._history.registers["set_metadata"].items():
             if of == dataset_id and not register.may_be(content.metadata.get(name)):
                 yield f"{name!r} of {of!r} is {content.metadata.get(name)}, not {register}"
+
+
+def _sync(here: Any, there: Any) -> None:
+    """Brings a storage up to date, as soon as names of parts that were removed can be used again.
+
+    Raises:
+        StoreError: that takes too long, or it cannot be done.
+    """
+    for left in reversed(range(_ROUNDS)):
+        try:
+            here.sync(there, force=True)
+        except StoreError as error:
+            if not left or JUST_REMOVED not in str(error):
+                raise
+        else:
+            return
+        time.sleep(_ROUND_SECONDS)
+        there.gc(older_than=AT_ONCE)
 
 
 def _faults_of_sync(here: Any, there: Any) -> Iterator[str]:

@@ -52,13 +52,13 @@ _KEPT_THERE = 30
 _BEING_DELETED = "being deleted"
 _TAGGED = "has the tag"
 _UNCOMMITTED = "deleted before it was committed"
-_JUST_REMOVED = "less than two days ago"
+JUST_REMOVED = "less than two days ago"
 _REFUSED_COMMITS = ConflictError, CacheNotFoundError, CacheReplacedError, _UNCOMMITTED
 _REFUSED_SYNCS = (
     CacheNotFoundError,
     ConflictError,
     _BEING_DELETED,
-    _JUST_REMOVED,
+    JUST_REMOVED,
     "remove the tag",
     "to tag in",
     "meanwhile",
@@ -179,7 +179,7 @@ class Worker:
         for version in self._some_of(self._here, dataset_id, 1):
             with (
                 self._forgiving(self._here, dataset_id, version),
-                self._asking("copy", new_id, new, [dataset_id, version], (_JUST_REMOVED,)),
+                self._asking("copy", new_id, new, [dataset_id, version], (JUST_REMOVED,)),
             ):
                 self._here.copy(dataset_id, version, self._here, new_id=new_id, new_version=new)
 
@@ -190,7 +190,7 @@ class Worker:
         for version in self._some_of(self._here, dataset_id, 1):
             with (
                 self._forgiving(self._here, dataset_id, version),
-                _allowing((_JUST_REMOVED,)),
+                _allowing((JUST_REMOVED,)),
             ):
                 size = self._chance.choice((None, 2000))
                 self._here.compact(dataset_id, version, part_bytes=size)

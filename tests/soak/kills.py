@@ -32,7 +32,7 @@ _TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(_TESTS.parent), str(_TESTS / "cloud")]
 
 import kill_leftovers  # noqa: E402
-from kill_journal import History, Journal  # noqa: E402
+from kill_journal import History, Journal, ended_in  # noqa: E402
 from kill_model import MAKING, Model, collected  # noqa: E402
 from kill_operations import Worker, prepare  # noqa: E402
 from kill_place import HERE, KINDS, THERE, Place, be_impatient, be_the_last, opened  # noqa: E402
@@ -41,8 +41,12 @@ from soak_children import Child  # noqa: E402
 PROCESSES = 6
 _TOLD_EVERY = 50
 _SHOWN = 40
+_POLL_SECONDS = 0.02
 # Between kills, in seconds: as long as some operations take.
 _PAUSES = {"disk": (0.02, 0.6), "s3": (0.02, 2.5), "gcs": (0.02, 2.5)}
+# On a busy machine, most processes would be killed before they have done anything.
+_OPERATIONS_BETWEEN = 3
+_LONGEST_PAUSE = 30.0
 
 
 def main() -> None:
@@ -142,15 +146,23 @@ class Processes:
             pauses: the shortest and the longest between two, in seconds.
         """
         while self.killed < count and not self.failures():
-            time.sleep(self._chance.uniform(*pauses))
+            self._pause(self._chance.uniform(*pauses))
             slot = self._chance.randrange(PROCESSES)
             self._end(slot)
             self.killed += 1
             self._running[slot] = self._start(slot)
             if self.killed % _TOLD_EVERY == 0:
-                ended = sum(History(self._place.folder).ended.values())
-                told = f"{self.killed} of {count} kills, {ended} operations ended"
+                told = f"{self.killed} of {count} kills, {ended_in(self._place.folder)} operations"
                 print(told, file=sys.stderr, flush=True)
+
+    def _pause(self, seconds: float) -> None:
+        """Waits so long, and until some operations have ended, unless one takes very long."""
+        folder = self._place.folder
+        wanted = ended_in(folder) + _OPERATIONS_BETWEEN
+        latest = time.monotonic() + _LONGEST_PAUSE
+        time.sleep(seconds)
+        while ended_in(folder) < wanted and time.monotonic() < latest and not self.failures():
+            time.sleep(_POLL_SECONDS)
 
     def end(self) -> None:
         """Kills all."""
