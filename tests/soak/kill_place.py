@@ -16,6 +16,7 @@ from rig import RawGCS, RawS3, Remote, environment
 from servers import gcs_server, s3_server
 
 from yogadl import backoff
+from yogadl.remote._kept import STAGED_FILE
 from yogadl.storage import LFSStorage, _kept_versions
 from yogadl.storage._buckets import part_collector
 from yogadl.storage._disk import scratch
@@ -76,6 +77,8 @@ class Place:
         """What processes on this machine had begun and not ended."""
         patterns = "yogadl.scratch.*", "*.partial", "*.builder"
         found = {path for pattern in patterns for path in self.folder.rglob(pattern)}
+        # The next download into the folder removes what those that were killed have left.
+        found = {path for path in found if not path.name.startswith(f"{STAGED_FILE}.")}
         return sorted(path.relative_to(self.folder).as_posix() for path in found)
 
 
