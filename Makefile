@@ -1,10 +1,12 @@
 # make quickstart   set up, then run the walkthrough and train on handwritten digits
-# make test         set up, then run the tests, but for those of frameworks other than TensorFlow
+# make test         set up, then run the tests, but for those of frameworks other than TensorFlow,
+#                   and those that take longest
 # make test-torch   the same for PyTorch, in .venv-torch, which has no TensorFlow
 # make test-others  the same for the other frameworks, in .venv-others
 # make test-ray     the same for Ray and Dask, in .venv-ray
 # make test-pythons the tests that need no framework, on every Python that is supported, but for
 #                   long ones of which the version of Python makes no difference
+# make test-long    set up, then run the tests that take longest, which are in none of the above
 # make outages      the tests of outages and faults at full length: half a minute is half a minute
 # make gc           collect for MINUTES (10) while all else goes on and is killed, on disk and in buckets
 # make soak         kill, cut, damage and fill for MINUTES (10), by SEED if given; see tests/soak
@@ -20,6 +22,7 @@ BIN = $(VENV)/bin
 WORKERS ?= 2
 # Tests of one file share what takes long to set up, and the last ones should not take long.
 SPREAD = -n $(WORKERS) --dist worksteal
+BRIEF = $(SPREAD) -m "not long"
 # The oldest and the newest are in CI. Each has an environment of its own, .venv-3.10 and so on.
 PYTHONS ?= 3.10 3.11 3.12 3.13
 
@@ -30,18 +33,21 @@ unexport PYTHONDONTWRITEBYTECODE
 SHELL = /bin/bash
 QUIETLY = 2> >(grep -vE '^[IWE][0-9]{4} |^WARNING: All log messages before absl' >&2)
 
-.PHONY: quickstart test test-torch test-others test-ray test-pythons outages gc soak kills lint docs bench bench-smoke clean
+.PHONY: quickstart test test-long test-torch test-others test-ray test-pythons outages gc soak kills lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py $(QUIETLY)
 	$(BIN)/python examples/mnist.py $(QUIETLY)
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest $(SPREAD)
+	$(BIN)/python -m pytest $(BRIEF)
+
+test-long: $(VENV)/.test
+	$(BIN)/python -m pytest $(SPREAD) -m long
 
 test-torch:
 	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
-	.venv-torch/bin/python -m pytest $(SPREAD) tests/pytorch tests/loaders/test_loader_torch.py \
+	.venv-torch/bin/python -m pytest $(BRIEF) tests/pytorch tests/loaders/test_loader_torch.py \
 		tests/adapters/test_adapter_convert.py tests/adapters/test_adapter_torch.py \
 		tests/adapters/test_adapter_traps.py tests/adapters/test_adapter_whole_columns.py \
 		tests/adapters/test_adapter_workers.py tests/docs/test_code_blocks.py \
@@ -52,7 +58,7 @@ test-torch:
 # use JAX and tests that fork run in different processes.
 test-others:
 	$(MAKE) VENV=.venv-others .venv-others/.test-others
-	KERAS_BACKEND=jax .venv-others/bin/python -m pytest $(SPREAD) tests/jax_grain tests/keras3 \
+	KERAS_BACKEND=jax .venv-others/bin/python -m pytest $(BRIEF) tests/jax_grain tests/keras3 \
 		"tests/docs/test_code_blocks.py::test_blocks_run[huggingface-jax.md]" \
 		"tests/docs/test_code_blocks.py::test_blocks_run[jax.md]" \
 		tests/loaders/test_loader_jax.py tests/loaders/test_loader_keras.py \
@@ -60,7 +66,7 @@ test-others:
 		tests/recipes/test_values_of_others.py \
 		tests/remote/test_remote_adapters.py::test_jax \
 		tests/remote/test_remote_adapters.py::test_keras
-	KERAS_BACKEND=torch .venv-others/bin/python -m pytest $(SPREAD) tests/adapters \
+	KERAS_BACKEND=torch .venv-others/bin/python -m pytest $(BRIEF) tests/adapters \
 		tests/dataflow tests/loaders/test_loader_tensorpack.py \
 		tests/keras3/test_keras_dataset.py
 
@@ -76,7 +82,7 @@ test-pythons:
 	set -e; for version in $(PYTHONS); do \
 		python=$$(.ci/find-python $$version); \
 		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
-		.venv-$$version/bin/python -m pytest $(SPREAD) --hypothesis-profile=brief -m "not once" \
+		.venv-$$version/bin/python -m pytest $(SPREAD) --hypothesis-profile=brief -m "not once and not long" \
 			tests/test_*.py tests/adapters tests/cache tests/dataref tests/format tests/loaders \
 			tests/profiles tests/recipes tests/remote tests/rw_coordinator tests/storage \
 			tests/versions; \

@@ -51,6 +51,7 @@ def installed_backend() -> str:
     pytest.skip("needs a back end of Keras")
 
 
+@pytest.mark.long
 def test_fits_are_measured(tmp_path: pathlib.Path) -> None:
     backend = installed_backend()
     command = [sys.executable, str(BENCHMARKS / "keras_fit.py"), "--directory", str(tmp_path)]

@@ -12,6 +12,7 @@ import pytest
 SCRIPT = pathlib.Path(__file__).parents[2] / "benchmarks" / "transfer.py"
 
 
+@pytest.mark.long
 def test_transfers_are_measured(tmp_path: pathlib.Path) -> None:
     for name in ("boto3", "moto", "google.cloud.storage", "gcp_storage_emulator"):
         pytest.importorskip(name)

@@ -117,6 +117,7 @@ def _drive(remote: Remote, local: pathlib.Path, made: pathlib.Path, seed: int) -
     drive(remote.make_storage(local, conditional_writes=True, lease_seconds=5), made, seed)
 
 
+@pytest.mark.long
 def test_drivers_that_are_killed(
     s3: Any, local: pathlib.Path, elsewhere: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

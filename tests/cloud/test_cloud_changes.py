@@ -133,6 +133,7 @@ class Machines:
             assert process.exitcode == 0
 
 
+@pytest.mark.long
 def test_many_commit_through_faults(
     rig: Any, tmp_path: pathlib.Path, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +149,7 @@ def test_many_commit_through_faults(
     check(rig.make_storage(local), tmp_path, WRITERS, COMMITS, 1 + WRITERS * COMMITS // 20)
 
 
+@pytest.mark.long
 def test_many_commit_and_are_killed(
     rig: Any, tmp_path: pathlib.Path, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

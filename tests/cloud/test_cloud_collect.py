@@ -180,6 +180,7 @@ def _collect(remote: Remote, local: pathlib.Path) -> None:
     remote.make_storage(local, conditional_writes=True).collect_parts(older_than=AT_ONCE)
 
 
+@pytest.mark.long
 def test_builders_and_collectors_that_are_killed(
     s3: Any, local: pathlib.Path, elsewhere: pathlib.Path
 ) -> None:

@@ -241,6 +241,7 @@ class Victim:
         assert os.WIFSIGNALED(os.waitpid(self.pid, 0)[1])
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("stored", [1 << 30, 500_000], ids=["file", "parts"], indirect=True)
 def test_killed_anywhere(stored: Any, elsewhere: pathlib.Path) -> None:

@@ -23,6 +23,7 @@ def content(version: int) -> Any:
     return np.full((40, 2000), version) + np.arange(40)[:, None]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_rounds_of_submit_and_fetch(seed: int, rig: Any, tmp_path: pathlib.Path) -> None:
     """Every fault at random; what is read is one of the versions that may be there, whole."""

@@ -13,6 +13,7 @@ from yogadl.storage._buckets import part_collector
 from yogadl.storage._disk import scratch
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300 + 2 * gc_load.SECONDS)
 def test_nothing_is_lost_and_nothing_left(
     rig: Any,

@@ -72,6 +72,7 @@ def build_and_stop(
     out.put((numbers(ref), ref.info.digest))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["lease", "lock server"])
 @pytest.mark.parametrize("megabytes", [0, 9])
 @pytest.mark.parametrize("replaces", [False, True], ids=["new", "broken"])
@@ -133,6 +134,7 @@ def test_what_is_deleted_while_it_is_built_again_is_published_all_the_same(
 # Renewals
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fault",
     [

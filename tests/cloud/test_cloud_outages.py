@@ -244,6 +244,7 @@ def test_an_outage_is_outlived(
     assert scene.leftovers() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", outages.KINDS)
 def test_an_outage_without_end_is_a_clear_error(
     kind: str, rig: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch

@@ -83,6 +83,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 # At which step it is killed, and from which it must go on.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("save_freq", "kill_at", "workers", "resumed_at"),
     [
@@ -101,6 +102,7 @@ def test_killed_between_saves(
     check(folder, name, kill_at, resumed_at)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "times", "killed_at", "resumed_at"),
     [
