@@ -175,11 +175,11 @@ class Worker:
 
     def copy(self) -> None:
         dataset_id, new_id = self._any_id(), self._any_id()
-        new = self._new_version("copy")
+        new, reasons = self._new_version("copy"), (JUST_REMOVED, CacheNotFoundError)
         for version in self._some_of(self._here, dataset_id, 1):
             with (
                 self._forgiving(self._here, dataset_id, version),
-                self._asking("copy", new_id, new, [dataset_id, version], (JUST_REMOVED,)),
+                self._asking("copy", new_id, new, [dataset_id, version], reasons),
             ):
                 self._here.copy(dataset_id, version, self._here, new_id=new_id, new_version=new)
 
@@ -190,7 +190,8 @@ class Worker:
         for version in self._some_of(self._here, dataset_id, 1):
             with (
                 self._forgiving(self._here, dataset_id, version),
-                _allowing((JUST_REMOVED,)),
+                # Somebody may be deleting it.
+                _allowing((JUST_REMOVED, CacheNotFoundError)),
             ):
                 size = self._chance.choice((None, 2000))
                 self._here.compact(dataset_id, version, part_bytes=size)
