@@ -184,7 +184,7 @@ def test_torch(site: Site, method: str) -> None:
                 workers = {"num_workers": 2, "multiprocessing_context": method}
                 loader = DataLoader(**make(ref), **workers, batch_size=8)
                 known = DataLoader(**make(near), batch_size=8)
-                alike((batch["number"] for batch in loader), (batch["number"] for batch in known))
+                alike(*([batch["number"].numpy() for batch in it] for it in (loader, known)))
         assert torch.equal(torch.as_tensor(sampled[5]["x"]), torch.as_tensor(near[5]["x"]))
 
 
