@@ -76,6 +76,21 @@ def test_a_commit_takes_few_requests(rig: Any, local: pathlib.Path) -> None:
         assert len(requests) <= most
 
 
+def test_opening_takes_few_requests(s3: Any, local: pathlib.Path, elsewhere: pathlib.Path) -> None:
+    # What Google says of an object that is missing is not what its emulator does.
+    storage = s3.make_storage(local)
+    storage.submit(np.arange(1000), "a", "1")
+    storage.tag("a", "main", "1")
+    for number in range(3):
+        with storage.change("a", "main", version=f"made {number}") as change:
+            change.replace([number], [-1])
+    there = s3.make_storage(elsewhere)
+    for name, most in (("made 2", 1), ("main", 3), (None, 3)):
+        with s3.counting() as requests, there.fetch("a", name, download=False) as ref:
+            assert ref.stream().length == 1000
+        assert len(requests) <= most
+
+
 def test_a_bucket_without_conditions_has_no_commits(rig: Any, local: pathlib.Path) -> None:
     storage = rig.make_storage(local, conditional_writes=False)
     storage.submit([1, 2], "a", "1")

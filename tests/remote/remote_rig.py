@@ -144,6 +144,9 @@ class WebObject:
         self.renewed += renew
         return Address(f"{self.url}?{self.renewed}" if self.renewed else self.url)
 
+    def is_missing(self, said: str) -> bool:
+        return False
+
     def refusal(self, status: int, said: str) -> StoreError:
         kind = AccessDeniedError if status in (401, 403) else StoreError
         return kind(f"{self.name}: the answer was {status}: {said}")

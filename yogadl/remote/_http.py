@@ -26,7 +26,7 @@ from yogadl.errors import (
     StoreUnavailableError,
     ThrottledError,
 )
-from yogadl.remote._object import Address, ChangedError, RemoteObject, plain_url
+from yogadl.remote._object import Address, ChangedError, GoneError, RemoteObject, plain_url
 
 Result = TypeVar("Result")
 OnData: TypeAlias = Callable[[int, memoryview], object]
@@ -304,7 +304,8 @@ def _raise_refusal(answer: http.client.HTTPResponse, asked: RemoteObject) -> Non
     if status in (400, 401, 403):
         raise _DeniedError(status, said)
     if status in (404, 410, 412, 416):
-        raise ChangedError(f"{asked.name}: the answer was {status}")
+        kind = GoneError if status == 404 and asked.is_missing(said) else ChangedError
+        raise kind(f"{asked.name}: the answer was {status}")
     if status in (429, 503):
         raise ThrottledError(f"{asked.name}: the answer was {status}, again and again. Try later")
     if status >= 500 or status == 408:

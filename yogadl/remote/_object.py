@@ -18,6 +18,10 @@ class ChangedError(Exception):
     """The object is not there any more, or not in the state in which it was first seen."""
 
 
+class GoneError(ChangedError):
+    """The object is not there, and what should have it is."""
+
+
 @dataclass(frozen=True)
 class Address:
     """Where the bytes of an object are asked for, by HTTP.
@@ -71,6 +75,13 @@ class RemoteObject(Protocol):
 
         Raises:
             StoreError: there are no credentials.
+        """
+
+    def is_missing(self, said: str) -> bool:
+        """Whether "not found" is surely said of the object, and not of what should have it.
+
+        Args:
+            said: the beginning of the answer's body.
         """
 
     def refusal(self, status: int, said: str) -> StoreError:

@@ -122,6 +122,10 @@ class _Page:
         """See ``RemoteObject.address``."""
         return self._address
 
+    def is_missing(self, said: str) -> bool:  # noqa: ARG002 # no two servers say the same
+        """See ``RemoteObject.is_missing``."""
+        return False
+
     def refusal(self, status: int, said: str) -> StoreError:
         """See ``RemoteObject.refusal``."""
         shown = "".join(letter if letter.isprintable() else " " for letter in said[:200]).strip()

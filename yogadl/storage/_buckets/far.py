@@ -8,7 +8,7 @@ import shutil
 
 from yogadl.cache.partial import reserve_of
 from yogadl.errors import CacheReplacedError, ForeignFileError
-from yogadl.remote._object import ChangedError
+from yogadl.remote._object import ChangedError, GoneError
 from yogadl.remote._open import look_at, open_remote
 from yogadl.remote._records import RemoteRecords
 from yogadl.storage._buckets.parts import BucketParts
@@ -52,6 +52,8 @@ def open_far(
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             head = look_at(store.remote(key))
+        except GoneError as error:
+            raise MissingError from error
         except ChangedError as error:
             # Its answer does not say whether there is such a bucket; this one does.
             info = store.head(key)

@@ -53,6 +53,10 @@ class GCSObject:
         cafile = os.environ.get("REQUESTS_CA_BUNDLE") or requests.certs.where()
         return Address(self._url, headers, None, cafile)
 
+    def is_missing(self, said: str) -> bool:
+        """See ``RemoteObject.is_missing``. Of a bucket it says something else."""
+        return said.startswith("No such object: ")
+
     def refusal(self, status: int, said: str) -> StoreError:
         """See ``RemoteObject.refusal``."""
         message = f"reading {self.name}: the store answered {status}: {said[:300].strip()}"

@@ -50,6 +50,10 @@ class S3Object:
             self._signed = now, Address(url, headers, self._tag, get_cert_path(True))
         return self._signed[1]
 
+    def is_missing(self, said: str) -> bool:
+        """See ``RemoteObject.is_missing``."""
+        return _found(said, "Code") == "NoSuchKey"
+
     def refusal(self, status: int, said: str) -> StoreError:
         """See ``RemoteObject.refusal``."""
         answer: Any = {
