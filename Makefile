@@ -43,7 +43,11 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest $(BRIEF)
 
 test-long: $(VENV)/.test
+	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
+	$(MAKE) VENV=.venv-others .venv-others/.test-others
 	$(BIN)/python -m pytest $(SPREAD) -m long
+	.venv-torch/bin/python -m pytest $(SPREAD) -m long tests/pytorch tests/examples
+	KERAS_BACKEND=jax .venv-others/bin/python -m pytest $(SPREAD) -m long tests/keras3
 
 test-torch:
 	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch

@@ -104,10 +104,13 @@ def arrays(name: str, count: int) -> dict[str, Any]:
     return {"image": pool[numbers % 64], "number": numbers}
 
 
-def compare(title: str, refs: tuple[Any, Any], way: str, given: argparse.Namespace) -> None:
+def compare(
+    title: str, refs: tuple[Any, Any], way: str, given: argparse.Namespace, shuffle: bool = True
+) -> None:
+    """Prints the rate of the first, and that of the second as a share of it."""
     for ref in refs:
-        rate(ref, way, 2 * given.seconds)
-    rounds = [[rate(ref, way, given.seconds) for ref in refs] for _ in range(given.rounds)]
+        rate(ref, way, 2 * given.seconds, shuffle)
+    rounds = [[rate(ref, way, given.seconds, shuffle) for ref in refs] for _ in range(given.rounds)]
     ratios = [many / one for one, many in rounds]
     print(
         f"{title:48} {statistics.median(one for one, _ in rounds):12,.0f}/s   "
@@ -116,9 +119,9 @@ def compare(title: str, refs: tuple[Any, Any], way: str, given: argparse.Namespa
     )
 
 
-def rate(ref: Any, way: str, seconds: float) -> float:
-    """Records a second of shuffled epochs."""
-    stream = ref.stream(shuffle=True, shuffle_seed=1)
+def rate(ref: Any, way: str, seconds: float, shuffle: bool) -> float:
+    """Records a second, over epochs."""
+    stream = ref.stream(shuffle=True, shuffle_seed=1) if shuffle else ref.stream()
     items = epochs(stream, way)
     # What it takes to begin is no rate.
     next(items)

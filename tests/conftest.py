@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 
@@ -17,6 +18,22 @@ hypothesis.settings.register_profile("yogadl", deadline=None, max_examples=40, p
 # On Pythons beside the one on which all tests run; see the Makefile.
 hypothesis.settings.register_profile("brief", deadline=None, max_examples=20, print_blob=True)
 hypothesis.settings.load_profile("yogadl")
+
+
+@pytest.hookimpl(tryfirst=True)  # before they are selected by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        marker = item.get_closest_marker("long_for")
+        if marker is not None:
+            params = item.callspec.params.values()  # type: ignore[attr-defined] # of pytest's own
+            if any(getattr(param, "__name__", param) in marker.args for param in params):
+                item.add_marker(pytest.mark.long)
+
+
+def pytest_collection_finish() -> None:
+    # What was imported so far stays, and need not be looked at by every collection.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

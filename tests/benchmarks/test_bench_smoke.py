@@ -18,6 +18,7 @@ PHASES = {"write", "open", "warm", "resume", "check", "cold", "shard"}
 FLOORS = {"copyto", "tf_ready", "write_fsync", "random_reads"}
 
 
+@pytest.mark.long
 def test_smoke_command(tmp_path: pathlib.Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "run.py"), "--smoke", "--directory", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)

@@ -273,8 +273,12 @@ class Remote:
     def make_storage(
         self, local_cache_dir: pathlib.Path, bucket_directory_path: str = "data", **options: Any
     ) -> S3Storage | GCSStorage:
-        """A storage in the bucket; ``options`` are its configuration's."""
-        options["local_cache_dir"] = local_cache_dir
+        """A storage in the bucket; ``options`` are its configuration's.
+
+        Left to itself, each would try out first whether the bucket heeds conditions, which is much
+        of what a short test takes.
+        """
+        options = {"conditional_writes": True, **options, "local_cache_dir": local_cache_dir}
         if self.dialect == "s3":
             options.setdefault("endpoint_url", self.endpoint)
             return S3Storage(S3Configurations(self.bucket, bucket_directory_path, **options))

@@ -110,6 +110,7 @@ def fill(directory: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("way", [submit, cacheable, copy])
+@pytest.mark.long_for("cacheable", "copy")
 def test_a_disk_that_is_full_after_the_upload(
     way: Callable[[Any], None], rig: Any, small_disk: pathlib.Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_eight_processes_build_once(
     assert len([request for request in requests if request.publishes(KEY)]) == 1
 
 
+@pytest.mark.long_for("gcs")
 def test_when_the_builder_is_killed_one_other_builds(
     rig: Any, lock_options: dict[str, Any], tmp_path: pathlib.Path
 ) -> None:

@@ -220,6 +220,7 @@ def test_builders_and_collectors_that_are_killed(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
+@pytest.mark.long_for("s3")
 def test_versions_come_and_go(data: st.DataObject, rig: Any, tmp_path: pathlib.Path) -> None:
     folder = tmp_path / uuid.uuid4().hex
     machines = [folder / "one", folder / "two"]

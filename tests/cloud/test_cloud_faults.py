@@ -64,6 +64,7 @@ def test_rounds_of_submit_and_fetch(seed: int, rig: Any, tmp_path: pathlib.Path)
     assert rig.raw.uploads() == []
 
 
+@pytest.mark.long_for("s3")
 def test_cacheable_under_faults(rig: Any, tmp_path: pathlib.Path) -> None:
     """It builds once, or says clearly why not."""
     chance = random.Random(3)

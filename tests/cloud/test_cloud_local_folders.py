@@ -313,6 +313,7 @@ def use(rig: Any, directory: pathlib.Path) -> None:
 
 @as_root
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.long_for("s3")
 def test_another_user_has_copies_of_his_own(
     rig: Any, shared: pathlib.Path, local: pathlib.Path
 ) -> None:

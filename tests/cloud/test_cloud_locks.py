@@ -228,6 +228,7 @@ def quiet_since(requests: list[Any], least: int) -> None:
             seen, since = found, time.monotonic()
 
 
+@pytest.mark.long_for("s3")
 def test_however_many_wait_on_a_machine_one_asks(rig: Any, tmp_path: pathlib.Path) -> None:
     options = {"lease_seconds": 30.0}
     there = tmp_path / "there"

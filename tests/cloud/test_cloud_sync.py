@@ -54,6 +54,7 @@ def moved(requests: Any) -> tuple[int, int]:
     return down, sum(it.sent for it in requests)
 
 
+@pytest.mark.long
 def test_between_all_kinds(s3: Any, gcs: Any, tmp_path: pathlib.Path) -> None:
     for name in ("s3", "gcs"):
         (tmp_path / name).mkdir()

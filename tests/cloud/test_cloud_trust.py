@@ -31,17 +31,20 @@ def test_a_store_that_cannot_be_trusted(
 ) -> None:
     rig.proxy.flavour = flavour
     for _ in range(2):
-        storage = rig.make_storage(tmp_path)
+        storage = rig.make_storage(tmp_path, conditional_writes=None)
         with pytest.raises(UnsafeStoreError, match=r"rw_coordinator.*url="):
             storage.cacheable("a", "1")(never)()
         assert rig.raw.list() == []
     # With a lock server, conditions are asked for only where they hold.
-    storage = rig.make_storage(tmp_path, url=lock_server)
+    storage = rig.make_storage(tmp_path, url=lock_server, conditional_writes=None)
     ref = storage.cacheable("a", "1")(lambda: [1, 2])()
     assert [int(record) for record in ref.stream()] == [1, 2]
     # What is there can be read, whatever the store.
     with pytest.warns(StaleCacheWarning, match="never is not the same code"):
-        assert len(rig.make_storage(tmp_path).cacheable("a", "1")(never)()) == 2
+        assert (
+            len(rig.make_storage(tmp_path, conditional_writes=None).cacheable("a", "1")(never)())
+            == 2
+        )
 
 
 def test_the_switch(rig: Any, tmp_path: pathlib.Path) -> None:
@@ -55,7 +58,7 @@ def test_the_switch(rig: Any, tmp_path: pathlib.Path) -> None:
 
 
 def test_a_good_store_is_tried_out_once(rig: Any, tmp_path: pathlib.Path) -> None:
-    storage = rig.make_storage(tmp_path)
+    storage = rig.make_storage(tmp_path, conditional_writes=None)
     assert len(storage.cacheable("a", "1")(lambda: [1])()) == 1
     with rig.counting() as requests:
         assert len(storage.cacheable("b", "1")(lambda: [1])()) == 1
@@ -67,7 +70,7 @@ def test_a_good_store_is_tried_out_once(rig: Any, tmp_path: pathlib.Path) -> Non
 
 def test_a_store_that_wants_etags_without_quotes(s3: Any, tmp_path: pathlib.Path) -> None:
     s3.proxy.flavour = "refuse_quotes"
-    storage = s3.make_storage(tmp_path)
+    storage = s3.make_storage(tmp_path, conditional_writes=None)
     for version in ("1", "2"):
         s3.raw.put(f"data/a/{version}/cache.mdb", b"no cache at all")
     assert len(storage.cacheable("a", "1")(lambda: [1, 2])()) == 2
@@ -117,7 +120,7 @@ def test_a_store_that_refuses_to_replace_a_broken_cache(rig: Any, tmp_path: path
 def test_a_store_is_tried_out_without_races_for_a_lock_server(
     rig: Any, tmp_path: pathlib.Path, lock_server: str
 ) -> None:
-    storage = rig.make_storage(tmp_path, url=lock_server)
+    storage = rig.make_storage(tmp_path, url=lock_server, conditional_writes=None)
     with rig.counting() as requests:
         assert len(storage.cacheable("a", "1")(lambda: [1])()) == 1
     probes = [request for request in requests if "probe" in request.key]
@@ -129,6 +132,6 @@ def test_a_store_is_tried_out_without_races_for_a_lock_server(
 def test_what_keeps_a_store_from_being_tried_out_is_told_before_anything_is_built(
     rig: Any, tmp_path: pathlib.Path, lock_server: str
 ) -> None:
-    storage = rig.make_storage(tmp_path, url=lock_server)
+    storage = rig.make_storage(tmp_path, url=lock_server, conditional_writes=None)
     with rig.failing(faults.FORBIDDEN, "delete"), pytest.raises(AccessDeniedError):
         storage.cacheable("a", "1")(lambda: pytest.fail("it was built"))()

@@ -150,6 +150,7 @@ def submit_when_told(rig: Any, local: pathlib.Path, number: int, all_here: Any) 
 
 
 @pytest.mark.usefixtures("small_parts")
+@pytest.mark.long_for("s3")
 def test_of_nine_processes_that_submit_at_once_all_finish_and_the_last_wins(
     rig: Any, tmp_path: pathlib.Path
 ) -> None:

@@ -110,6 +110,7 @@ def _made(path: pathlib.Path) -> pathlib.Path:
 
 @pytest.mark.parametrize("kind", outages.READING_KINDS)
 @pytest.mark.parametrize("seconds", [1, 60] if outages.IS_FULL_LENGTH else [1])
+@pytest.mark.long_for("reset", "no name", "429", "503", "cut body", "slow body")
 def test_an_outage_is_outlived(seconds: int, kind: str, rig: Any, tmp_path: pathlib.Path) -> None:
     """In the middle of an epoch; every record comes, once and in its place."""
     with (

@@ -100,6 +100,7 @@ def test_mirrored_strategy(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.long_for(3)
 def test_multi_worker_mirrored_strategy(size: int, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("tensorflow")
     program = [sys.executable, str(EXAMPLES / "tf_distribute.py"), str(tmp_path)]
@@ -112,6 +113,7 @@ def test_multi_worker_mirrored_strategy(size: int, tmp_path: pathlib.Path) -> No
 
 
 @pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.long_for(3)
 def test_distributed_data_parallel(size: int, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("torch")
     (port,) = free_ports(1)

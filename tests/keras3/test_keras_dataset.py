@@ -224,6 +224,7 @@ METHODS = ["spawn", "forkserver"] if BACKEND == "jax" else ["fork", "spawn"]
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.long_for("spawn")
 def test_fit_with_processes(
     dataref: LMDBDataRef, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

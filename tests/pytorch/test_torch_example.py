@@ -103,6 +103,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list[
 
 # The number of workers of each run: always the same, or another after each kill.
 @pytest.mark.parametrize("workers", [[0, 0, 0, 0, 0], [2, 2, 2, 0, 2]], ids=str)
+@pytest.mark.long_for([0, 0, 0, 0, 0])
 def test_killed_and_resumed(
     whole: tuple[pathlib.Path, list[str]], workers: list[int], tmp_path: pathlib.Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_files_that_are_all_here_are_read_themselves(site: Site, make: Make) -> 
 
 @pytest.mark.parametrize("make", [runs, groups])
 @pytest.mark.parametrize("space", [Always, Never])
+@pytest.mark.long_for("groups")
 def test_random_faults(site: Site, make: Make, space: type) -> None:
     with make(site.path()) as near:
         wanted = everything(near.stream(**ORDER))

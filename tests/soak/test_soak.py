@@ -44,6 +44,7 @@ def test_jobs_without_a_bucket(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("job", ["s3", "gcs", "disks", "evicted"])
+@pytest.mark.long_for("evicted", "disks", "gcs")
 def test_jobs_with_a_bucket(job: str, tmp_path: pathlib.Path) -> None:
     pytest.importorskip({"gcs": "gcp_storage_emulator"}.get(job, "moto"))
     done = run(tmp_path, "--minutes", "0.1", "--seed", "1", "--jobs", job)

@@ -54,6 +54,28 @@ _CONNECTIONS = 4 * PARALLEL_PARTS
 _log = logging.getLogger(__name__)
 
 
+class _Clients:
+    """Those of one process, of one session, which reads what it has to know of S3 but once."""
+
+    def __init__(self, boto3: Any) -> None:
+        self.process = os.getpid()
+        self._boto3 = boto3
+        # A session can make one client at a time.
+        self._mutex = threading.Lock()
+        self._session: Any = None
+        self._made: dict[tuple[float, float], Any] = {}
+
+    def of(self, limits: tuple[float, float], make: Callable[..., Any]) -> Any:
+        """That of some limits of time, which ``make`` makes of a session and of them."""
+        found = self._made.get(limits)
+        if found is None:
+            with self._mutex:
+                self._session = self._session or self._boto3.session.Session()
+                found = self._made.get(limits) or make(self._session, *limits)
+                self._made[limits] = found
+        return found
+
+
 class S3Store(ObjectStore):
     """See ``ObjectStore``. Over boto3; one client per process and length of time-outs.
 
@@ -68,25 +90,22 @@ class S3Store(ObjectStore):
         self._boto3 = require("boto3", "s3")
         self._configurations = configurations
         self._bucket = configurations.bucket
-        self._clients: tuple[int, dict[tuple[float, float], Any]] = os.getpid(), {}
+        self._clients = _Clients(self._boto3)
         # Around the ETag of a condition; None as long as none has held.
         self._quote: str | None = None
 
     def _client(self, patience: float | None = None) -> Any:
         # Connections must not be shared with a parent. Threads may make two at first; no matter.
-        if self._clients[0] != os.getpid():
-            self._clients = os.getpid(), {}
-        clients, limits = self._clients[1], timeouts(patience)
-        if limits not in clients:
-            clients[limits] = self._make_client(*limits)
-        return clients[limits]
+        if self._clients.process != os.getpid():
+            self._clients = _Clients(self._boto3)
+        return self._clients.of(timeouts(patience), self._make_client)
 
-    def _make_client(self, connect: float, answer: float) -> Any:
+    def _make_client(self, session: Any, connect: float, answer: float) -> Any:
         from botocore.config import Config
 
         given = self._configurations
         endpoint = given.endpoint_url
-        return self._boto3.session.Session().client(
+        return session.client(
             "s3",
             aws_access_key_id=given.access_key,
             aws_secret_access_key=given.secret_key,
