@@ -25,6 +25,8 @@ from workloads import NAMES
 
 STEP_SECONDS = 900
 PHASES = ("write", "warm", "cold")
+# What older checkouts call otherwise.
+RENAMED = {"write": "tf", "write_arrays": "arrays"}
 
 Rates = dict[str, float]
 
@@ -77,16 +79,16 @@ def rates(results: dict[str, Any]) -> Rates:
         for phase, line in loaders["this_yogadl"].items():
             measured = line["result"]
             for way, result in measured.get("ways", {"": measured}).items():
-                found[", ".join(filter(None, (workload, phase, way)))] = result[
-                    "records_per_second"
-                ]
+                name = ", ".join(filter(None, (workload, phase, RENAMED.get(way, way))))
+                found[name] = result["records_per_second"]
     return found
 
 
 def compare(rounds: list[list[Rates]]) -> list[dict[str, Any]]:
-    """A row for each rate of rounds of (before, after, before again)."""
+    """A row for each rate that both have, of rounds of (before, after, before again)."""
     table = []
-    for name in rounds[0][0]:
+    before, after, _ = rounds[0]
+    for name in [name for name in before if name in after]:
         ratios = [after[name] / statistics.mean((b[name], a[name])) for b, after, a in rounds]
         itself = max(abs(again[name] / before[name] - 1) for before, _, again in rounds)
         ratio = statistics.median(ratios)
