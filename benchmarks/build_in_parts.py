@@ -170,6 +170,17 @@ def parts_there(log: Any) -> set[str]:
     return {key for key in log["sizes"] if key.endswith(".mdb") and "/yogadl.parts/" in key}
 
 
+def left_by(process: Any, url: str, others: set[str]) -> set[str]:
+    """The parts that a builder uploaded before it was killed, some time after the first of them."""
+    while process.poll() is None and not parts_there(server_log(url)) - others:
+        time.sleep(WATCH_SECONDS)
+    process.kill()
+    code = process.wait()
+    process.stdout.close()
+    assert code == -signal.SIGKILL, f"the builder to be killed ended with {code} before"
+    return parts_there(server_log(url)) - others
+
+
 def measure(given: argparse.Namespace, url: str, local: pathlib.Path) -> dict[str, Any]:
     chance = random.Random(given.seed)
     watch = Watch(url, local, given.local_bytes)
@@ -199,13 +210,8 @@ def measure(given: argparse.Namespace, url: str, local: pathlib.Path) -> dict[st
         whole = parts_there(log)
         sent = log["received"]
         stored = sum(log["sizes"][key] for key in whole)
-        process = watch.builder = builder(given, url, local, "2")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(given.longest)
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        left = parts_there(server_log(url)) - whole
+        watch.builder = builder(given, url, local, "2")
+        left = left_by(watch.builder, url, whole)
         collected = collect(url, local)
         watch.look()
         log = server_log(url)

@@ -23,4 +23,5 @@ def test_killed_builders_are_measured(tmp_path: pathlib.Path) -> None:
     assert found["parts_uploaded_twice"] == 0
     assert found["versions_seen_without_all_parts"] == 0
     assert 0 < found["most_local_bytes"] < 40_000_000
+    assert found["parts_left_by_a_killed_builder"] > 0
     assert found["parts_collected"] == found["parts_left_by_a_killed_builder"]

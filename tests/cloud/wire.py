@@ -107,7 +107,9 @@ class Stream:
     @property
     def is_quiet(self) -> bool:
         """Whether the other side neither closed nor said anything."""
-        return not self._rest and not select.select([self._sock], [], [], 0)[0]
+        poll = select.poll()  # select() takes no descriptor above 1023
+        poll.register(self._sock, select.POLLIN)
+        return not self._rest and not poll.poll(0)
 
     # Reading
 

@@ -281,15 +281,21 @@ def test_threads_end_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPat
             wait_until(lambda: not fetching(), 20)
 
 
-def test_memory_is_let_go_of_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_memory_is_let_go_of_when_nobody_reads(
+    is_idle: bool, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_fetcher, "_IDLE_SECONDS", 0.05)
     site.store(records(), spec=SPEC)
+    fetcher = _fetcher.fetcher()
     with site.ref(Never()) as ref:
         next(iter(ref.stream(**ORDER)))
-        wait_until(lambda: bool(_fetcher.fetcher()._passing))
+        wait_until(lambda: bool(fetcher._passing))
+        if is_idle:
+            wait_until(lambda: fetcher._threads == 1, 20)
     del ref
     gc.collect()
-    wait_until(lambda: not _fetcher.fetcher()._passing, 20)
+    wait_until(lambda: not fetcher._passing, 20)
 
 
 def test_ctrl_c_while_a_record_is_waited_for(site: Site) -> None:

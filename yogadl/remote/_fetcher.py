@@ -244,9 +244,12 @@ class Fetcher:
                     return found
                 rest = until - time.monotonic()
                 if rest <= 0:
-                    self._threads -= 1
                     self._passing.let_go_of_ended()
-                    return None
+                    # The last one stays for what is in memory until its file is closed.
+                    if self._threads > 1 or not self._passing:
+                        self._threads -= 1
+                        return None
+                    until, rest = until + _IDLE_SECONDS, _IDLE_SECONDS
                 self._idle += 1
                 if not self._wake.wait(rest):
                     self._idle = max(0, self._idle - 1)
