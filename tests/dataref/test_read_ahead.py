@@ -22,7 +22,7 @@ from yogadl.cache import record_reader
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.mapping import Access, MappedFile
 from yogadl.cache.writer import CacheWriter
-from yogadl.dataref import LMDBDataRef
+from yogadl.dataref import LMDBDataRef, _read_ahead
 from yogadl.errors import InvalidArgumentError
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.spec import TensorSpec
@@ -219,13 +219,20 @@ def test_nothing_is_asked_or_announced_without_read_ahead(
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_streams_in_order_forget_what_they_have_read(
-    path: pathlib.Path, shards: int, cached: bool, batched: bool
+    path: pathlib.Path, shards: int, cached: bool, batched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where that is more than may stay in memory."""
     window = 20
     dataref, reader = recording(path, cached)
     with dataref:
         read_ahead = window * reader.record_bytes
         options: dict[str, Any] = {"num_shards": shards, "shard_rank": shards - 1}
+        whole = reader.record_bytes * COUNT // shards
+        monkeypatch.setattr(_read_ahead, "_KEPT_BYTES", whole)
+        run(dataref.stream(**options, read_ahead=read_ahead), batched)
+        assert reader.of("forget") == []
+        reader.events.clear()
+        monkeypatch.setattr(_read_ahead, "_KEPT_BYTES", whole - 1)
         run(dataref.stream(**options, read_ahead=read_ahead), batched)
         read: set[int] = set()
         forgotten: list[int] = []

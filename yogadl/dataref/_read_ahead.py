@@ -19,6 +19,9 @@ DEFAULT_WINDOW = 64 << 20
 _SAMPLES = 8
 # Pieces that are announced without looking, after one was found missing from the page cache.
 _TRUST = 8
+# What is read in order, and is no more than this, stays in memory: for pages to come back from the
+# page cache takes as long as to read them (records of 150 KB: 23 us, and 11 us if they stayed).
+_KEPT_BYTES = 128 << 20
 
 
 def announced_together(reader: RecordReader, window: int = DEFAULT_WINDOW) -> int:
@@ -31,7 +34,8 @@ def announced_together(reader: RecordReader, window: int = DEFAULT_WINDOW) -> in
 
 
 class ReadAhead:
-    """Announces the records of one epoch, piece by piece, and forgets what was read in order.
+    """Announces the records of one epoch, piece by piece, and forgets what was read in order if it
+    is much.
 
     Announcing costs a system call per record, so it is left out where the page cache has a sample
     of the records. Safe for threads: one may do more or less than its share, which costs time only.
@@ -57,7 +61,8 @@ class ReadAhead:
     ) -> None:
         self._reader = reader
         self._positions = positions
-        self._in_order = not order.shuffle
+        nbytes = reader.record_bytes * len(reader) // order.num_shards
+        self._forgets = not order.shuffle and nbytes > _KEPT_BYTES
         self._announces = window > 0
         self._piece = announced_together(reader, window)
         self.at = start
@@ -80,7 +85,7 @@ class ReadAhead:
             if self._announces:
                 self._announce(start, start + self._piece)
         # Other threads may still be reading a little behind.
-        if self._in_order and at - self._forgotten >= 2 * self._piece:
+        if self._forgets and at - self._forgotten >= 2 * self._piece:
             start, self._forgotten = self._forgotten, at - self._piece
             first, last = self._positions(start, start + 1), self._positions(at - self._piece, at)
             self._reader.forget(int(first[0]), int(last[0]) + 1)
