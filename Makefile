@@ -23,8 +23,11 @@ WORKERS ?= 2
 # Tests of one file share what takes long to set up, and the last ones should not take long.
 SPREAD = -n $(WORKERS) --dist worksteal
 BRIEF = $(SPREAD) -m "not long"
-# The oldest and the newest are in CI. Each has an environment of its own, .venv-3.10 and so on.
+# The oldest is in CI, beside the one that runs all tests. Each has an environment of its own,
+# .venv-3.10 and so on.
 PYTHONS ?= 3.10 3.11 3.12 3.13
+ON_PYTHONS ?= tests/test_*.py tests/adapters tests/cache tests/dataref tests/format tests/loaders \
+	tests/profiles tests/recipes tests/remote tests/rw_coordinator tests/storage tests/versions
 
 # TensorFlow tells much that no newcomer needs, some of it before it can be told not to.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
@@ -47,7 +50,7 @@ test-long: $(VENV)/.test
 	$(MAKE) VENV=.venv-others .venv-others/.test-others
 	$(BIN)/python -m pytest $(SPREAD) -m long
 	.venv-torch/bin/python -m pytest $(SPREAD) -m long tests/pytorch tests/examples
-	KERAS_BACKEND=jax .venv-others/bin/python -m pytest $(SPREAD) -m long tests/keras3
+	KERAS_BACKEND=jax .venv-others/bin/python -m pytest $(SPREAD) -m long tests/keras3 tests/jax_grain
 
 test-torch:
 	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
@@ -87,9 +90,7 @@ test-pythons:
 		python=$$(.ci/find-python $$version); \
 		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
 		.venv-$$version/bin/python -m pytest $(SPREAD) --hypothesis-profile=brief -m "not once and not long" \
-			tests/test_*.py tests/adapters tests/cache tests/dataref tests/format tests/loaders \
-			tests/profiles tests/recipes tests/remote tests/rw_coordinator tests/storage \
-			tests/versions; \
+			$(ON_PYTHONS); \
 	done
 
 # They mostly wait.

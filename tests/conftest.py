@@ -23,11 +23,11 @@ hypothesis.settings.load_profile("yogadl")
 @pytest.hookimpl(tryfirst=True)  # before they are selected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        marker = item.get_closest_marker("long_for")
-        if marker is not None:
-            params = item.callspec.params.values()  # type: ignore[attr-defined] # of pytest's own
-            if any(getattr(param, "__name__", param) in marker.args for param in params):
-                item.add_marker(pytest.mark.long)
+        values = [value for marker in item.iter_markers("long_for") for value in marker.args]
+        callspec = getattr(item, "callspec", None)  # of tests with parameters
+        params = [] if callspec is None else callspec.params.values()
+        if any(getattr(param, "__name__", param) in values for param in params):
+            item.add_marker(pytest.mark.long)
 
 
 def pytest_collection_finish() -> None:

@@ -20,6 +20,9 @@ from yogadl.cache.writer import CacheWriter
 from yogadl.errors import AccessDeniedError, StorageFullError, TooManyFilesError
 from yogadl.spec import TensorSpec
 
+# It is about the copies here, and all buckets are alike to them.
+pytestmark = pytest.mark.long_for("s3")
+
 WRITES = ("write", "begin", "part", "finish", "delete")
 
 

@@ -24,6 +24,9 @@ from copies import KEY, flip, folder, hide
 
 from yogadl.dataref import LMDBDataRef, RemoteDataRef
 
+# It is about the copies here, and all buckets are alike to them.
+pytestmark = pytest.mark.long_for("s3")
+
 NOBODY = 65534
 
 

@@ -17,6 +17,9 @@ from faults import FLIP_ANSWER
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import CacheFormatError, ChecksumError, ForeignFileError, StoreError
 
+# It is about the copies here, and all buckets are alike to them.
+pytestmark = pytest.mark.long_for("s3")
+
 VALUES = list(range(0, 9000, 3))
 
 few = hypothesis.settings(

@@ -15,6 +15,9 @@ from copies import KEY, LEGACY, flip, folder, records
 
 from yogadl.errors import CacheNotFoundError, ChecksumError, StorageFullError
 
+# It is about the copies here, and all buckets are alike to them.
+pytestmark = pytest.mark.long_for("s3")
+
 
 def test_paths(rig: Any, local: pathlib.Path) -> None:
     rig.make_storage(local).submit(range(5), "a", "1")

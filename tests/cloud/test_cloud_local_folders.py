@@ -19,6 +19,9 @@ from copies import KEY, LEGACY, ROOT, flip, folder, folders, hide, load_note, re
 
 from yogadl.errors import LocalDirectoryError
 
+# It is about the copies here, and all buckets are alike to them.
+pytestmark = pytest.mark.long_for("s3")
+
 NOBODY = 65534
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

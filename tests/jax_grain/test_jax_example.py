@@ -72,6 +72,7 @@ def steps_of(lines: list[str]) -> dict[int, str]:
     return {int(number): fingerprint for number, fingerprint in steps}
 
 
+@pytest.mark.long
 def test_killed_and_resumed(tmp_path: pathlib.Path) -> None:
     uninterrupted = finished(tmp_path / "whole")
     expected = steps_of(uninterrupted)

@@ -160,6 +160,7 @@ class LookAt(rig.keras.callbacks.Callback):  # type: ignore[misc]
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("offset", [0, 9])
+@pytest.mark.long_for(0)
 def test_looking_at_a_data_set_changes_nothing(
     dataref: LMDBDataRef, workers: int, offset: int
 ) -> None:

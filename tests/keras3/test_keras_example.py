@@ -94,7 +94,7 @@ def weights(directory: pathlib.Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
-@pytest.mark.long_for("jax", "torch")
+@pytest.mark.long
 def test_killed_and_resumed(backend: str, tmp_path: pathlib.Path) -> None:
     # They are imported by the example only, which takes long enough.
     for module in ("keras", "sklearn", backend):

@@ -22,6 +22,9 @@ from yogadl.dataref import LMDBDataRef
 from yogadl.testing import LoaderConformance
 
 BACKEND = keras.backend.backend()
+if BACKEND == "tensorflow":
+    # Its processes take long to start, and make test-others runs the same with JAX.
+    pytestmark = pytest.mark.long
 
 
 def keras_epochs(dataset: Any) -> Any:

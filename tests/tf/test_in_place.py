@@ -29,7 +29,7 @@ def change(value):
 
 
 for arguments in ({}, {"batch_size": 1}, {"batch_size": 3}):
-    for _ in range(5):
+    for _ in range(2):
         for count in (1, 2, 3):
             # What outlives its epoch in a buffer may be the only owner of its memory.
             buffered = dataset(**arguments).take(count).prefetch(4)
