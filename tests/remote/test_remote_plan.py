@@ -19,6 +19,7 @@ import yogadl
 from yogadl.dataref import RemoteDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.remote._fetcher import fetcher
+from yogadl.remote._planner import FIRST_RECORDS
 from yogadl.remote._space import LimitedSpace
 
 pytestmark = pytest.mark.once
@@ -82,7 +83,7 @@ def test_what_is_asked_for(
     assert bytes_of(asked) == pytest.approx(wanted, rel=near, abs=20_000)
     # Besides, what the first batch waits for.
     requests = plan.index_requests + plan.record_requests
-    assert 0.7 * requests - 2 <= len(asked) <= 1.3 * requests + 20
+    assert 0.7 * requests - 2 <= len(asked) <= 1.3 * requests + FIRST_RECORDS
     assert (plan.later_requests, plan.later_bytes) == (0, 0)
 
 

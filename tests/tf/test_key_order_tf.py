@@ -59,7 +59,7 @@ def plain(value: Any) -> Any:
     return array.shape, array.tobytes() if array.dtype != object else array.tolist()
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(spec=structures(LEAVES).filter(has_keys_of_one_type), data=st.data())
 def test_elements_are_the_records(spec: Any, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -83,7 +83,7 @@ def test_elements_are_the_records(spec: Any, data: st.DataObject) -> None:
             assert rows == expected
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_padded_and_ragged_batches(data: st.DataObject) -> None:
     spec = {
