@@ -17,6 +17,7 @@ from waiting import wait_until
 
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError, ClosedError, StoreError
+from yogadl.remote._planner import merged
 from yogadl.spec import TensorSpec
 
 pytestmark = pytest.mark.once
@@ -118,6 +119,26 @@ def test_only_the_parts_of_records_that_are_read_are_asked_for(site: Site) -> No
         assert number == 299
     parts = {asked.path.partition("?")[0] for asked in site.web.asked if "parts" in asked.path}
     assert len(parts) == 1
+
+
+def test_what_lies_together_is_asked_for_together(site: Site) -> None:
+    # Five to a page, and every tenth replaced.
+    rows = [{"number": n, "x": np.full(700, n % 256, "uint8")} for n in range(400)]
+    parts = write_parts(site.path(), SPEC, [rows[:360], rows[360:]])
+    pieces = [piece for n in range(40) for piece in ((0, 9 * n, 9), (1, n, 1))]
+    write_runs(site.path(), SPEC, parts, pieces).close()
+    with site.ref() as ref:
+        reader: Any = ref.reader
+        ranges = reader.record_ranges(np.arange(len(ref)))
+        found = merged(ranges)
+        assert len(found) == 2
+        assert [it[0] for it in found] == [ranges[0][0], ranges[9][0]]
+        for file, start, stop in ranges:
+            assert any(it[0] is file and it[1] <= start < stop <= it[2] for it in found)
+        chosen = np.array([301, 5, 300, 100])
+        apart = merged(reader.record_ranges(chosen))
+        assert [len(reader.record_ranges(chosen)), len(apart)] == [4, 3]
+        assert apart[1:] == [ranges[5], ranges[100]]
 
 
 def test_plans(site: Site) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +26,8 @@ _MOST_WAITING = 16
 # Records whose entries are waited for together; and those of which no others are waited for.
 _STEP, FIRST_RECORDS = 64, 32
 _LARGEST_RANGE = 4 << 20
+# Between two ranges, what is fetched with them: a request costs more.
+_BRIDGED_BYTES = 1024
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +88,7 @@ class Planner:
 def _fetch(reader: Announced, positions: Array) -> None:
     # A stream that begins waits for the first of them, and not for all entries.
     for some in (positions[:FIRST_RECORDS], positions[FIRST_RECORDS:]):
-        fetcher().want(list(merged(reader.index_ranges(some))))
+        fetcher().want(merged(reader.index_ranges(some)))
         _fetch_records(reader, some)
 
 
@@ -94,26 +96,32 @@ def _fetch_records(reader: Announced, positions: Array) -> None:
     for at in range(0, len(positions), _STEP):
         found = reader.record_ranges(positions[at : at + _STEP])
         missing = (it for it in found if not it[0].pieces.has(*it[1:]))
-        fetcher().want(list(merged(missing)))
+        fetcher().want(merged(missing))
 
 
-def merged(ranges: Iterable[Range]) -> Iterator[Range]:
-    """Ranges of which those that follow on one another are one, but not too large."""
-    last: Range | None = None
-    for file, start, stop in ranges:
-        if (
-            last is not None
-            and file is last[0]
-            and 0 <= start - last[2] < 1024
-            and stop - last[1] <= _LARGEST_RANGE
-        ):
-            last = file, last[1], stop
-            continue
-        if last is not None:
-            yield last
-        last = file, start, stop
-    if last is not None:
-        yield last
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """Ranges of which those that lie together in a file are one, but not too large; what is first
+    in one of them is needed first.
+
+    Records that follow on one another may lie otherwise: those of a page from its end on, and those
+    of a version of many commits in several files.
+    """
+    wanted = list(ranges)
+    by_place = sorted(range(len(wanted)), key=lambda at: (id(wanted[at][0]), wanted[at][1]))
+    found: list[tuple[int, Range]] = []
+    for at in by_place:
+        file, start, stop = wanted[at]
+        if found:
+            first, (last, begin, end) = found[-1]
+            if (
+                file is last
+                and start - end < _BRIDGED_BYTES
+                and max(stop, end) - begin <= _LARGEST_RANGE
+            ):
+                found[-1] = min(first, at), (last, begin, max(stop, end))
+                continue
+        found.append((at, wanted[at]))
+    return [where for _, where in sorted(found, key=lambda it: it[0])]
 
 
 planner = PerProcess(Planner)
