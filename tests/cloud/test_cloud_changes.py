@@ -76,6 +76,39 @@ def test_a_commit_takes_few_requests(rig: Any, local: pathlib.Path) -> None:
         assert len(requests) <= most
 
 
+def _find(change: Any) -> None:
+    assert len(change.find(lambda record: record["n"] == 3)) == 1
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        _find,
+        lambda change: change.update(lambda record: {**record, "n": record["n"] + 1}),
+        lambda change: change.add("new", np.arange(len(change.base))),
+        lambda change: change.cast("x", "int16"),
+        lambda change: change.delete([3]),
+    ],
+    ids=["find", "update", "add", "cast", "delete"],
+)
+def test_what_reads_all_records_takes_few_requests(
+    s3: Any, local: pathlib.Path, elsewhere: pathlib.Path, work: Any
+) -> None:
+    storage = s3.make_storage(local)
+    storage.submit({"n": np.arange(500), "x": np.zeros((500, 100), "u1")}, "a", "1")
+    storage.tag("a", "main", "1")
+    with storage.change("a", "main") as change:
+        change.update(lambda record: record, range(0, 500, 7))
+        change.update(lambda record: {**record, "n": -record["n"]}, range(1, 500, 7))
+    with storage.change("a", "main") as change:
+        change.rename("x", "y")
+        change.rename("y", "x")
+    there = s3.make_storage(elsewhere)
+    with s3.counting() as requests, there.change("a", "main") as change:
+        work(change)
+    assert len(requests) <= 30
+
+
 def test_opening_takes_few_requests(s3: Any, local: pathlib.Path, elsewhere: pathlib.Path) -> None:
     # What Google says of an object that is missing is not what its emulator does.
     storage = s3.make_storage(local)

@@ -227,6 +227,26 @@ def test_a_version_that_comes_meanwhile_is_not_replaced(storage: LFSStorage) -> 
     assert storage.tags("a") == {"main": "1"}
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        lambda change: change.append(rows([1])),
+        lambda change: change.insert(0, rows([1])),
+        lambda change: change.delete([0]),
+        lambda change: change.update(lambda record: record, [0]),
+        lambda change: change.submit(rows([1])),
+        lambda change: change.add("z", np.arange(10)),
+        lambda change: change.rename("x", "z"),
+    ],
+)
+def test_nothing_is_changed_beside_a_whole_submission(storage: LFSStorage, more: Any) -> None:
+    with storage.change("a", "main", version="2") as change:
+        change.submit(rows([7]))
+        with pytest.raises(InvalidArgumentError, match="called alone"):
+            more(change)
+    assert numbers(storage, "2") == [7]
+
+
 def test_a_change_of_a_version_moves_no_tag(storage: LFSStorage) -> None:
     with storage.change("a", "1", version="2") as change:
         change.delete([0])

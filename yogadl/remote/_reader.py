@@ -26,7 +26,7 @@ from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
-from yogadl.remote._planner import planner
+from yogadl.remote._planner import merged, planner
 from yogadl.remote._records import RemoteRecords, Version, is_whole_cheaper
 from yogadl.remote._work import Range
 
@@ -176,7 +176,7 @@ class RemoteReader(RemoteRecords):
             if self._is_here:
                 wrong = _read_into(buffer, ranges, staged, wrong)
             if wrong:
-                holding = fetcher().holding([ranges[at] for at in wrong], starts_bulk=True)
+                holding = fetcher().holding(merged(ranges[at] for at in wrong), starts_bulk=True)
                 with holding as self._is_here:
                     wrong = _read_into(buffer, ranges, staged, wrong)
             if not wrong:

@@ -22,7 +22,13 @@ from yogadl.cache.table_writer import PartList, whole_runs
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import StoredDataRef
 from yogadl.dataref._indexed import UnstoredDataRef
-from yogadl.errors import ClosedError, InvalidArgumentError, RecordIndexError
+from yogadl.errors import (
+    CacheReplacedError,
+    ClosedError,
+    InvalidArgumentError,
+    RecordIndexError,
+)
+from yogadl.lazy import lazy
 from yogadl.storage._building.submission import Parts
 from yogadl.storage._commits.commit import Committer, Purpose
 from yogadl.storage._commits.components import Components, NewColumn
@@ -209,14 +215,18 @@ class Change:
             SpecMismatchError: a record does not fit the spec.
         """
         self._check_open(of_records=True)
-        found = np.arange(self._made.count) if positions is None else self._positions(positions)
-        chosen = self.base.select(found)
+        if positions is None:
+            chosen, found = self._whole_base, np.arange(self._made.count)
+        else:
+            found = self._positions(positions)
+            chosen = self.base.select(found)
         source = self._write(function(record) for record in chosen.stream())
         self._edits.replace(found, source)
 
     def submit(self, data: Any) -> None:
         """Makes the version one of just these records. Those that the base has are found there,
-        wherever they stand, compared byte by byte, and not stored again.
+        wherever they stand, compared byte by byte, and not stored again. Nothing else can be
+        changed in the same block but the metadata.
 
         All of the base is read for it, and all records are written once to a file on this machine.
 
@@ -224,20 +234,19 @@ class Change:
             data: see :meth:`append`.
 
         Raises:
-            InvalidArgumentError: something else was changed already.
+            InvalidArgumentError: something else was changed, before or after.
             SpecMismatchError: a record does not fit the spec.
         """
         self._check_open(of_records=True)
         if self._edits or self._new:
-            raise InvalidArgumentError("submit says what all records are, and is called alone")
+            raise self._not_alone()
         reader = self._staged(open_source(data, self._made.spec))
-        base = self._begun.open_whole()
-        with base:
-            runs = matched(
-                base.reader.tokens(np.arange(len(base))),
-                reader.tokens(np.arange(len(reader))),
-                functools.partial(equal_records, reader, base.reader),
-            )
+        base = self._whole_base.reader
+        runs = matched(
+            base.tokens(np.arange(len(base))),
+            reader.tokens(np.arange(len(reader))),
+            functools.partial(equal_records, reader, base),
+        )
         sources, places = runs.sources == NEW, np.cumsum(runs.counts) - runs.counts
         new = [
             np.arange(start, start + count)
@@ -256,7 +265,7 @@ class Change:
             condition: takes a record, and says whether.
         """
         self._check_open()
-        found = [at for at, record in enumerate(self.base.stream()) if condition(record)]
+        found = [at for at, record in enumerate(self._whole_base.stream()) if condition(record)]
         return np.array(found, dtype=np.int64)
 
     def _positions(self, given: Any) -> Array:
@@ -324,7 +333,7 @@ class Change:
 
     def _values_of(self, name: str) -> Any:
         """The values of a component of the change, in the order of the records."""
-        reader = self._components.reader_of(name, self.base.reader)
+        reader = self._components.reader_of(name, self._whole_base.reader)
         return (reader.read_record(at) for at in range(len(reader)))
 
     def _column(self, data: Any, spec: Any, name: str) -> NewColumn:
@@ -347,6 +356,22 @@ class Change:
         assert self._stack is not None
         return self._stack.enter_context(open_cache(path))
 
+    @lazy
+    def _whole_base(self) -> StoredDataRef:
+        """The base, to read all of it, which a bucket gives at once.
+
+        Raises:
+            CacheReplacedError: it was replaced since the change was begun.
+        """
+        if not self.base.reader.is_far:
+            return self.base
+        assert self._stack is not None
+        whole = self._stack.enter_context(self._begun.open_whole())
+        if whole.reader.content_id != self.base.reader.content_id:
+            name = self._made.dataset_version
+            raise CacheReplacedError(f"{name!r} was replaced while it was changed; try again")
+        return whole
+
     # The end
 
     def _check_open(self, of_records: bool = False, of_components: bool = False) -> None:
@@ -356,6 +381,14 @@ class Change:
             raise InvalidArgumentError(
                 "a change is either of records or of components; make two, one after the other"
             )
+        if (of_records or of_components) and self._whole is not None:
+            raise self._not_alone()
+
+    def _not_alone(self) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            "submit says what all records are, and is called alone; make two changes, one after "
+            "the other"
+        )
 
     def _commit(self) -> None:
         begun = self._begun
@@ -367,7 +400,7 @@ class Change:
         )
         if self._components.are_changed:
             stored = self._components.put_together()
-            sums = self._components.sums(self.base.reader)
+            sums = self._components.sums(self._whole_base.reader)
             committer.commit_spec(stored, sums)
         elif self._edits or self._whole is not None:
             hunks, runs = self._whole or self._edits.put_together()

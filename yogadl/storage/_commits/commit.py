@@ -75,6 +75,8 @@ class CommitStorage(Protocol[V]):
 
     def _open_here(self, version: V) -> StoredDataRef: ...
 
+    def _open_whole(self, version: V) -> StoredDataRef: ...
+
     def _enter(self, entry: Entry) -> None: ...
 
 
@@ -230,14 +232,20 @@ class Committer(Generic[V]):
 
     def _sums(self, base: Made, hunks: Hunks, new: NewRuns, stored: StoredGroups) -> TokenSums:
         with contextlib.ExitStack() as stack:
-            return sums_after(lambda: self._reader(base, stack), base, hunks, new, stored)
 
-    def _reader(self, made: Made, stack: contextlib.ExitStack) -> RecordReader:
-        """Reads a version; what is open is read also if it was deleted."""
+            def reader(is_whole: bool) -> RecordReader:
+                return self._reader(base, stack, is_whole)
+
+            return sums_after(reader, base, hunks, new, stored)
+
+    def _reader(self, made: Made, stack: contextlib.ExitStack, is_whole: bool) -> RecordReader:
+        """Reads a version, all of which may be wanted; what is open is read also if it was
+        deleted."""
         version = self._storage._version(self._target.dataset_id, made.dataset_version)
         ref = self._opened if made is self._base else None
-        if ref is None:
-            ref = stack.enter_context(self._storage._open_here(version))
+        if ref is None or (is_whole and ref.reader.is_far):
+            opens = self._storage._open_whole if is_whole else self._storage._open_here
+            ref = stack.enter_context(opens(version))
         if ref.reader.content_id != made.sums.content_id(made.spec):
             raise CacheReplacedError(f"{version} was replaced while it was changed; try again")
         return ref.reader

@@ -36,7 +36,7 @@ class NewRuns:
 
 
 def sums_after(
-    reader: Callable[[], RecordReader],
+    reader: Callable[[bool], RecordReader],
     base: Made,
     hunks: Hunks,
     new: NewRuns,
@@ -45,7 +45,7 @@ def sums_after(
     """The sums over the tokens of a version; few of the records that stay are read for them.
 
     Args:
-        reader: opens the base.
+        reader: opens the base, of which all records are to be read or not.
         base, hunks, new: what the version is made of.
         stored: the version.
     """
@@ -54,13 +54,13 @@ def sums_after(
     if stays.all():
         old = np.repeat(hunks.starts - (np.cumsum(replaced) - replaced), replaced)
         old += np.arange(len(old))
-        tokens = reader().tokens(old) if len(old) else np.empty(0, "u8")
+        tokens = reader(False).tokens(old) if len(old) else np.empty(0, "u8")
         return _replaced(base.sums, old, tokens, hunks, new.tokens)
     if base.stored.leaves is None:
         (group,) = stored.groups
-        tokens_of = _tokens_of_parts(reader(), base, new)
+        tokens_of = _tokens_of_parts(reader(False), base, new)
         return sums_of_runs(group.parts, group.runs, tokens_of)
-    return _sums_in_order(reader(), hunks, new.tokens, base.count)
+    return _sums_in_order(reader(True), hunks, new.tokens, base.count)
 
 
 def _replaced(
