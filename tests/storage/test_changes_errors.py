@@ -227,6 +227,13 @@ def test_a_version_that_comes_meanwhile_is_not_replaced(storage: LFSStorage) -> 
     assert storage.tags("a") == {"main": "1"}
 
 
+@pytest.mark.parametrize("name", ["compact", "log", "fetch"])
+def test_a_tag_at_nothing_is_told(storage: LFSStorage, name: str) -> None:
+    storage.delete("a", "1", force=True)
+    with pytest.raises(CacheNotFoundError, match="the tag 'main' is at data set"):
+        getattr(storage, name)("a", "main")
+
+
 @pytest.mark.parametrize(
     "more",
     [

@@ -60,6 +60,37 @@ def test_only_a_table_is_stored(storage: LFSStorage, storage_dir: pathlib.Path) 
     assert str(diff).startswith(f"1 → {made}: 3,000 → 3,000 records, 0 added, 0 deleted, 0 changed")
     reverted = storage.revert("a", made, on="main")
     assert storage.log("a", reverted)[0].content_id == content_id
+    assert metadata(storage) == GIVEN
+
+
+def test_only_what_a_commit_has_changed_is_taken_back(storage: LFSStorage) -> None:
+    with storage.change("a", "main", version="2") as change:
+        change.append([0])
+        change.metadata["license"] = "CC0"
+    storage.set_metadata("a", "main", {"other": None}, version="3")
+    assert storage.diff("a", "2", "3").metadata == ("other",)
+    assert storage.revert("a", "main", on="main", version="4", message="no other") == "4"
+    assert metadata(storage) == {**GIVEN, "license": "CC0"}
+    storage.set_metadata("a", "main", {"draft": False}, version="5")
+    storage.revert("a", "2", on="main", version="6")
+    assert metadata(storage) == {**GIVEN, "draft": False}
+    assert len(storage.fetch("a", "6")) == 3000
+    storage.set_metadata("a", "main", {"draft": 1}, version="7")
+    with pytest.raises(ConflictError, match="'draft'"):
+        storage.revert("a", "5", on="main")
+    storage.delete("a", "2")
+    with pytest.raises(CacheNotFoundError, match="was made from '2'"):
+        storage.revert("a", "3", on="main")
+
+
+def test_values_that_are_equal_to_python_only_are_others(storage: LFSStorage) -> None:
+    with storage.change("a", "main", version="2") as change:
+        change.metadata["draft"] = 1
+    assert metadata(storage)["draft"] is not True
+    assert storage.diff("a", "1", "2").metadata == ("draft",)
+    with storage.change("a", "main") as change:
+        change.metadata["nested"] = {"a": (1, 2)}
+    assert change.version == "2"
 
 
 def test_what_is_so_already_makes_no_version(storage: LFSStorage) -> None:

@@ -123,6 +123,9 @@ def test_some_versions_and_tags(storage: LFSStorage, other: LFSStorage) -> None:
     assert names(other) == ["a:2", "a:3", "b/c:1"]
     with pytest.raises(CacheNotFoundError, match="no version or tag 'nothing'"):
         storage.sync(other, "a", names=["nothing"])
+    assert storage.sync(other, "a", names="main").tags == (("a", "main", "4"),)
+    storage.copy("a", "main", other, new_id="copied")
+    assert other.fetch("copied", "4").reader.content_id == storage.fetch("a", "4").reader.content_id
     for given in ({"names": ["1"]}, {"to": storage}, {"to": 3}):
         with pytest.raises(InvalidArgumentError):
             storage.sync(**{"to": other, **given})  # type: ignore[arg-type]

@@ -290,15 +290,18 @@ class CataloguedStorage(Storage, Generic[V]):
             try:
                 return fetch(version)
             except CacheNotFoundError as error:
-                raise CacheNotFoundError(
-                    f"the tag {name!r} is at {version}, which is not stored any more in "
-                    f"{self._where}; move the tag"
-                ) from error
+                raise self._left_by(name, version) from error
         for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(CacheNotFoundError):
                 # It may be deleted meanwhile.
                 return fetch(self._version(dataset_id, self.latest(dataset_id)))
         return fetch(self._version(dataset_id, self.latest(dataset_id)))
+
+    def _left_by(self, tag: str, version: V) -> CacheNotFoundError:
+        return CacheNotFoundError(
+            f"the tag {tag!r} is at {version}, which is not stored any more in {self._where}; move "
+            "the tag"
+        )
 
     # Changing
 

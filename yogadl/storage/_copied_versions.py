@@ -53,10 +53,10 @@ class CopiedVersions(KeptVersions[V]):
 
         Args:
             dataset_id: of the version.
-            dataset_version: of the version.
+            dataset_version: of the version, or a tag.
             to: where to; what is stored there under the new id and version is replaced.
             new_id: its id there, the same without.
-            new_version: its version there, the same without.
+            new_version: its version there, the same without; that of the tag, if one was given.
 
         Raises:
             CacheNotFoundError: it is not stored here, or not committed.
@@ -68,35 +68,38 @@ class CopiedVersions(KeptVersions[V]):
                 f"copy needs a storage of yogadl's to copy to, not {to!r}; to any other, submit "
                 "what is fetched"
             )
+        source = self._source(dataset_id, dataset_version)
         new_id = dataset_id if new_id is None else new_id
-        new_version = dataset_version if new_version is None else new_version
+        new_version = source.dataset_version if new_version is None else new_version
         target = to._version(new_id, new_version)
         to._check_name(target)
-        self._check_source(self._version(dataset_id, dataset_version))
         with (
-            self._original(self._version(dataset_id, dataset_version)) as original,
+            self._original(source) as original,
             to._adding(target, False) as parts,
         ):
             Copier(to, parts).copy(original, target)
 
-    def _check_source(self, version: V) -> None:
-        """Sees that what is to be copied is not just being committed, as far as that is known."""
+    def _source(self, dataset_id: str, name: str) -> V:
+        """What is to be copied, which is not just being committed, as far as that is known."""
+        version = self._version(dataset_id, name)
         listed = self._look(version)
         if listed is None:
-            return
+            tagged = self._tagged(dataset_id, name)
+            return version if tagged is None else tagged
         try:
             self._check_committed(listed)
         except CacheNotFoundError:
             raise
         except YogadlError as error:
             _log.warning("It is not known whether %s was committed: %s", version.label, error)
+        return version
 
     def sync(
         self,
         to: Storage,
         dataset_id: str | None = None,
         *,
-        names: Iterable[str] | None = None,
+        names: str | Iterable[str] | None = None,
         force: bool = False,
         dry_run: bool = False,
     ) -> Synced:
@@ -109,8 +112,8 @@ class CopiedVersions(KeptVersions[V]):
         Args:
             to: where to.
             dataset_id: of the versions; all without.
-            names: versions and tags of that id, which come with the versions that they are at; all
-                without.
+            names: versions and tags of that id, or one of them; tags come with the versions that
+                they are at. All without.
             force: replace versions of the same name that differ, and move tags wherever they are.
             dry_run: tell what would be copied, and copy nothing.
 
@@ -127,4 +130,5 @@ class CopiedVersions(KeptVersions[V]):
             raise InvalidArgumentError(f"sync needs another storage of yogadl's, not {to!r}")
         if names is not None and dataset_id is None:
             raise InvalidArgumentError("names are those of one data set; give its dataset_id, too")
-        return synced(self, to, dataset_id, names, force, dry_run)
+        chosen = [names] if isinstance(names, str) else names
+        return synced(self, to, dataset_id, chosen, force, dry_run)

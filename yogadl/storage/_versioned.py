@@ -240,11 +240,12 @@ class VersionedStorage(CataloguedStorage[V]):
         version: str | None = None,
         message: str | None = None,
     ) -> str:
-        """Takes back what one commit has changed, by another commit that stores no records.
+        """Takes back what one commit has changed, records, components and metadata, by another
+        commit that stores no records.
 
         Args:
             dataset_id: of the versions.
-            dataset_version: that the commit made.
+            dataset_version: that the commit made, or a tag.
             on: the branch that has it.
             version: see :meth:`change`.
             message: see :meth:`change`; without, it says what was reverted.
@@ -253,34 +254,50 @@ class VersionedStorage(CataloguedStorage[V]):
             The new version.
 
         Raises:
-            ConflictError: later commits have changed the same records, or components.
+            CacheNotFoundError: there is no such version, or the one that it was made from is not
+                stored any more.
+            ConflictError: later commits have changed the same records, components or metadata.
             InvalidArgumentError: it was made by no commit, or ``on`` is no tag.
             YogadlError: what :meth:`change` raises.
         """
-        undone = self._version(dataset_id, dataset_version)
+        started = time.monotonic()
+        undone, _ = self._named(dataset_id, dataset_version)
         target = self._version(dataset_id, _new_name() if version is None else version)
         if self._tagged(dataset_id, on) is None:
             raise InvalidArgumentError(f"{on!r} is no tag of data set {dataset_id!r} to move")
         self._prove_tags(target)
         self._check_new(target)
         self._check_name(target)
-        said = f"Revert {dataset_version}" if message is None else message
-        purpose = Purpose(said, None, new_change(), time.monotonic())
+        said = f"Revert {undone.dataset_version}" if message is None else message
         target.claim()
         with self._adding(target, True) as parts:
             parts.begin()
             made = self._made_to_share(undone, parts)
-            if not made.provenance.parents:
-                raise InvalidArgumentError(f"{undone} was made by no commit")
-            parent = self._made_to_share(self._version(*made.provenance.parents[0]), parts)
+            parent = self._parent_of(undone, made, parts)
+            purpose = Purpose(said, parent.metadata, new_change(), started)
             committer = Committer(self, made, target, on, parts, purpose)
-            if made.has_groups_of(parent):
+            if not made.has_groups_of(parent):
+                committer.commit_spec(parent.stored, parent.sums)
+            elif made.hunks == []:
+                committer.commit_metadata()
+            else:
                 with self._open_here(self._version(dataset_id, parent.dataset_version)) as ref:
                     hunks, new = taken_back(made, parent, ref.reader)
                 committer.commit_records(hunks, new)
-            else:
-                committer.commit_spec(parent.stored, parent.sums)
         return target.dataset_version
+
+    def _parent_of(self, version: V, made: Made, parts: Any) -> Made:
+        """Of what the first parent of a version is made; see :meth:`_made_to_share`."""
+        if not made.provenance.parents:
+            raise InvalidArgumentError(f"{version} was made by no commit")
+        parent = self._version(*made.provenance.parents[0])
+        try:
+            return self._made_to_share(parent, parts)
+        except CacheNotFoundError as error:
+            raise CacheNotFoundError(
+                f"{version} was made from {parent.dataset_version!r}, which is not stored any "
+                "more, so what it changed cannot be taken back"
+            ) from error
 
     def compact(self, dataset_id: str, name: str, *, part_bytes: int | None = None) -> None:
         """Stores the records of a version anew, in parts that have them in order and nothing else.
@@ -299,11 +316,11 @@ class VersionedStorage(CataloguedStorage[V]):
             ChecksumError: its records are damaged; nothing was changed.
             CacheReplacedError: it was replaced or deleted meanwhile.
         """
-        version, _ = self._named(dataset_id, name)
+        version, tag = self._named(dataset_id, name)
         size = None if part_bytes is None else as_index("part_bytes", part_bytes, 1)
         listed = self._look(version)
         if listed is None:
-            raise self._replaced(version)
+            raise self._replaced(version) if tag is None else self._left_by(tag, version)
         # With an entry, it would be taken for committed.
         self._check_committed(listed)
         path = version.claim()
@@ -382,7 +399,10 @@ class VersionedStorage(CataloguedStorage[V]):
             YogadlError: what :meth:`list` raises.
         """
         entries = {entry.dataset_version: entry for entry in self.list(dataset_id)}
-        return first_parents(entries, self._named(dataset_id, name)[0].dataset_version)
+        version, tag = self._named(dataset_id, name)
+        if tag is not None and version.dataset_version not in entries:
+            raise self._left_by(tag, version)
+        return first_parents(entries, version.dataset_version)
 
 
 def first_parents(

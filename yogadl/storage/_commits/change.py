@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import json
 import pathlib
 import sys
 import time
@@ -19,7 +20,7 @@ from yogadl.arguments import as_index
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.opening import open_cache
 from yogadl.cache.table_writer import PartList, whole_runs
-from yogadl.cache.writer import CacheWriter
+from yogadl.cache.writer import CacheWriter, metadata_json
 from yogadl.dataref import StoredDataRef
 from yogadl.dataref._indexed import UnstoredDataRef
 from yogadl.errors import (
@@ -28,9 +29,10 @@ from yogadl.errors import (
     InvalidArgumentError,
     RecordIndexError,
 )
+from yogadl.format.provenance import UNKNOWN
 from yogadl.lazy import lazy
 from yogadl.storage._building.submission import Parts
-from yogadl.storage._commits.commit import Committer, Purpose
+from yogadl.storage._commits.commit import Committer, Purpose, same_json
 from yogadl.storage._commits.components import Components, NewColumn
 from yogadl.storage._commits.diff import equal_records
 from yogadl.storage._commits.made import Made, runs_of
@@ -392,8 +394,9 @@ class Change:
 
     def _commit(self) -> None:
         begun = self._begun
-        is_told = self.metadata != self._made.metadata
-        metadata = self.metadata if is_told else None
+        given = json.loads(metadata_json(self.metadata, UNKNOWN))
+        is_told = not same_json(given, self._made.metadata)
+        metadata = given if is_told else None
         purpose = Purpose(self._message, metadata, begun.change, self._started)
         committer = Committer(
             begun.storage, self._made, begun.target, begun.branch, begun.parts, purpose, begun.base

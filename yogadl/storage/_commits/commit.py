@@ -53,7 +53,8 @@ from yogadl.versions.runs import Runs
 Array = np.ndarray[Any, Any]
 V = TypeVar("V", bound=Version)
 
-_MISSING = object()
+MISSING = object()
+"""Stands for the value of a key that metadata do not have."""
 
 _log = logging.getLogger(__name__)
 
@@ -335,7 +336,7 @@ class Committer(Generic[V]):
             return theirs if ours is None else ours
         found = dict(theirs)
         for key in {*before, *ours}:
-            was, our, their = (it.get(key, _MISSING) for it in (before, ours, theirs))
+            was, our, their = (it.get(key, MISSING) for it in (before, ours, theirs))
             if same_json(our, was) or same_json(our, their):
                 continue
             if not same_json(their, was):
@@ -343,7 +344,7 @@ class Committer(Generic[V]):
                     f"the branch {self._branch!r} was moved to {base.dataset_version!r} meanwhile, "
                     f"which changes the metadata {key!r}, too; change it again"
                 )
-            if our is _MISSING:
+            if our is MISSING:
                 del found[key]
             else:
                 found[key] = our
@@ -396,7 +397,7 @@ class Committer(Generic[V]):
 
 def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same in a file, where ``1``, ``1.0`` and ``True`` differ."""
-    if one is _MISSING or other is _MISSING:
+    if one is MISSING or other is MISSING:
         return one is other
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 

@@ -11,6 +11,7 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.record_reader import RecordReader
 from yogadl.format.spec_text import spec_text
+from yogadl.storage._commits.commit import MISSING, same_json
 from yogadl.storage._commits.lineage import hunks_since
 from yogadl.storage._commits.made import Made
 from yogadl.versions.hunks import Hunks, hunks_of
@@ -103,7 +104,11 @@ def diff_of(
         added=_ranges(new_starts + both, news - both),
         changed=changed,
         components=_components(changed, *readers()) if changed.shape[1] else {},
-        metadata=tuple(key for key in keys if before.metadata.get(key) != after.metadata.get(key)),
+        metadata=tuple(
+            key
+            for key in keys
+            if not same_json(before.metadata.get(key, MISSING), after.metadata.get(key, MISSING))
+        ),
     )
 
 
