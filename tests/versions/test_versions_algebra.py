@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,15 @@ def test_hunks_of_any_records(count: int, data: st.DataObject) -> None:
     change, new = hunks_of(runs, count)
     records = [(PARENT, at) for at in range(count)]
     assert changed(records, change, told(new)) == told(runs)
+    # As few as can be count as new.
+    olds = [(first, n) for source, first, n in runs.triples() if source == PARENT]
+    kept = [
+        sum(n for _, n in some)
+        for size in range(len(olds) + 1)
+        for some in itertools.combinations(olds, size)
+        if all(one + n <= two for (one, n), (two, _) in itertools.pairwise(some))
+    ]
+    assert count - change.old_count == max(kept)
 
 
 @given(st.integers(0, 16), st.data())

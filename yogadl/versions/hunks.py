@@ -167,24 +167,27 @@ def hunks_of(runs: Runs, parent_count: int) -> tuple[Hunks, Runs]:
 def _ascending(firsts: Array, counts: Array) -> Array:
     """Which of some runs to keep, so that each begins behind the one before and most records stay.
 
-    Mostly all of them do; else the longest such choice by runs, which patience sorting finds.
+    Mostly all of them do.
     """
     if (firsts[1:] >= (firsts + counts)[:-1]).all():
         return np.arange(len(firsts))
-    tails: list[int] = []
+    # Of the choices up to here, those that no other one betters: by where they end, and by how many
+    # records they have, both ascending; and their last runs.
     ends: list[int] = []
+    sizes: list[int] = []
+    lasts: list[int] = []
     before = np.full(len(firsts), -1, dtype=np.int64)
     for place, (first, count) in enumerate(zip(firsts.tolist(), counts.tolist(), strict=True)):
-        # How many of those that are kept can stand before it.
         at = bisect.bisect_right(ends, first)
-        before[place] = tails[at - 1] if at else -1
-        end = first + count
-        if at == len(ends):
-            tails.append(place)
-            ends.append(end)
-        elif end < ends[at]:
-            tails[at], ends[at] = place, end
-    found, place = [], tails[-1]
+        before[place] = lasts[at - 1] if at else -1
+        end, size = first + count, count + (sizes[at - 1] if at else 0)
+        low, high = bisect.bisect_left(ends, end), bisect.bisect_right(ends, end)
+        if high and sizes[high - 1] >= size:
+            continue
+        while high < len(ends) and sizes[high] <= size:
+            high += 1
+        ends[low:high], sizes[low:high], lasts[low:high] = [end], [size], [place]
+    found, place = [], lasts[-1]
     while place >= 0:
         found.append(place)
         place = int(before[place])
