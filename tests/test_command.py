@@ -52,6 +52,15 @@ def test_a_storage_is_listed(storage_dir: pathlib.Path) -> None:
     assert run("info", str(storage_dir), "more")[0] == 2
 
 
+def test_what_is_not_there_is_not_made(tmp_path: pathlib.Path) -> None:
+    missing = str(tmp_path / "mistyped")
+    for arguments in (["list"], ["gc"], ["card", "a"], ["sync", "there"]):
+        status, printed, complaint = run(arguments[0], missing, *arguments[1:])
+        assert (status, printed) == (1, "")
+        assert "there is no directory" in complaint
+    assert not list(tmp_path.iterdir())
+
+
 def test_storages_are_synced_and_collected(tmp_path: pathlib.Path) -> None:
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     storage = yogadl.storage.LFSStorage(one)

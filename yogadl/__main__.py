@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import pathlib
 import sys
+from typing import Any
 
 from yogadl.dataref import LMDBDataRef
-from yogadl.errors import YogadlError
+from yogadl.errors import InvalidArgumentError, YogadlError
 from yogadl.storage import open_storage
 
 
@@ -43,8 +45,15 @@ def _show(dataref: LMDBDataRef) -> None:
     print(f"metadata: {info.metadata}")
 
 
+def _open(url: str) -> Any:
+    """A storage that is there: of a path that is mistyped, no directory is made."""
+    if "://" not in url and not pathlib.Path(url).expanduser().is_dir():
+        raise InvalidArgumentError(f"there is no directory {url!r}")
+    return open_storage(url)
+
+
 def _list(url: str, dataset_id: str | None) -> None:
-    for entry in open_storage(url).list(dataset_id):
+    for entry in _open(url).list(dataset_id):
         count = "?" if entry.record_count is None else f"{entry.record_count:,}"
         tags = f" [{', '.join(entry.tags)}]" if entry.tags else ""
         by = f" by {entry.user} on {entry.host}" if entry.host else ""
@@ -57,9 +66,7 @@ def _list(url: str, dataset_id: str | None) -> None:
 
 
 def _card(options: argparse.Namespace) -> None:
-    card = open_storage(options.storage).card(
-        options.dataset_id, options.name, sample=options.sample
-    )
+    card = _open(options.storage).card(options.dataset_id, options.name, sample=options.sample)
     text = card.to_html() if options.html else card.to_markdown()
     # Whatever the terminal takes: what a file has is UTF-8, as the HTML says of itself.
     sys.stdout.buffer.write(text.encode())
@@ -67,7 +74,7 @@ def _card(options: argparse.Namespace) -> None:
 
 def _gc(options: argparse.Namespace) -> None:
     older_than = None if options.older_than is None else datetime.timedelta(days=options.older_than)
-    done = open_storage(options.storage).gc(
+    done = _open(options.storage).gc(
         options.dataset_id,
         keep_last=options.keep_last,
         older_than=older_than,
@@ -86,7 +93,7 @@ def _gc(options: argparse.Namespace) -> None:
 
 
 def _sync(options: argparse.Namespace) -> None:
-    done = open_storage(options.storage).sync(
+    done = _open(options.storage).sync(
         open_storage(options.to),
         options.dataset_id,
         names=options.names or None,

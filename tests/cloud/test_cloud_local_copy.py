@@ -32,6 +32,17 @@ def test_paths(rig: Any, local: pathlib.Path) -> None:
     assert metadata["time_created"] == rig.raw.created(KEY).timestamp()
 
 
+def test_what_others_replace_is_no_reason_to_warn(
+    rig: Any, local: pathlib.Path, elsewhere: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage, there = rig.make_storage(local), rig.make_storage(elsewhere)
+    for numbers in (range(5), range(5, 10)):
+        storage.submit(numbers, "a", "1")
+        with there.fetch("a", "1") as ref:
+            assert [int(number) for number in ref.stream()] == [*numbers]
+    assert "WARNING" not in caplog.text
+
+
 def test_a_current_copy_costs_one_request_and_no_data(
     rig: Any, local: pathlib.Path, elsewhere: pathlib.Path
 ) -> None:

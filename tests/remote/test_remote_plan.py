@@ -99,8 +99,9 @@ def test_what_is_asked_for_when_nothing_is_kept(
         plan = ref.plan(num_shards=shards, shards_here=1, local_cache_bytes=0)
         first, later = read(site, ref, shards), read(site, ref, shards, 2)
     requests = plan.index_requests + plan.record_requests
-    assert len(first) == pytest.approx(requests, rel=0.15, abs=8)
-    assert len(later) == pytest.approx(plan.later_requests, rel=0.15, abs=8)
+    # Of so few records, some of those that are asked for together are neighbours.
+    assert 0.7 * requests - 8 <= len(first) <= 1.15 * requests + 8
+    assert 0.7 * plan.later_requests - 8 <= len(later) <= 1.15 * plan.later_requests + 8
     assert bytes_of(later) == pytest.approx(plan.later_bytes, rel=0.15, abs=60_000)
 
 

@@ -227,6 +227,55 @@ def test_a_version_that_comes_meanwhile_is_not_replaced(storage: LFSStorage) -> 
     assert storage.tags("a") == {"main": "1"}
 
 
+def _append(storage: LFSStorage) -> None:
+    with storage.change("a", "main") as change:
+        change.append(rows([8]))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda storage: storage.fetch("a", "main"),
+        lambda storage: storage.log("a", "main"),
+        lambda storage: storage.set_metadata("a", "main", {"k": 1}),
+        _append,
+    ],
+    ids=["fetch", "log", "set_metadata", "change"],
+)
+def test_what_a_branch_was_at_may_be_collected_before_it_is_opened(
+    storage: LFSStorage, storage_dir: pathlib.Path, monkeypatch: pytest.MonkeyPatch, use: Any
+) -> None:
+    other, read = LFSStorage(storage_dir), storage._catalogue.tags
+    moved: list[str] = []
+
+    def tags(*arguments: Any) -> dict[str, str]:
+        found = read(*arguments)
+        if not moved:
+            moved.append("2")
+            with other.change("a", "main", version="2") as change:
+                change.append(rows([7]))
+            other.delete("a", "1")
+        return found
+
+    monkeypatch.setattr(storage._catalogue, "tags", tags)
+    use(storage)
+    assert moved
+    assert numbers(storage, "main")[:11] == [*range(10), 7]
+
+
+def test_a_revert_that_fails_leaves_nothing(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
+    for version in ("2", "3"):
+        with storage.change("a", "main", version=version) as change:
+            change.delete([0])
+            change.append(rows([7]))
+    with storage.change("a", "main", version="4") as change:
+        change.delete([8])
+    before = files(storage_dir)
+    with pytest.raises(ConflictError):
+        storage.revert("a", "2", on="main")
+    assert files(storage_dir) == before
+
+
 @pytest.mark.parametrize("name", ["compact", "log", "fetch"])
 def test_a_tag_at_nothing_is_told(storage: LFSStorage, name: str) -> None:
     storage.delete("a", "1", force=True)

@@ -287,15 +287,32 @@ class CataloguedStorage(Storage, Generic[V]):
                 version = self._tagged(dataset_id, name)
                 if version is None:
                     raise
-            try:
-                return fetch(version)
-            except CacheNotFoundError as error:
-                raise self._left_by(name, version) from error
+            return self._fetch_tagged(name, version, fetch)
         for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(CacheNotFoundError):
                 # It may be deleted meanwhile.
                 return fetch(self._version(dataset_id, self.latest(dataset_id)))
         return fetch(self._version(dataset_id, self.latest(dataset_id)))
+
+    def _fetch_tagged(self, tag: str, version: V, fetch: Callable[[V], Found]) -> Found:
+        """What is stored where a tag is, which may be moved, and that version collected, meanwhile.
+
+        Args:
+            tag: its name.
+            version: that it was seen at.
+            fetch: reads a version.
+
+        Raises:
+            CacheNotFoundError: nothing is stored there.
+        """
+        while True:
+            try:
+                return fetch(version)
+            except CacheNotFoundError as error:
+                at = self._tagged(version.dataset_id, tag)
+                if at is None or at.dataset_version == version.dataset_version:
+                    raise self._left_by(tag, version) from error
+                version = at
 
     def _left_by(self, tag: str, version: V) -> CacheNotFoundError:
         return CacheNotFoundError(

@@ -17,6 +17,7 @@ from yogadl.errors import ForeignFileError, InvalidArgumentError
 from yogadl.format.provenance import UNKNOWN
 from yogadl.storage._catalogued import V
 from yogadl.storage._commits.commit import Committer, Purpose, new_change, same_json
+from yogadl.storage._commits.made import Made
 from yogadl.storage._versioned import VersionedStorage, first_parents
 
 
@@ -115,10 +116,15 @@ class ToldVersions(VersionedStorage[V]):
         given, gone = _checked(metadata, remove)
         target = self._target(dataset_id, on, version, message)
         started = time.monotonic()
-        tags = self._known_tags(target)
-        base, branch = self._base_of(dataset_id, on, tags)
-        with contextlib.ExitStack() as stack:
+
+        def begin(
+            stack: contextlib.ExitStack, base: V, branch: str | None, tags: Mapping[str, str]
+        ) -> tuple[Any, Made, str | None]:
             _, parts, made = self._begin_on(stack, base, target, tags, version is not None)
+            return parts, made, branch
+
+        with contextlib.ExitStack() as stack:
+            parts, made, branch = self._begin_at(stack, on, target, begin)
             told = {name: it for name, it in made.metadata.items() if name not in gone} | given
             if same_json(told, made.metadata):
                 return made.dataset_version

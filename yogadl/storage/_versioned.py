@@ -10,7 +10,7 @@ import functools
 import pathlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from yogadl.arguments import as_index
@@ -27,7 +27,7 @@ from yogadl.errors import (
     VersionExistsError,
 )
 from yogadl.storage._building.submission import Parts
-from yogadl.storage._catalogued import CataloguedStorage, V
+from yogadl.storage._catalogued import CataloguedStorage, Found, V
 from yogadl.storage._commits.change import Begun, Change
 from yogadl.storage._commits.commit import Committer, Purpose, new_change
 from yogadl.storage._commits.diff import VersionDiff, diff_of
@@ -36,6 +36,8 @@ from yogadl.storage._commits.new_records import PartWriter
 from yogadl.storage._commits.rewriting import stored_anew, taken_back
 from yogadl.storage._disk.scratch import scratch_folder
 from yogadl.storage._listed import Listed
+
+_ATTEMPTS = 3
 
 
 class VersionedStorage(CataloguedStorage[V]):
@@ -129,9 +131,7 @@ class VersionedStorage(CataloguedStorage[V]):
         size = None if part_bytes is None else as_index("part_bytes", part_bytes, 1)
         target = self._target(dataset_id, on, version, message)
         is_named = version is not None
-        return Change(
-            lambda stack: self._begin(stack, dataset_id, on, target, is_named), message, size
-        )
+        return Change(lambda stack: self._begin(stack, on, target, is_named), message, size)
 
     def _target(self, dataset_id: str, on: str, version: str | None, message: str) -> V:
         """The version that a commit is to make; sees that its arguments are what they should be."""
@@ -140,24 +140,59 @@ class VersionedStorage(CataloguedStorage[V]):
         self._version(dataset_id, on)
         return self._version(dataset_id, _new_name() if version is None else version)
 
-    def _begin(
-        self, stack: contextlib.ExitStack, dataset_id: str, on: str, target: V, is_named: bool
-    ) -> Begun:
+    def _begin(self, stack: contextlib.ExitStack, on: str, target: V, is_named: bool) -> Begun:
+        def begin(
+            stack: contextlib.ExitStack, base: V, branch: str | None, tags: Mapping[str, str]
+        ) -> Begun:
+            path, parts, made = self._begin_on(stack, base, target, tags, is_named)
+            return Begun(
+                storage=self,
+                made=made,
+                base=stack.enter_context(self._open_here(base)),
+                target=target,
+                branch=branch,
+                parts=parts,
+                path=path,
+                scratch=stack.enter_context(scratch_folder(path.parent)),
+                change=new_change(),
+                open_whole=lambda: self._open_whole(base),
+            )
+
+        return self._begin_at(stack, on, target, begin)
+
+    def _begin_at(
+        self,
+        stack: contextlib.ExitStack,
+        on: str,
+        target: V,
+        begin: Callable[[contextlib.ExitStack, V, str | None, Mapping[str, str]], Found],
+    ) -> Found:
+        """Begins a commit on the version that a branch is at, which others may move on meanwhile,
+        and collect that version.
+
+        Args:
+            stack: of the context at whose end the commit is over.
+            on: a tag or a version.
+            target: the version to be.
+            begin: what begins it in a context, given that version, the branch and the known tags.
+
+        Raises:
+            CacheNotFoundError: there is no such version or tag.
+        """
         tags = self._known_tags(target)
-        base, branch = self._base_of(dataset_id, on, tags)
-        path, parts, made = self._begin_on(stack, base, target, tags, is_named)
-        return Begun(
-            storage=self,
-            made=made,
-            base=stack.enter_context(self._open_here(base)),
-            target=target,
-            branch=branch,
-            parts=parts,
-            path=path,
-            scratch=stack.enter_context(scratch_folder(path.parent)),
-            change=new_change(),
-            open_whole=lambda: self._open_whole(base),
-        )
+        while True:
+            base, branch = self._base_of(target.dataset_id, on, tags)
+            try:
+                with contextlib.ExitStack() as own:
+                    begun = begin(own, base, branch, tags)
+                    stack.enter_context(own.pop_all())
+                    return begun
+            except CacheNotFoundError as error:
+                if branch is None:
+                    raise
+                tags = self._known_tags(target)
+                if tags.get(branch) in (None, base.dataset_version):
+                    raise self._left_by(branch, base) from error
 
     def _base_of(self, dataset_id: str, on: str, tags: Mapping[str, str]) -> tuple[V, str | None]:
         """The version that a commit changes, and the branch, if it is given one.
@@ -269,8 +304,9 @@ class VersionedStorage(CataloguedStorage[V]):
         self._check_new(target)
         self._check_name(target)
         said = f"Revert {undone.dataset_version}" if message is None else message
-        target.claim()
-        with self._adding(target, True) as parts:
+        with contextlib.ExitStack() as stack:
+            stack.callback(_remove_empty, target.claim().parent)
+            parts: Any = stack.enter_context(self._adding(target, True))
             parts.begin()
             made = self._made_to_share(undone, parts)
             parent = self._parent_of(undone, made, parts)
@@ -398,11 +434,14 @@ class VersionedStorage(CataloguedStorage[V]):
             CacheNotFoundError: there is no such version or tag.
             YogadlError: what :meth:`list` raises.
         """
-        entries = {entry.dataset_version: entry for entry in self.list(dataset_id)}
-        version, tag = self._named(dataset_id, name)
-        if tag is not None and version.dataset_version not in entries:
-            raise self._left_by(tag, version)
-        return first_parents(entries, version.dataset_version)
+        for _ in range(_ATTEMPTS):
+            # In this order: what a tag is at is entered already.
+            version, tag = self._named(dataset_id, name)
+            entries = {entry.dataset_version: entry for entry in self.list(dataset_id)}
+            if tag is None or version.dataset_version in entries:
+                return first_parents(entries, version.dataset_version)
+            # It may have been moved on, and the version collected, meanwhile.
+        raise self._left_by(tag, version)
 
 
 def first_parents(

@@ -185,7 +185,7 @@ class KeptCopy:
             return False
         digest = _digest(info, note)
         if digest is not None:
-            return self._has_digest(digest)
+            return self._has_digest(digest, was_replaced=note.get("tag") not in (None, info.tag))
         # yogadl 0.1.4 made object and copy, and knows no more than this.
         is_old = "tag" not in note and note.get("time_created") == info.created.timestamp()
         return is_old and not check_records
@@ -229,11 +229,13 @@ class KeptCopy:
         if was_table:
             self._local_parts.collect_after()
 
-    def _has_digest(self, digest: str | None) -> bool:
+    def _has_digest(self, digest: str | None, was_replaced: bool = False) -> bool:
+        """Whether the copy has a digest; of an object that was replaced, nobody expects that."""
         try:
             if digest is not None and file_digest(self.path) == digest:
                 return True
-            _log.warning("%s is not, or not known to be, %s.", self.path, self._source)
+            level = logging.INFO if was_replaced else logging.WARNING
+            _log.log(level, "%s is not, or not known to be, %s.", self.path, self._source)
         except OSError as error:
             _log.warning("%s cannot be read: %s", self.path, error)
         return False

@@ -84,6 +84,9 @@ class FsspecStore(ObjectStore):
             except (ValueError, TypeError) as error:
                 said = without_secrets(str(error))
                 raise InvalidArgumentError(f"fsspec cannot open {self.url}: {said}") from None
+            except OSError as error:
+                said = without_secrets(str(error))
+                raise StoreError(f"fsspec cannot open {self.url}: {said}") from None
             self._made = os.getpid(), system, str(root).rstrip("/")
         return self._made[1], self._made[2]
 
