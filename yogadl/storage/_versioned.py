@@ -441,7 +441,7 @@ class VersionedStorage(CataloguedStorage[V]):
             if tag is None or version.dataset_version in entries:
                 return first_parents(entries, version.dataset_version)
             # It may have been moved on, and the version collected, meanwhile.
-        raise self._left_by(tag, version)
+        raise self._left_by(name, version)
 
 
 def first_parents(

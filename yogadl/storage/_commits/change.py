@@ -218,11 +218,12 @@ class Change:
         """
         self._check_open(of_records=True)
         if positions is None:
-            chosen, found = self._whole_base, np.arange(self._made.count)
+            found = np.arange(self._made.count)
+            chosen = self._whole_base.stream()
         else:
             found = self._positions(positions)
-            chosen = self.base.select(found)
-        source = self._write(function(record) for record in chosen.stream())
+            chosen = self.base.select(found).stream()
+        source = self._write(function(record) for record in chosen)
         self._edits.replace(found, source)
 
     def submit(self, data: Any) -> None:

@@ -190,8 +190,8 @@ def _moves(
             others.append(f"{name}:{tag} (at {at!r})")
     if others and not force:
         raise ConflictError(
-            f"the tag {_shown(others)} there is at a version that the one here was not made from; "
-            "move it there, or here, or wherever it is by force=True"
+            f"the tag {_shown(others)} there is at a version that, as far as is known, the one "
+            "here was not made from; move it there, or here, or wherever it is by force=True"
         )
     return found
 
