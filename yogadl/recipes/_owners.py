@@ -160,9 +160,20 @@ def _version_of(top: str) -> tuple[str, str]:
 
 def _distributions(top: str) -> list[tuple[str, str]]:
     """What is installed that has a module or package of a name."""
-    # It takes long, since it reads the lists of files of all that is installed.
-    names = sorted(set(importlib.metadata.packages_distributions().get(top, ())))
+    # importlib.metadata.packages_distributions says the same in ten times the time.
+    every = importlib.metadata.distributions()
+    names = sorted({str(one.metadata["Name"]) for one in every if _has_top(one, top)})
     return [(name, version) for name in names if (version := _version(name))]
+
+
+def _has_top(distribution: importlib.metadata.Distribution, top: str) -> bool:
+    declared = (distribution.read_text("top_level.txt") or "").split()
+    if declared:
+        return top in declared
+    record = distribution.read_text("RECORD")
+    if record is None:
+        return any(file.parts[0].partition(".")[0] == top for file in distribution.files or ())
+    return any(f"\n{top}{end}" in f"\n{record}" for end in "/.")
 
 
 def _version(name: str) -> str:

@@ -15,11 +15,18 @@ import sys
 import textwrap
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from yogadl.recipes._reads import Reads, reads_of
-from yogadl.recipes._syntax import DOCUMENTED, FUNCTIONS, Function, form_of, without_noise
+from yogadl.recipes._syntax import (
+    DOCUMENTED,
+    FUNCTIONS,
+    Function,
+    form_of,
+    functions_in,
+    without_noise,
+)
 
 # Lines of files are below that.
 _MARK = 1 << 24
@@ -42,41 +49,52 @@ class SourceError(Exception):
 class Source:
     """The source of a function.
 
+    Args:
+        node: its syntax.
+        text: makes the text of that.
+        lines: of its file, beginning with its first.
+
     Attributes:
         form: see ``form_of``.
         reads: what the function reads.
-        inner_docs: the docstrings of the functions and classes inside of it.
     """
 
-    def __init__(self, node: Function, text: str, lines: list[str]) -> None:
-        self.inner_docs = [
-            ast.get_docstring(inner)
-            for inner in ast.walk(node)
-            if inner is not node and isinstance(inner, DOCUMENTED)
-        ]
+    def __init__(
+        self, node: Function, text: Callable[[], str], lines: Callable[[], list[str]]
+    ) -> None:
         self.form = form_of(node)
         self.reads: Reads = reads_of(node)
+        self._node = node
         self._text = text
         self._lines = lines
+
+    @property
+    def inner_docs(self) -> list[str | None]:
+        """The docstrings of the functions and classes inside of it."""
+        return [
+            ast.get_docstring(inner)
+            for inner in ast.walk(self._node)
+            if inner is not self._node and isinstance(inner, DOCUMENTED)
+        ]
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 # as long as the file is kept
     def shown(self) -> str:
         """The function for people: without comments, in Python's own layout."""
         try:
-            tree = ast.parse(textwrap.dedent(self._text))
+            tree = ast.parse(textwrap.dedent(self._text()))
             found = next(node for node in ast.walk(tree) if isinstance(node, FUNCTIONS))
             return ast.unparse(without_noise(found))
         except (SyntaxError, StopIteration):
             # A lambda inside of an expression.
-            return self._text.strip()
+            return self._text().strip()
 
     @property
     def raw(self) -> str:
         """As it is written, with what follows it in its last line."""
         try:
-            return "".join(inspect.getblock(self._lines))
+            return "".join(inspect.getblock(self._lines()))
         except (SyntaxError, IndexError):
-            return self._text
+            return self._text()
 
 
 def source_of(function: types.FunctionType) -> Source:
@@ -123,6 +141,7 @@ class SourceFile:
         self._name = name
         self._lines = lines
         self._found: dict[int, tuple[types.CodeType, Source]] = {}
+        self._split: list[str] | None = None
         self._nodes: dict[tuple[int, str], list[Function]] | None = None
         self._codes: dict[tuple[int, str], list[types.CodeType]] = {}
         self._classes: dict[str, str] | None = None
@@ -160,9 +179,8 @@ class SourceFile:
         except (SyntaxError, ValueError):
             # Some lines of a file that is more than Python, such as a page of documentation.
             return nodes
-        for node in ast.walk(tree):
-            if isinstance(node, FUNCTIONS):
-                nodes.setdefault(_place(node), []).append(node)
+        for node in functions_in(tree):
+            nodes.setdefault(_place(node), []).append(node)
         for code in _codes_in(compiled):
             self._codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)
         return nodes
@@ -173,9 +191,13 @@ class SourceFile:
         nodes: dict[tuple[int, str], list[Function]],
         is_rewritten: bool,
     ) -> Source:
+
+        def lines() -> list[str]:
+            return self._lines[code.co_firstlineno - 1 :]
+
         if not nodes:
             node, text = self._block(code)
-            return Source(node, text, self._lines[code.co_firstlineno - 1 :])
+            return Source(node, lambda: text, lines)
         place = code.co_firstlineno, code.co_name
         candidates = nodes.get(place, [])
         if len(candidates) > 1:
@@ -186,17 +208,23 @@ class SourceFile:
                 f"{self._name} is not what is running: it was changed after it was imported, so "
                 "begin a new process or reload the module"
             )
-        text = ast.get_source_segment(self.text, candidates[0], padded=True) or ""
-        return Source(candidates[0], text, self._lines[code.co_firstlineno - 1 :])
+        return Source(candidates[0], functools.partial(self._segment, candidates[0]), lines)
+
+    def _segment(self, node: Function) -> str:
+        """The text of a function, with what is before it in its first line as spaces."""
+        if self._split is None:
+            # For each function anew, as ast.get_source_segment does, it would take long.
+            self._split = self.text.split("\n")
+        lines = [line.encode() for line in self._split[node.lineno - 1 : node.end_lineno]]
+        lines[-1] = lines[-1][: node.end_col_offset]
+        lines[0] = b" " * node.col_offset + lines[0][node.col_offset :]
+        return b"\n".join(lines).decode()
 
     def _chosen(self, code: types.CodeType, candidates: list[Function]) -> list[Function]:
         """Those of several on one line that a code is of."""
         tree = ast.parse(self.text)
-        nodes = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, FUNCTIONS) and _place(node) == _place(candidates[0])
-        ]
+        place = _place(candidates[0])
+        nodes = [node for node in functions_in(tree) if _place(node) == place]
         for number, node in enumerate(nodes):
             node.lineno = node.end_lineno = _MARK + number
         flags = (code.co_flags & _FUTURES) | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT

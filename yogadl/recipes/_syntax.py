@@ -8,13 +8,14 @@ Python that is supported, and depends on no seed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
+_WITHOUT_FUNCTIONS = frozenset((ast.Constant, ast.Name, ast.Load, ast.Store, ast.Del))
 _LEFT_OUT = frozenset(("ctx", "kind", "type_comment", "type_ignores"))
 
 
@@ -42,6 +43,21 @@ def form_of(function: Function) -> str:
         _write(function.returns, out, True)
     _write_list(_statements(function.body), out, True)
     return "".join(out)
+
+
+def functions_in(tree: ast.AST) -> Iterator[Function]:
+    """All functions in a piece of code, always in the same order; in a fraction of the time that
+    ``ast.walk`` takes."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, FUNCTIONS):
+            yield node
+        for value in vars(node).values():
+            if type(value) is list:
+                stack += [it for it in value if isinstance(it, ast.AST)]
+            elif isinstance(value, ast.AST) and type(value) not in _WITHOUT_FUNCTIONS:
+                stack.append(value)
 
 
 def expression_form(expression: ast.expr) -> str:
