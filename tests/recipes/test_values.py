@@ -12,6 +12,8 @@ import enum
 import functools
 import pathlib
 import random
+import struct
+import time
 import types
 import zoneinfo
 from typing import Any
@@ -113,6 +115,17 @@ def test_equal_ones_are_not(value: Any) -> None:
     else:
         other = copy.deepcopy(value)
     assert digest([value, 1]) == digest([other, 1])
+
+
+def test_values_that_cannot_be_copied() -> None:
+    def values(number: int) -> list[Any]:
+        found = {number: number}
+        views = [found.keys(), found.values(), found.items()]
+        return [*views, struct.Struct(f"<{number}I"), time.gmtime(number)]
+
+    told = [*map(digest, values(1)), *map(digest, values(2)), digest(np.ma.masked)]
+    assert len(set(told)) == len(told)
+    assert [*map(digest, values(1))] == told[: len(values(1))]
 
 
 def test_what_is_shared_is_told_from_what_is_equal() -> None:
@@ -249,10 +262,22 @@ def test_names_in_the_text_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     def neither(frame: Any) -> Any:
         return frame.find("x > @LIMIT")
 
-    before = [recipe_of(function, (1,)).digest for function in (one, other, neither)]
+    def by_another(frame: Any) -> Any:
+        return select(frame, "x > @LIMIT")
+
+    def without_text(frame: Any) -> Any:
+        return frame.eval(), "x > @LIMIT"
+
+    functions = (one, other, neither, by_another, without_text)
+    before = [recipe_of(function, (1,)).digest for function in functions]
     monkeypatch.setitem(globals(), "LIMIT", 4)
-    after = [recipe_of(function, (1,)).digest for function in (one, other, neither)]
-    assert [old == new for old, new in zip(before, after, strict=True)] == [False, False, True]
+    after = [recipe_of(function, (1,)).digest for function in functions]
+    same = [old == new for old, new in zip(before, after, strict=True)]
+    assert same == [False, False, True, False, True]
+
+
+def select(frame: Any, condition: str) -> Any:
+    return frame.query(condition)
 
 
 LIMIT = 3

@@ -121,6 +121,63 @@ def test_tensorflow() -> None:
         digest(tensorflow.data.Dataset.range(3))
 
 
+def test_keras() -> None:
+    """What a layer tracks, it also knows by where that lies in memory."""
+    keras = pytest.importorskip("keras")
+
+    def layers(by: float) -> Any:
+        made = keras.Sequential([keras.layers.Rescaling(by)])
+        made.name = made.layers[0].name = "same"
+        return made
+
+    assert digest(layers(2.0)) == digest(layers(2.0)) != digest(layers(3.0))
+
+
+def test_attrs() -> None:
+    """It writes methods with numbers that are of the process."""
+    attrs = pytest.importorskip("attrs")
+
+    @attrs.frozen
+    class Options:
+        size: int = 1
+        name: str = attrs.field(default="a", converter=str)
+
+    @attrs.frozen
+    class Others:
+        size: int = 2
+        name: str = attrs.field(default="a", converter=str)
+
+    Others.__name__, Others.__qualname__ = Options.__name__, Options.__qualname__
+    assert len({digest(it) for it in (Options(), Options(3), Options(), Options, Others)}) == 4
+    assert not [it for it in recipe_of(make, (Options(),)).items if "__hash__" in it.name]
+
+
+def test_pydantic() -> None:
+    pydantic: Any = pytest.importorskip("pydantic")
+
+    class Inner(pydantic.BaseModel):
+        flip: bool = True
+
+    def model(default: int, more: int, is_validated: bool = True) -> Any:
+        class Options(pydantic.BaseModel):
+            size: int = pydantic.Field(default, ge=0)
+            inner: Inner = Inner()
+
+            def added(cls: Any, value: int) -> int:  # noqa: N805 # as pydantic has it
+                return value + more
+
+            if is_validated:
+                added = pydantic.field_validator("size")(classmethod(added))
+
+        return Options
+
+    models = [model(1, 2), model(2, 2), model(1, 3), model(1, 2, False)]
+    told = [digest(it) for it in (*models, models[0](size=5), models[0](size=6))]
+    assert len(set(told)) == len(told)
+    assert digest(model(1, 2)) == told[0]
+    assert digest(models[0](inner={"flip": False})) != digest(models[0]())
+
+
 def test_pillow() -> None:
     image = pytest.importorskip("PIL.Image")
     clear = image.new("L", (2, 2))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import xxhash
+
+from yogadl.recipes._objects import kept
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +38,12 @@ def call_text(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str:
     shown = [shorten.repr(value) for value in arguments]
     shown += [f"{key}={shorten.repr(named[key])}" for key in sorted(named)]
     return _cut(", ".join(shown), _LONGEST_ARGUMENTS)
+
+
+def value_text(value: Any, is_secret: Callable[[str], Any]) -> str:
+    """The same of a single value, of which objects are told by their attributes, but for those
+    whose names say that they are secrets."""
+    return _cut(_Opened(is_secret).repr(value), _LONGEST_ARGUMENTS)
 
 
 class _Shortened(reprlib.Repr):
@@ -100,6 +108,21 @@ class _Shortened(reprlib.Repr):
         ]
         more = f" {_digest(', '.join(values).encode(*_ANY))}" if values else ""
         return f"<{type(x).__module__}.{type(x).__qualname__} object{more}>"
+
+
+class _Opened(_Shortened):
+    """Values as :func:`value_text` writes them."""
+
+    def __init__(self, is_secret: Callable[[str], Any]) -> None:
+        super().__init__()
+        self._is_secret = is_secret
+
+    def _of_object(self, x: Any, level: int) -> str:
+        values = [
+            f"{name}={'…' if self._is_secret(name) else self.repr1(value, level - 1)}"
+            for name, value in kept(x)
+        ]
+        return _cut(f"{type(x).__qualname__}({', '.join(values)})", _LONGEST_ARGUMENTS)
 
 
 def _digest(content: Any) -> str:

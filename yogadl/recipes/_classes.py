@@ -4,6 +4,7 @@ called of an object."""
 from __future__ import annotations
 
 import abc
+import collections
 import dataclasses
 import enum
 import importlib
@@ -14,7 +15,10 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
+from yogadl.recipes import _pydantic
 from yogadl.recipes._annotations import text_of
+from yogadl.recipes._call_text import value_text
+from yogadl.recipes._document import is_secret
 from yogadl.recipes._functions import name_of
 from yogadl.recipes._libraries import BUILTIN
 from yogadl.recipes._names import is_users_value
@@ -22,6 +26,7 @@ from yogadl.recipes._objects import attributes_of, contents, has_hidden_state, k
 from yogadl.recipes._owners import is_library, is_library_file
 from yogadl.recipes._protocol import Walk, pairs, text
 from yogadl.recipes._sources import class_text
+from yogadl.recipes._special import MARKS
 
 _BOOKKEEPING = frozenset(
     [
@@ -146,7 +151,7 @@ def describe_library_class(walk: Walk, kind: type) -> str:
     """A class of a library, and what the user has put into it."""
     found = walk.library(kind.__module__, kind.__qualname__)
     if kind is typing.Any:
-        # Before Python 3.11, it is no class.
+        # From Python 3.11 on, it is a class; see the rule of what type hints are made of.
         return f"typing({text('typing.Any')})"
     patched = [
         f"{name}={walk.token(value)}"
@@ -182,16 +187,32 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
         parts += _dataclass(walk, kind)
     if isinstance(kind, enum.EnumMeta):
         parts += _members(walk, kind)
+    parts += _pydantic.validators(walk, kind)
     entries = dict(_entries(kind))
     # Where methods stand does not matter.
     for name in sorted(entries):
         if not walk.is_ignored(*_names(kind, name)):
             parts.append(f"{name}={_entry(walk, kind, name, entries[name])}")
     walk.later("order", lambda: ",".join(entries))
+    walk.later("marks", lambda: str(sorted(MARKS & vars(kind).keys())))
     walk.later("module", lambda: kind.__module__)
     walk.later("doc", lambda: _doc(kind))
     walk.later("source", lambda: class_text(kind))
     return parts
+
+
+def shown(kind: type) -> str:
+    """What a class is for people, without what has items of its own."""
+    lines = [f"class {name_of(kind)}({', '.join(it.__qualname__ for it in kind.__bases__)}):"]
+    for name, annotation in inspect.get_annotations(kind).items():
+        of = annotation.__qualname__ if type(annotation) is type else annotation
+        lines.append(f"    {name}: {of}")
+    if isinstance(kind, enum.EnumMeta):
+        members: dict[str, Any] = {**kind.__members__}
+        for name, member in members.items():
+            value = "…" if is_secret(name) else value_text(member.value, is_secret)
+            lines.append(f"    {name} = {value}")
+    return "\n".join(lines)
 
 
 def _doc(kind: type) -> str:
@@ -206,8 +227,14 @@ def _names(kind: type, name: str) -> tuple[str, str]:
 
 
 def _entry(walk: Walk, kind: type, name: str, value: Any) -> str:
+    if name == "_generate_next_value_" and isinstance(value, staticmethod):
+        # Which Python 3.13 makes of it.
+        value = value.__func__
     if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
         return "slot"
+    if _is_of_attrs(kind, value):
+        # It follows from the attributes, and its text has numbers that depend on the process.
+        return "generated"
     label = f"{kind.__module__}.{kind.__qualname__}.{name}"
     if isinstance(value, types.FunctionType | type | staticmethod | classmethod | property):
         return walk.inside(f".{name}", value)
@@ -218,21 +245,20 @@ def _entries(kind: type) -> Iterator[tuple[str, Any]]:
     """What is in a class that Python or a library has not put there for every such class."""
     is_dataclass = "__dataclass_fields__" in vars(kind)
     is_named_tuple = issubclass(kind, tuple) and "_fields" in vars(kind)
-    is_protocol = bool(vars(kind).get("_is_protocol"))
     members: Any = kind.__members__ if isinstance(kind, enum.EnumMeta) else None
     for name, value in vars(kind).items():
-        if name in _BOOKKEEPING:
+        if name in _BOOKKEEPING or name in MARKS or _pydantic.is_compiled(kind, name):
             continue
-        own = is_users(value) and not _is_made_of_text(value)
-        if own:
+        if is_users(value) and not _is_made_of_text(value):
             yield name, value
-        elif is_dataclass and name in _OF_DATACLASSES and not isinstance(value, property):
-            if name == "__hash__" and value is None:
+        elif is_dataclass and name in _OF_DATACLASSES:
+            if not _is_generated_by(value, dataclasses):
                 yield name, value
         elif is_named_tuple and (name in _OF_NAMED_TUPLES or name in kind._fields):  # type: ignore[attr-defined]
-            if name in ("_fields", "_field_defaults"):
+            is_field = name in kind._fields  # type: ignore[attr-defined]
+            if not is_field and not _is_generated_by(value, collections, typing):
                 yield name, value
-        elif (is_protocol and name in ("__init__", "__subclasshook__")) or (
+        elif _is_of_protocol(name, value) or (
             members is not None and _is_of_enum(kind, name, value)
         ):
             continue
@@ -251,10 +277,34 @@ def _is_of_enum(kind: type, name: str, value: Any) -> bool:
     return any(vars(one).get(name) is value for one in bases)
 
 
+def _is_generated_by(value: Any, *modules: types.ModuleType) -> bool:
+    """Whether a method was made by a library for the user, and not by the user."""
+    function = function_of(value)
+    inner = None if function is None else inspect.unwrap(function)
+    if not isinstance(inner, types.FunctionType):
+        return False
+    return _is_made_of_text(inner) or any(inner.__globals__ is vars(it) for it in modules)
+
+
 def _is_made_of_text(value: Any) -> bool:
     """Whether a function was compiled from text that a library has written."""
     function = function_of(value)
     return function is not None and function.__code__.co_filename in ("<string>", "<generated>")
+
+
+def _is_of_attrs(kind: type, value: Any) -> bool:
+    """Whether attrs has compiled a method from text that it has written."""
+    function = function_of(value)
+    if function is None or "__attrs_attrs__" not in vars(kind):
+        return False
+    return function.__code__.co_filename.startswith("<attrs generated ")
+
+
+def _is_of_protocol(name: str, value: Any) -> bool:
+    """Whether Python has put a method into a protocol, or into a class that is one."""
+    function = function_of(value)
+    is_its = name in ("__init__", "__subclasshook__") and function is not None
+    return is_its and function.__globals__ is vars(typing)  # type: ignore[union-attr]
 
 
 def _annotations(walk: Walk, kind: type) -> list[str]:

@@ -65,7 +65,8 @@ class RecipeChange:
             more = [f"… {len(lines) - _MOST_LINES} lines more"] if len(lines) > _MOST_LINES else []
             return "\n    ".join((f"{what} changed:", *shown, *more))
         if self._is_short and self.before and self.after and self.before != self.after:
-            return f"{what} is {_short(self.after)}, and was {_short(self.before)}"
+            after, before = _differing(self.after, self.before)
+            return f"{what} is {after}, and was {before}"
         if self.kind in _CODE:
             return f"{what} changed, or what its names stand for"
         return f"{what} changed"
@@ -78,6 +79,16 @@ class RecipeChange:
 def _short(text: str) -> str:
     text = _printable(" ".join(text.split()))
     return text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 1]}…"
+
+
+def _differing(one: str, other: str) -> tuple[str, str]:
+    """Two texts, from a little before they begin to differ if that is far from their beginning."""
+    texts = [_printable(" ".join(text.split())) for text in (one, other)]
+    letters = enumerate(zip(*texts, strict=False))
+    same = next((at for at, (mine, yours) in letters if mine != yours), 0)
+    if same > _LONGEST_LINE // 2:
+        texts = [f"…{text[same - _LONGEST_LINE // 4 :]}" for text in texts]
+    return _short(texts[0]), _short(texts[1])
 
 
 def _printable(text: str) -> str:
@@ -108,10 +119,22 @@ def changes(before: Recipe, after: Recipe) -> tuple[RecipeChange, ...]:
         if same[_nameless(item)]:
             same[_nameless(item)] -= 1
             gone.remove(next(it for it in gone if _nameless(it) == _nameless(item)))
-        else:
+        elif not before.is_cut:
             found.append(RecipeChange(item.kind, item.name, "", texts.get(item, ""), is_new=True))
     found += [RecipeChange(it.kind, it.name, texts.get(it, ""), is_gone=True) for it in gone]
+    if not found and before.digest != after.digest:
+        found.append(_unknown(before, after))
     return tuple(sorted(found, key=_rank))
+
+
+def _unknown(before: Recipe, after: Recipe) -> RecipeChange:
+    """The change if all items that are known are the same."""
+    if before.is_cut:
+        return RecipeChange("rest", "rest of the recipe, which is too long to be kept,")
+    # Such as two functions of a name that have changed places.
+    kinds = {item.kind: item for item in reversed(after.items)}
+    first = kinds.get("function", after.items[0])
+    return RecipeChange(first.kind, first.name)
 
 
 def _rank(change: RecipeChange) -> tuple[bool, bool]:

@@ -65,11 +65,13 @@ class Recipe:
         digest: of all of it, XXH3-128 in hex.
         items: what it is made of, in the order in which they were met.
         show: tells the texts of the items; they may be long to make.
+        is_cut: whether it had more items than were kept.
     """
 
     digest: str
     items: tuple[Item, ...]
     show: Callable[[], dict[Item, str]] = field(default=dict, compare=False, repr=False)
+    is_cut: bool = False
 
     def document(self) -> dict[str, Any]:
         """As JSON can hold it, in 64 KiB at most: texts are left out first, then items."""
@@ -86,7 +88,8 @@ class Recipe:
             row[3] = ""
         while size > _LARGEST - 200:
             size -= len(json.dumps(rows.pop())) + 2
-        return {"format": _FORMAT, "digest": self.digest, "items": rows}
+        is_cut = len(rows) < len(self.items)
+        return {"format": _FORMAT, "digest": self.digest, "items": rows, "cut": is_cut}
 
 
 def parse(document: Any) -> Recipe | None:
@@ -105,16 +108,22 @@ def parse(document: Any) -> Recipe | None:
         if kind not in KINDS or not is_short or not _is_digest(content):
             return None
         items.append(Item(kind, name, content, text))
-    return Recipe(str(digest), tuple(items), lambda: {item: item.text for item in items})
+    texts = {item: item.text for item in items}
+    return Recipe(str(digest), tuple(items), lambda: texts, bool(document.get("cut")))
 
 
 def _is_digest(value: Any) -> bool:
     return isinstance(value, str) and _HEX.fullmatch(value) is not None
 
 
+def is_secret(name: str) -> bool:
+    """Whether a name says that what it names is a secret."""
+    return _SECRET.search(name) is not None
+
+
 def shown_text(name: str, text: str) -> str:
     """The text of an item as it is kept: nothing of what has a secret's name."""
-    if _SECRET.search(name) or len(text) > _LONGEST_TEXT:
+    if is_secret(name) or len(text) > _LONGEST_TEXT:
         return ""
     return text
 

@@ -52,6 +52,8 @@ def _dtype(walk: Walk, dtype: np.dtype[Any]) -> str:
 def _array(walk: Walk, value: Any) -> str:
     if again := walk.again(value):
         return again
+    if value is np.ma.masked:
+        return walk.library("numpy", "ma.masked")
     kind, bare = type(value), np.asarray(value)
     shared = _shared(walk, value)
     if isinstance(value, np.ma.MaskedArray):
@@ -196,6 +198,17 @@ def _tf_composite(walk: Walk, value: Any) -> str:
     return f"composite({type(value).__name__},{each(walk, parts)})"
 
 
+def _of_keras(value: Any, keras: Any) -> Rule | None:
+    """What a layer has tracked: it also knows that by where it lies in memory."""
+    kind = type(value)
+    if kind.__name__ != "Tracker" or not kind.__module__.startswith(f"{keras.__name__}."):
+        return None
+    return lambda walk, it: (
+        walk.again(it)
+        or f"tracker({pairs(walk, (one for one in kept(it) if one[0] != 'stored_ids'))})"
+    )
+
+
 def _of_jax(value: Any, jax: Any) -> Rule | None:
     if isinstance(value, vars(jax)["Array"]):
         return lambda walk, it: f"jax({_content(walk, np.asarray(it))})"
@@ -316,6 +329,7 @@ _BY_LIBRARY: dict[str, Callable[[Any, Any], Rule | None]] = {
     "PIL": _of_pillow,
     "jax": _of_jax,
     "jaxlib": lambda value, _jaxlib: _of_jax(value, sys.modules["jax"]),
+    "keras": _of_keras,
     "pandas": _of_pandas,
     "polars": _of_polars,
     "pyarrow": _of_arrow,

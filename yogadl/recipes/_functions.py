@@ -7,22 +7,22 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Iterator
 from typing import Any
 
 from yogadl.recipes._annotations import text_of
+from yogadl.recipes._lookups import named_in_own
 from yogadl.recipes._names import absolute, follow
 from yogadl.recipes._owners import is_installed
 from yogadl.recipes._protocol import Walk, each, pairs
-from yogadl.recipes._reads import Import, Read, Reads
+from yogadl.recipes._scopes import Import
 from yogadl.recipes._sources import Source, SourceError, source_of
-from yogadl.recipes._special import CACHED, LOOKING_UP
+from yogadl.recipes._special import CACHED, MARKS
 
 _UNSET = "unset"
 _MISSING = object()
+_WRAPPED = frozenset(("__wrapped__",))
 _OF_DISPATCHERS = frozenset(("__wrapped__", "_clear_cache", "dispatch", "register", "registry"))
 
-_NAME = re.compile(r"[^\W\d]\w*")
 # Which comprehensions are functions depends on the version of Python.
 _COMPREHENSION = re.compile(r"<(?:list|dict|set)comp>\.(?:<locals>\.)?")
 
@@ -35,6 +35,13 @@ def name_of(function: Any) -> str:
 def label_of(function: Any) -> str:
     """A function or class for people."""
     return f"{function.__module__}.{name_of(function)}"
+
+
+def place_of(value: Any) -> tuple[str, int]:
+    """The same for equal values as far as names and lines of code tell."""
+    if isinstance(value, types.FunctionType):
+        return value.__qualname__, value.__code__.co_firstlineno
+    return (value.__qualname__, 0) if isinstance(value, type) else ("", 0)
 
 
 def source_text(function: types.FunctionType) -> str:
@@ -77,26 +84,15 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
     # One that several share may be given another value by any of them.
     parts += [again for cell in function.__closure__ or () if (again := walk.again(cell))]
     parts += _attributes(walk, function)
-    for read in (*reads.names, *_read_in_text(function, reads)):
+    walk.texts.update(reads.texts)
+    if reads.looks_up_given:
+        walk.looks_up(function, cells)
+    for read in (*reads.names, *named_in_own(function, reads)):
         parts.append(f"{read}={follow(walk, function, cells, read)}")
     for name in sorted(reads.writes):
         walk.writes(function.__globals__, name)
     _describe_later(walk, function, source, cells)
     return parts
-
-
-def _read_in_text(function: types.FunctionType, reads: Reads) -> Iterator[Read]:
-    """Global variables that libraries look up by what a string says, as pandas does of
-    ``frame.query("x > @LIMIT")``."""
-    if LOOKING_UP.isdisjoint(reads.mentioned):
-        return
-    space = function.__globals__
-    values = [space.get(read.root) for read in reads.names]
-    texts = [*reads.texts, *(it for it in values if isinstance(it, str))]
-    names = {name for it in texts for name in _NAME.findall(it)}
-    for name in sorted(names):
-        if not isinstance(space.get(name, types), types.ModuleType):
-            yield Read(name)
 
 
 def _import_all(walk: Walk, function: types.FunctionType, imports: set[Import]) -> None:
@@ -129,6 +125,7 @@ def _describe_later(
     walk.later("module", lambda: str(function.__module__))
     walk.later("doc", lambda: f"{inspect.cleandoc(str(function.__doc__))}{source.inner_docs}")
     walk.later("source", lambda: source.raw)
+    walk.later("marks", lambda: str(sorted(MARKS & vars(function).keys())))
     walk.later("lines", lambda: str(function.__code__.co_firstlineno))
     walk.later(
         "annotations",
@@ -191,7 +188,7 @@ def _attributes(
     return [
         f".{name}={walk.inside(f'.{name}', it)}"
         for name, it in vars(function).items()
-        if name != CACHED and name not in besides
+        if name != CACHED and name not in MARKS and name not in besides
     ]
 
 
@@ -203,12 +200,14 @@ def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
         # functools.singledispatch. The order of the registrations does not matter.
         parts += sorted(f"{walk.token(k)}:{walk.token(v)}" for k, v in registry.items())
         return [*parts, *_attributes(walk, function, _OF_DISPATCHERS)]
-    wrapped = vars(function).get("__wrapped__")
-    if isinstance(wrapped, types.FunctionType):
+    wrapped, cells = vars(function).get("__wrapped__"), cells_of(function)
+    if any(isinstance(it, types.FunctionType) for it in (wrapped, *cells.values())):
         # A library may look at them.
         walk.mention(["__annotations__"])
-    for name, value in cells_of(function).items():
+    for name, value in cells.items():
         parts.append(f"{name}={_closure(walk, function, name, label_of(function), value)}")
     parts.append(each(walk, function.__defaults__ or ()))
     parts.append(pairs(walk, (function.__kwdefaults__ or {}).items()))
-    return [*parts, *_attributes(walk, function)]
+    # Which of Python's own wrappers also say what they wrap depends on the version.
+    is_told = any(value is wrapped for value in cells.values())
+    return [*parts, *_attributes(walk, function, _WRAPPED if is_told else frozenset())]

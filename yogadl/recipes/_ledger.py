@@ -54,6 +54,10 @@ class Ledger:
         """Says what an item is."""
         self._contents[token] = parts
 
+    def add(self, token: str, part: str) -> None:
+        """Says more of an item that was described."""
+        self._contents[token].append(part)
+
     def library(self, distribution: str, version: str) -> None:
         """A library whose version counts."""
         self._libraries[distribution] = version

@@ -14,7 +14,8 @@ from typing import Any
 from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
 from yogadl.recipes._owners import is_installed, is_library, is_library_file, is_library_module
 from yogadl.recipes._protocol import Walk
-from yogadl.recipes._reads import Import, Read
+from yogadl.recipes._reads import Read
+from yogadl.recipes._scopes import Import
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, holds_forbidden
 
 _UNSET = "unset"
@@ -22,6 +23,7 @@ _MISSING = object()
 _PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
 _CONTAINERS = frozenset((tuple, list, set, frozenset))
 _MOST_PLAIN = 1000
+_OF_ONE = ((), ("get",), ("pop",), ("setdefault",), ("__contains__",))
 
 
 def absolute(found: Import, space: dict[str, Any]) -> str:
@@ -128,7 +130,7 @@ def _follow_value(
     if label and walk.is_ignored(label):
         return "ignored"
     refuse_forbidden(walk, value)
-    special = _environment(walk, value, chain, read.constant)
+    special = _environment(walk, value, chain, read)
     if special:
         return special
     return more + walk.item("global", owner, name, label or name, value)
@@ -163,7 +165,7 @@ def _follow_library(
             return _follow_value(walk, None, name, value, chain[number:], read)
         value = vars(value).get(name, _MISSING)
         refuse_forbidden(walk, value)
-        special = _environment(walk, value, chain[number + 1 :], read.constant)
+        special = _environment(walk, value, chain[number + 1 :], read)
         if special:
             return special
     if is_users_value(value):
@@ -200,12 +202,13 @@ def _is_plain(value: Any, left: int = 3) -> bool:
     return all(_is_plain(item, left - 1) for item in items)
 
 
-def _environment(walk: Walk, value: Any, chain: tuple[str, ...], constant: str | None) -> str:
+def _environment(walk: Walk, value: Any, chain: tuple[str, ...], read: Read) -> str:
     """A variable of the environment, if that is what is read."""
+    constant = read.constant
     if value is os.getenv and not chain:
         is_one = True
     elif value is os.environ:
-        is_one = chain in ((), ("get",))
+        is_one = chain in _OF_ONE
     else:
         return ""
     if not is_one or constant is None:
@@ -214,4 +217,7 @@ def _environment(walk: Walk, value: Any, chain: tuple[str, ...], constant: str |
         walk.refuse(WHOLE_ENVIRONMENT, "os.environ")
     if walk.is_ignored(constant):
         return "ignored"
+    if read.is_stored:
+        # What it was before does not matter to that.
+        return "environment"
     return walk.item("environment", os.environ, constant, constant, os.environ.get(constant))

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import collections
+import datetime
+import decimal
+import functools
+import random
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +17,27 @@ def _arguments_of(value: BaseException) -> tuple[Any, ...]:
     return (*value.args, value.__cause__)
 
 
+def _time_of(value: datetime.datetime | datetime.time) -> tuple[Any, ...]:
+    """A ``datetime`` or ``time``, which classes of one's own may write otherwise."""
+    kind: Any = datetime.datetime if isinstance(value, datetime.datetime) else datetime.time
+    zone, fold = (vars(kind)[it].__get__(value) for it in ("tzinfo", "fold"))
+    return kind.isoformat(kind.replace(value, tzinfo=None)), fold, zone
+
+
+def _queue_of(value: collections.deque[Any]) -> tuple[Any, ...]:
+    kind = collections.deque
+    return vars(kind)["maxlen"].__get__(value), tuple(kind.__iter__(value))
+
+
+def _nothing(_value: Any) -> None:
+    """Of types of which all that counts is in their slots."""
+
+
+_WRAPPERS = (property, staticmethod, classmethod)
+_COPIED = frozenset((*functools.WRAPPER_ASSIGNMENTS, "__type_params__"))
+_OF_WRAPPERS = _COPIED | {"__wrapped__"}
+
+# Those of derived classes come before what they derive from.
 _CONTENTS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (str, str.__str__),
     (bytes, lambda value: bytes(memoryview(value))),
@@ -21,11 +47,21 @@ _CONTENTS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (complex, lambda value: complex(value.real, value.imag)),
     (tuple, lambda value: tuple(tuple.__iter__(value))),
     (list, lambda value: tuple(list.__iter__(value))),
+    (collections.OrderedDict, lambda value: tuple(collections.OrderedDict.items(value))),
+    (collections.defaultdict, lambda value: tuple(dict.items(value))),
     (dict, lambda value: tuple(dict.items(value))),
+    (collections.deque, _queue_of),
     (frozenset, lambda value: frozenset(frozenset.__iter__(value))),
     (set, lambda value: frozenset(set.__iter__(value))),
     (bytearray, lambda value: bytes(memoryview(value))),
     (BaseException, _arguments_of),
+    (datetime.datetime, _time_of),
+    (datetime.time, _time_of),
+    (datetime.date, datetime.date.toordinal),
+    (datetime.timedelta, _nothing),
+    (decimal.Decimal, decimal.Decimal.__str__),
+    (random.Random, random.Random.getstate),
+    *((kind, _nothing) for kind in _WRAPPERS),
 )
 
 OPENING: dict[str, str] = {
@@ -57,18 +93,40 @@ def attributes_of(value: Any) -> dict[str, Any]:
     """The ``__dict__`` of an object, whatever its class does when it is asked for attributes."""
     for kind in type(value).__mro__:
         found = vars(kind).get("__dict__")
-        if isinstance(found, types.GetSetDescriptorType):
+        # The latter of types.SimpleNamespace.
+        if isinstance(found, types.GetSetDescriptorType | types.MemberDescriptorType):
             kept: dict[str, Any] = found.__get__(value)
             return kept
     return {}
 
 
+def added(value: Any) -> dict[str, Any]:
+    """The same without what ``functools.update_wrapper`` has copied, such as docstrings and names
+    of modules, which count with what they are of."""
+    found = attributes_of(value)
+    wrapped = found.get("__wrapped__")
+    if wrapped is None:
+        return found
+    is_function = isinstance(wrapped, types.FunctionType)
+    return {
+        name: it
+        for name, it in found.items()
+        if name not in _COPIED
+        or it
+        is not (getattr(wrapped, name, ()) if is_function else attributes_of(wrapped).get(name))
+    }
+
+
 def kept(value: Any) -> Iterator[tuple[str, Any]]:
     """The attributes that an object has in its ``__dict__`` and its slots."""
-    yield from attributes_of(value).items()
+    # What is there of what they wrap counts with that.
+    left_out = _OF_WRAPPERS if isinstance(value, _WRAPPERS) else frozenset[str]()
+    yield from (it for it in added(value).items() if it[0] not in left_out)
     for kind in type(value).__mro__:
         for name, slot in vars(kind).items():
-            if isinstance(slot, types.MemberDescriptorType) and name != "__dict__":
+            if name == "__dict__" or name in left_out:
+                continue
+            if isinstance(slot, types.MemberDescriptorType):
                 try:
                     yield name, slot.__get__(value)
                 except AttributeError:
@@ -77,9 +135,13 @@ def kept(value: Any) -> Iterator[tuple[str, Any]]:
 
 def has_hidden_state(kind: type) -> bool:
     """Whether objects of a class have more than their ``__dict__``, slots and contents."""
+    if issubclass(kind, random.SystemRandom):
+        return True
     base = next((one for one, _ in _CONTENTS if issubclass(kind, one)), object)
     expected = base.__basicsize__
-    if kind.__dictoffset__ not in (0, -1) and not base.__dictoffset__:
+    # Python keeps the __dict__ and weak references before the object, from 3.11 and 3.12 on.
+    is_inside = kind.__dictoffset__ > 0 or (kind.__dictoffset__ < -1 and kind.__itemsize__ > 0)
+    if is_inside and not base.__dictoffset__:
         expected += 8
     if kind.__weakrefoffset__ > 0 and not base.__weakrefoffset__:
         expected += 8

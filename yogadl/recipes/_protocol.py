@@ -15,7 +15,13 @@ LONGEST = 200
 
 
 class Walk(Protocol):
-    """What rules need of the walk that they are used by."""
+    """What rules need of the walk that they are used by.
+
+    Attributes:
+        texts: that code and values have, in which libraries may look for names.
+    """
+
+    texts: set[str]
 
     def token(self, value: Any) -> str:
         """A value as text.
@@ -85,6 +91,9 @@ class Walk(Protocol):
         """Whether these are the globals of the function that the walk began with: of its names,
         those of modules need not be given."""
 
+    def looks_up(self, function: types.FunctionType, cells: dict[str, Any]) -> None:
+        """Takes note of a function that looks up names in a text that it is given."""
+
     def begin_again(self) -> None:
         """Has all of it described once more: a module was imported, which may have changed it."""
 
@@ -93,9 +102,6 @@ class Walk(Protocol):
 
     def later(self, flag: str, make: Callable[[], str]) -> None:
         """What counts, too, of what is described now, if code asks for it; see ``FLAGS``."""
-
-    def annotation(self, owner: Any, annotation: str) -> str:
-        """An annotation of a class or function that is text, with what it names."""
 
 
 Rule = Callable[[Walk, Any], str]

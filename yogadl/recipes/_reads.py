@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from yogadl.recipes._scopes import (
+    COMPREHENSIONS,
+    Import,
+    Scope,
+    bind,
+    imports_of,
+    type_parameters,
+)
+from yogadl.recipes._special import LOOKING_UP
 from yogadl.recipes._syntax import FUNCTIONS, Function
 
 _LONGEST_NAME = 100
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-@dataclass(frozen=True)
-class Import:
-    """What an import inside of a function binds a name to.
-
-    Attributes:
-        module: as it is written, without the dots of a relative one.
-        level: the number of those.
-        name: that is imported from the module, or empty.
-    """
-
-    module: str
-    level: int = 0
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,13 +31,15 @@ class Read:
         chain: ``("a", "b")`` in ``root.a.b``.
         imported: what binds the name, if an import of the function does.
         constant: the first argument if it is called with a string that is written there; the index
-            if it is indexed with one; else ``None``.
+            if it is indexed with one, or what is looked for in it; else ``None``.
+        is_stored: whether the index is only given a value, or deleted.
     """
 
     root: str
     chain: tuple[str, ...] = ()
     imported: Import | None = None
     constant: str | None = None
+    is_stored: bool = False
 
     def __str__(self) -> str:
         return ".".join((self.root, *self.chain))
@@ -60,6 +56,8 @@ class Reads:
         mentioned: all names and attributes that the function uses, its own too, and those that are
             written as strings.
         texts: all strings, and the constant pieces of others.
+        looks_up: whether it may call what looks for names in text, see ``LOOKING_UP``.
+        looks_up_given: the same with a text that is not written where that is called.
         asserts: whether it has an assertion.
         imports: that it makes, read or not.
     """
@@ -69,20 +67,10 @@ class Reads:
     writes: set[str] = field(default_factory=set)
     mentioned: set[str] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
+    looks_up: bool = False
+    looks_up_given: bool = False
     asserts: bool = False
     imports: set[Import] = field(default_factory=set)
-
-
-@dataclass
-class _Scope:
-    is_class: bool = False
-    bound: set[str] = field(default_factory=set)
-    imports: dict[str, list[Import]] = field(default_factory=dict)
-    """All that may be bound to a name, such as of either branch."""
-    not_here: set[str] = field(default_factory=set)
-    """Declared as global."""
-    outer: set[str] = field(default_factory=set)
-    """Declared as nonlocal."""
 
 
 def reads_of(function: Function) -> Reads:
@@ -102,24 +90,24 @@ def reads_of_expression(expression: ast.expr) -> Reads:
 class _Visitor:
     def __init__(self) -> None:
         self.found = Reads()
-        self._scopes: list[_Scope] = []
+        self._scopes: list[Scope] = []
         self._in_annotation = False
 
     def function(self, node: Function) -> None:
         """Visits a function in a scope of its own."""
         self._annotations(node)
-        scope = _Scope()
+        scope = Scope()
         args = node.args
         every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
         scope.bound.update(arg.arg for arg in every if arg is not None)
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
-        scope.bound.update(_type_parameters(node))
+        scope.bound.update(type_parameters(node))
         self._inside(scope, body)
 
-    def _inside(self, scope: _Scope, body: Iterable[ast.AST]) -> None:
+    def _inside(self, scope: Scope, body: Iterable[ast.AST]) -> None:
         body = list(body)
         for statement in body:
-            _bind(statement, scope)
+            bind(statement, scope)
         self._bind_globals(scope)
         scope.bound -= scope.not_here | scope.outer
         self._scopes.append(scope)
@@ -127,7 +115,7 @@ class _Visitor:
             self.visit(statement)
         self._scopes.pop()
 
-    def _bind_globals(self, scope: _Scope) -> None:
+    def _bind_globals(self, scope: Scope) -> None:
         self.found.writes |= scope.not_here & (scope.bound | scope.imports.keys())
         for name in sorted(scope.not_here & scope.imports.keys()):
             for found in scope.imports[name]:
@@ -155,7 +143,7 @@ class _Visitor:
             self._define(node)
         elif isinstance(node, ast.ClassDef):
             self._define_class(node)
-        elif isinstance(node, _COMPREHENSIONS):
+        elif isinstance(node, COMPREHENSIONS):
             self._comprehend(node)
         elif isinstance(node, ast.AnnAssign):
             self._annotate(node)
@@ -164,8 +152,10 @@ class _Visitor:
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return
         elif isinstance(node, ast.AugAssign):
-            self._access(node.target, is_read=True)
+            self._augment(node.target)
             self.visit(node.value)
+        elif isinstance(node, ast.Compare):
+            self._compare(node)
         else:
             self.found.asserts |= isinstance(node, ast.Assert)
             self.found.imports.update(imports_of(node))
@@ -176,7 +166,12 @@ class _Visitor:
         if isinstance(value, str):
             self.found.texts.add(value)
             if len(value) <= _LONGEST_NAME:
-                self.found.mentioned.update(value.split("."))
+                self._mention(value.split("."))
+
+    def _mention(self, names: Iterable[str]) -> None:
+        self.found.mentioned.update(names)
+        if not LOOKING_UP.isdisjoint(names):
+            self.found.looks_up = self.found.looks_up_given = True
 
     def _annotate(self, node: ast.AnnAssign) -> None:
         self.visit(node.target)
@@ -197,17 +192,17 @@ class _Visitor:
     def _define_class(self, node: ast.ClassDef) -> None:
         for child in (*node.decorator_list, *node.bases, *node.keywords):
             self.visit(child)
-        scope = _Scope(is_class=True)
-        scope.bound.update(_type_parameters(node))
+        scope = Scope(is_class=True)
+        scope.bound.update(type_parameters(node))
         self._inside(scope, node.body)
 
     def _comprehend(self, node: Any) -> None:
         first = node.generators[0]
         # That one is read in the scope around it.
         self.visit(first.iter)
-        scope = _Scope()
+        scope = Scope()
         for generator in node.generators:
-            _bind(generator.target, scope)
+            bind(generator.target, scope)
         self._scopes.append(scope)
         for generator in node.generators:
             if generator is not first:
@@ -227,32 +222,72 @@ class _Visitor:
             for argument in node.args[2:]:
                 self.visit(argument)
             return
+        if isinstance(node, ast.Call) and not node.args and not node.keywords:
+            self._call_bare(node.func)
+            return
         used = node.func if isinstance(node, ast.Call) else node.value
         first: Any = node.slice if isinstance(node, ast.Subscript) else next(iter(node.args), None)
         if isinstance(used, ast.Name | ast.Attribute):
-            is_text = isinstance(first, ast.Constant) and isinstance(first.value, str)
-            self._access(used, constant=first.value if is_text else None)
+            is_stored = isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load)
+            before = self.found.looks_up_given
+            self._access(used, constant=_text_of(first), is_stored=is_stored)
+            if _text_of(first) is not None:
+                self.found.looks_up_given = before
         else:
             self.visit(used)
         for child in ast.iter_child_nodes(node):
             if child is not used:
                 self.visit(child)
 
-    def _access(self, node: Any, constant: str | None = None, is_read: bool = False) -> None:
+    def _call_bare(self, function: ast.expr) -> None:
+        """A call without arguments, such as ``model.eval()``, which looks for nothing in a text."""
+        before = self.found.looks_up, self.found.looks_up_given
+        self.visit(function)
+        names = [node for node in ast.walk(function) if node is not function]
+        if isinstance(function, ast.Attribute) and not any(map(_may_look_up, names)):
+            self.found.looks_up, self.found.looks_up_given = before
+
+    def _augment(self, target: Any) -> None:
+        """What ``+=`` and the like change, which they read, too."""
+        if isinstance(target, ast.Subscript):
+            self.visit(ast.Subscript(target.value, target.slice, ast.Load()))
+        else:
+            self._access(target, is_read=True)
+
+    def _compare(self, node: ast.Compare) -> None:
+        """A comparison, which may look for a string in something."""
+        self.visit(node.left)
+        before: ast.expr = node.left
+        for operator, other in zip(node.ops, node.comparators, strict=True):
+            is_in = isinstance(operator, ast.In | ast.NotIn)
+            if is_in and isinstance(other, ast.Name | ast.Attribute):
+                self._access(other, constant=_text_of(before))
+            else:
+                self.visit(other)
+            before = other
+
+    def _access(
+        self,
+        node: Any,
+        constant: str | None = None,
+        is_read: bool = False,
+        is_stored: bool = False,
+    ) -> None:
         chain: list[str] = []
         top = node
         while isinstance(top, ast.Attribute):
             chain.append(top.attr)
             top = top.value
-        self.found.mentioned.update(chain)
+        self._mention(chain)
         if not isinstance(top, ast.Name):
             self.visit(top)
             return
-        self.found.mentioned.add(top.id)
+        self._mention((top.id,))
         if isinstance(top.ctx, ast.Load) or is_read:
-            self._read(top.id, tuple(reversed(chain)), constant)
+            self._read(Read(top.id, tuple(reversed(chain)), None, constant, is_stored))
 
-    def _read(self, name: str, chain: tuple[str, ...], constant: str | None) -> None:
+    def _read(self, read: Read) -> None:
+        name = read.root
         into = self.found.annotated if self._in_annotation else self.found.names
         for depth, scope in enumerate(reversed(self._scopes)):
             if scope.is_class and depth:
@@ -262,11 +297,24 @@ class _Visitor:
                 break
             if name in scope.imports:
                 for found in scope.imports[name]:
-                    into[Read(name, chain, found, constant)] = None
+                    into[dataclasses.replace(read, imported=found)] = None
                 return
             if name in scope.bound and not scope.is_class:
                 return
-        into[Read(name, chain, None, constant)] = None
+        into[read] = None
+
+
+def _text_of(node: Any) -> str | None:
+    """A string that is written there; ``None`` for anything else."""
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return node.value if is_text else None
+
+
+def _may_look_up(node: ast.AST) -> bool:
+    """Whether a piece of what is called is more than a name, or one of what looks up names."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        return (node.id if isinstance(node, ast.Name) else node.attr) in LOOKING_UP
+    return not isinstance(node, ast.expr_context)
 
 
 def _attribute_name(node: ast.Call) -> str:
@@ -276,70 +324,3 @@ def _attribute_name(node: ast.Call) -> str:
     name = node.args[1] if len(node.args) > 1 else None
     is_text = isinstance(name, ast.Constant) and isinstance(name.value, str)
     return name.value if is_text and not node.keywords else ""  # type: ignore[union-attr]
-
-
-def _type_parameters(node: ast.AST) -> Iterator[str]:
-    for parameter in getattr(node, "type_params", ()):
-        yield parameter.name
-
-
-def imports_of(node: ast.AST) -> list[Import]:
-    """What an import statement imports; nothing for anything else."""
-    if isinstance(node, ast.Import):
-        return [Import(alias.name) for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        return [Import(node.module or "", node.level, alias.name) for alias in node.names]
-    return []
-
-
-def _bind(node: ast.AST, scope: _Scope) -> None:
-    """Adds the names that a node binds in its scope."""
-    bound = scope.bound
-    if isinstance(node, ast.Name):
-        if not isinstance(node.ctx, ast.Load):
-            bound.add(node.id)
-        return
-    if isinstance(node, ast.Global):
-        scope.not_here.update(node.names)
-    elif isinstance(node, ast.Nonlocal):
-        scope.outer.update(node.names)
-    elif isinstance(node, ast.Import | ast.ImportFrom):
-        for alias, found in zip(node.names, imports_of(node), strict=True):
-            if isinstance(node, ast.Import) and alias.asname is None:
-                found = Import(alias.name.partition(".")[0])  # noqa: PLW2901 # that is bound
-                scope.imports.setdefault(found.module, []).append(found)
-            else:
-                scope.imports.setdefault(alias.asname or alias.name, []).append(found)
-    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
-        if node.name is not None:
-            bound.add(node.name)
-    elif isinstance(node, ast.MatchMapping) and node.rest is not None:
-        bound.add(node.rest)
-    if isinstance(node, FUNCTIONS):
-        if not isinstance(node, ast.Lambda):
-            bound.add(node.name)
-            _bind_all(node.decorator_list, scope)
-        _bind_all(node.args.defaults, scope)
-        _bind_all(node.args.kw_defaults, scope)
-    elif isinstance(node, ast.ClassDef):
-        bound.add(node.name)
-        _bind_all((*node.decorator_list, *node.bases, *node.keywords), scope)
-    elif isinstance(node, _COMPREHENSIONS):
-        _bind_walrus(node, scope)
-    else:
-        _bind_all(ast.iter_child_nodes(node), scope)
-
-
-def _bind_all(nodes: Iterable[ast.AST | None], scope: _Scope) -> None:
-    for node in nodes:
-        if node is not None:
-            _bind(node, scope)
-
-
-def _bind_walrus(node: ast.AST, scope: _Scope) -> None:
-    """In a comprehension, ``:=`` binds in the scope around it."""
-    if isinstance(node, ast.NamedExpr) and isinstance(node.target, ast.Name):
-        scope.bound.add(node.target.id)
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, FUNCTIONS):
-            _bind_walrus(child, scope)

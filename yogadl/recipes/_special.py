@@ -28,6 +28,7 @@ FLAGS: dict[str, frozenset[str]] = {
     "lines": frozenset(
         ("getsourcelines", "findsource", "co_firstlineno", "co_lines", "co_positions", "tb_lineno")
     ),
+    "marks": frozenset(("__final__", "__override__")),
     "annotations": frozenset(
         [
             "__annotations__",
@@ -40,6 +41,9 @@ FLAGS: dict[str, frozenset[str]] = {
     ),
 }
 """What counts only if code uses one of some names."""
+
+MARKS = FLAGS["marks"]
+"""What decorators such as ``typing.final`` leave, on some versions of Python, for who asks."""
 
 LOOKING_UP = frozenset(("query", "eval", "evaluate", "sql", "execute"))
 """Methods of libraries that look for names in text among the variables of who calls them."""

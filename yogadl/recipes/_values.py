@@ -20,6 +20,7 @@ import pathlib
 import random
 import re
 import struct
+import time
 import types
 import typing
 import uuid
@@ -27,7 +28,7 @@ import zoneinfo
 from collections.abc import Mapping
 from typing import Any
 
-from yogadl.recipes._objects import attributes_of
+from yogadl.recipes._objects import added, attributes_of
 from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import LONGEST, Rule, Walk, digest, each, pairs, text
 from yogadl.recipes._special import MEANT
@@ -38,6 +39,7 @@ _NUMBERS = frozenset((int, float, bool))
 
 
 def _text(walk: Walk, value: str) -> str:
+    walk.texts.add(value)
     if value in MEANT:
         walk.mention((value,))
     return text(value)
@@ -136,7 +138,7 @@ def _partial(walk: Walk, value: functools.partial[Any]) -> str:
     func = walk.inside(".func", value.func)
     args = walk.inside(".args", value.args)
     keywords = walk.inside(".keywords", value.keywords)
-    return f"partial({func},{args},{keywords},{pairs(walk, attributes_of(value).items())})"
+    return f"partial({func},{args},{keywords},{pairs(walk, added(value).items())})"
 
 
 def _cached(walk: Walk, value: Any) -> str:
@@ -215,6 +217,13 @@ _OF_TYPES = ("__bound__", "__constraints__", "__supertype__", "__value__")
 def _typing(walk: Walk, value: Any) -> str:
     """What type hints are made of."""
     origin = typing.get_origin(value)
+    if value is typing.Any:
+        # Before Python 3.11, it is no class.
+        return f"typing({text('typing.Any')})"
+    if origin is typing.Annotated:
+        # From Python 3.13 on, it is no class.
+        made = walk.library("typing", "Annotated")
+        return f"typing({made},{each(walk, typing.get_args(value))})"
     if origin is None:
         shown = text(re.sub(r" at 0x[0-9a-f]+", "", repr(value)))
         found = [(name, getattr(value, name, None)) for name in _OF_TYPES]
@@ -234,6 +243,24 @@ def _property(walk: Walk, value: property) -> str:
 def _cached_property(walk: Walk, value: Any) -> str:
     # Before Python 3.12, it has a lock.
     return f"cached_property({walk.token(value.func)})"
+
+
+def _own_cached_property(walk: Walk, value: Any) -> str:
+    more = pairs(walk, ((k, v) for k, v in attributes_of(value).items() if k not in _OF_CACHED))
+    return f"cached_property({walk.token(type(value))},{walk.token(value.func)},{more})"
+
+
+_OF_CACHED = ("func", "attrname", "lock", "__doc__", "__module__")
+
+
+def _view(walk: Walk, value: Any) -> str:
+    """The keys, values or items of a dict, which changes with it."""
+    return f"{type(value).__name__}({walk.inside('.mapping', value.mapping)})"
+
+
+def _moment(walk: Walk, value: time.struct_time) -> str:
+    parts: Any = value.__reduce__()[1]
+    return f"struct_time({each(walk, parts)})"
 
 
 def enum_member(walk: Walk, value: enum.Enum) -> str:
@@ -289,6 +316,9 @@ EXACT: dict[type, Rule] = {
     types.MappingProxyType: _proxy,
     types.SimpleNamespace: _namespace,
     array.array: _array,
+    struct.Struct: lambda _walk, value: f"struct({text(value.format)})",
+    time.struct_time: _moment,
+    **dict.fromkeys(map(type, ({}.keys(), {}.values(), {}.items())), _view),
     random.Random: _random,
     staticmethod: _wrapper,
     classmethod: _wrapper,
@@ -308,6 +338,7 @@ _DERIVED: tuple[tuple[type, Rule], ...] = (
     (enum.Enum, enum_member),
     (pathlib.PurePath, _path),
     (logging.Logger, lambda _walk, _value: "logger"),
+    (_CachedProperty, _own_cached_property),
 )
 
 

@@ -15,19 +15,20 @@ from contextvars import ContextVar
 from typing import Any
 
 from yogadl.core import Storage
-from yogadl.errors import UndeterminedError
-from yogadl.recipes import _annotations, _classes, _foreign, _libraries
-from yogadl.recipes._call_text import call_text
-from yogadl.recipes._document import Item, Recipe
+from yogadl.recipes import _classes, _foreign, _libraries
+from yogadl.recipes._call_text import value_text
+from yogadl.recipes._document import Item, Recipe, is_secret
 from yogadl.recipes._functions import (
     describe_function,
     describe_wrapper,
     label_of,
     name_of,
+    place_of,
     source_text,
 )
 from yogadl.recipes._inputs import FileInput, measured
 from yogadl.recipes._ledger import Ledger
+from yogadl.recipes._lookups import Lookups
 from yogadl.recipes._names import follow
 from yogadl.recipes._objects import has_hidden_state, kept, told
 from yogadl.recipes._owners import (
@@ -39,7 +40,6 @@ from yogadl.recipes._owners import (
     is_of_yogadl,
     version_of,
 )
-from yogadl.recipes._reads import reads_of_expression
 from yogadl.recipes._special import (
     CACHED,
     WHOLE_ENVIRONMENT,
@@ -50,6 +50,7 @@ from yogadl.recipes._trail import Trail
 from yogadl.recipes._values import EXACT, derived_rule
 
 _MOST_VALUES = 2_000_000
+_OF_OWNERS = ("attribute", "closure", "default")
 
 # Functions whose data is stored, of which one calls the next, if need be itself.
 _under_way: ContextVar[tuple[Any, ...]] = ContextVar("_under_way", default=())
@@ -75,6 +76,8 @@ class Walker(Trail):
         self._shared: dict[int, str] = {}
         self._memory: dict[int, tuple[str, int]] = {}
         self._left = _MOST_VALUES
+        self._lookups = Lookups()
+        self.texts = self._lookups.texts
         self._home: Any = None
         self._is_within = False
         self.is_outdated = False
@@ -173,7 +176,7 @@ class Walker(Trail):
         given = list(values)
         if not all(type(value) in EXACT for value in given):
             # The first one met of several of a name is called the first.
-            given = sorted(given, key=_place_of if self._is_within else self._content_of)
+            given = sorted(given, key=place_of if self._is_within else self._content_of)
         for value in given:
             # Of what has no order, none is the first.
             self._shared, self._ledger.number = dict(shared), 0
@@ -255,6 +258,10 @@ class Walker(Trail):
         """See ``Walk``."""
         self.is_outdated = True
 
+    def looks_up(self, function: types.FunctionType, cells: dict[str, Any]) -> None:
+        """See ``Walk``."""
+        self._lookups.add(self._ledger.current, function, cells)
+
     def mention(self, names: Collection[str]) -> None:
         """See ``Walk``."""
         self._mentioned.update(names)
@@ -265,21 +272,6 @@ class Walker(Trail):
     def later(self, flag: str, make: Callable[[], str]) -> None:
         """See ``Walk``."""
         self._ledger.later(flag, make)
-
-    def annotation(self, owner: Any, annotation: str) -> str:
-        """An annotation that is text, with the classes that it names, as far as they are there."""
-        form, expression = _annotations.form_of_text(annotation)
-        module = sys.modules.get(owner.__module__)
-        if expression is None or module is None:
-            return form
-        stand_in = types.FunctionType((lambda: None).__code__, vars(module))
-        found = []
-        for read in reads_of_expression(expression).names:
-            try:
-                found.append(f"{read}={follow(self, stand_in, {}, read)}")
-            except UndeterminedError:
-                continue
-        return f"{form}{{{','.join(found)}}}"
 
     # What has items of its own
 
@@ -296,6 +288,9 @@ class Walker(Trail):
         if known is not None:
             return known
         short = label.rpartition(".")[2] if kind == "global" else name
+        if kind in _OF_OWNERS and isinstance(owner, types.FunctionType | type):
+            # So that one more of a name makes no other names of those that were there.
+            short = f"{name_of(owner)}.{name}"
         token = self._ledger.new(kind, short, label, lambda: _value_text(kind, value))
         self._tokens[id(owner), name, kind] = token
         self._alive += (owner, value)
@@ -319,7 +314,7 @@ class Walker(Trail):
                 _libraries.refuse_forbidden(self, value)
                 found = self._tokens[id(value)] = _classes.describe_library_class(self, value)
                 return found
-            kind, show = "class", _nothing
+            kind, show = "class", functools.partial(_classes.shown, value)
         else:
             cached = vars(value).get(CACHED)
             # What wraps it may have got its attributes.
@@ -341,9 +336,19 @@ class Walker(Trail):
         """Describes what was met, and what is met by that."""
         while True:
             self._describe_queue()
-            if not self._ledger.add_due(self._mentioned):
+            if not self._ledger.add_due(self._mentioned) and not self._look_up():
                 break
         self._ledger.add_writes()
+
+    def _look_up(self) -> bool:
+        """Adds what functions may read by texts that they are given; whether there was any."""
+        due = self._lookups.due()
+        for token, function, cells, read in due:
+            # What is met for that is told from all else of the item.
+            self._ledger.begin(f"{token} looks up {read}")
+            self.steps, self.names = [label_of(function)], [label_of(function)]
+            self._ledger.add(token, f"{read}={follow(self, function, cells, read)}")
+        return bool(due)
 
     def _describe_queue(self) -> None:
         while self._queue:
@@ -383,17 +388,8 @@ class Walker(Trail):
         return found
 
 
-def _place_of(value: Any) -> tuple[str, int]:
-    """The same as far as names and lines of code tell."""
-    if isinstance(value, types.FunctionType):
-        return value.__qualname__, value.__code__.co_firstlineno
-    return (value.__qualname__, 0) if isinstance(value, type) else ("", 0)
-
-
 def _value_text(kind: str, value: Any) -> str:
-    if kind == "environment":
-        return ""
-    return call_text((value,), {})
+    return "" if kind == "environment" else value_text(value, is_secret)
 
 
 def _nothing() -> str:

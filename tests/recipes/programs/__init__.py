@@ -7,8 +7,10 @@ from programs import (
     code,
     code_asked_for,
     hidden,
+    idioms,
     imports,
     libraries,
+    scripts,
     state,
     syntax,
     values,
@@ -16,7 +18,19 @@ from programs import (
 from programs._program import Edit, Program
 
 PROGRAMS: dict[str, Program] = {}
-for _table in (classes, code, code_asked_for, hidden, imports, libraries, state, syntax, values):
+for _table in (
+    classes,
+    code,
+    code_asked_for,
+    hidden,
+    idioms,
+    imports,
+    libraries,
+    scripts,
+    state,
+    syntax,
+    values,
+):
     PROGRAMS.update(_table.PROGRAMS)
 
 __all__ = ["PROGRAMS", "Edit", "Program"]

@@ -1,0 +1,34 @@
+"""What classes of pydantic's are: their fields and validators.
+
+What pydantic compiles of those is not looked at.
+"""
+
+from __future__ import annotations
+
+from yogadl.recipes._objects import kept
+from yogadl.recipes._protocol import Walk, pairs
+
+_MARK = "__pydantic_decorators__"
+_COUNTING = frozenset(
+    ("__pydantic_fields__", "__pydantic_computed_fields__", "__pydantic_generic_metadata__")
+)
+_OTHERS = frozenset(("__class_vars__", "__is_pydantic_dataclass__", "__signature__"))
+
+
+def is_compiled(kind: type, name: str) -> bool:
+    """Whether something in a class is what pydantic has made of the rest."""
+    if _MARK not in vars(kind):
+        return False
+    return name in _OTHERS or (name.startswith("__pydantic_") and name not in _COUNTING)
+
+
+def validators(walk: Walk, kind: type) -> list[str]:
+    """Which methods of a class validate or write what, in their order."""
+    found = []
+    for what, decorators in dict(kept(vars(kind).get(_MARK))).items():
+        for name, decorator in decorators.items():
+            # It has the class by where that lies in memory, too.
+            parts = dict(kept(decorator))
+            counting = ((it, parts[it]) for it in ("func", "info") if it in parts)
+            found.append(f"{what} {name}={pairs(walk, counting)}")
+    return found
