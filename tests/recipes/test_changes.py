@@ -17,6 +17,9 @@ class Scale:
         self.by = by
         self.api_key = "hidden"
 
+    def scaled(self) -> float:
+        return self.by * 2
+
 
 class Base:
     def run(self) -> int:
@@ -87,6 +90,14 @@ def test_attributes_of_objects_are_named_but_no_secrets(monkeypatch: pytest.Monk
     assert said == [
         f"the global {__name__}.OBJECT is [Scale(by=0.25, api_key=…)], "
         "and was [Scale(by=0.5, api_key=…)]"
+    ]
+
+
+def test_what_a_method_is_of_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = Scale(0.5)
+    said = told(scale.scaled, monkeypatch, scale, "by", 0.25)
+    assert said == [
+        "the object: what is called is Scale(by=0.25, api_key=…), and was Scale(by=0.5, api_key=…)"
     ]
 
 

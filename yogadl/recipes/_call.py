@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -11,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from yogadl.errors import InvalidArgumentError, UndeterminedError
-from yogadl.recipes._call_text import call_text
-from yogadl.recipes._document import Item, Recipe, digest_of
+from yogadl.recipes._call_text import call_text, value_text
+from yogadl.recipes._document import Item, Recipe, digest_of, is_secret, shown_text
 from yogadl.recipes._functions import own_digest_parts
 from yogadl.recipes._inputs import item_of
 from yogadl.recipes._walk import Walker
@@ -70,7 +71,25 @@ def recipe_of(
                 "version"
             ) from error
         if not walker.is_outdated:
-            return walker.recipe([*more, Item("call", "what is called", digest_of([root]))])
+            item = Item("call", "what is called", digest_of([root]))
+            return _showing(walker.recipe([*more, item]), item, function)
+
+
+def _showing(recipe: Recipe, item: Item, function: Callable[..., Any]) -> Recipe:
+    """The recipe with a text for what is called, made when it is asked for."""
+
+    def show() -> dict[Item, str]:
+        return {**recipe.show(), item: _called_text(function)}
+
+    return dataclasses.replace(recipe, show=show)
+
+
+def _called_text(function: Callable[..., Any]) -> str:
+    """What a method is of, or what an object is that is called; code has items of its own."""
+    if isinstance(function, types.FunctionType | type):
+        return ""
+    owner = function.__self__ if isinstance(function, types.MethodType) else function
+    return shown_text("", value_text(owner, is_secret))
 
 
 def recipe_or_nonce(made_by: Any, inputs: tuple[Any, ...] = ()) -> str:
