@@ -52,11 +52,11 @@ def read(site: Site, ref: RemoteDataRef, shards: int, seed: int = 1) -> list[Ask
     order: dict[str, Any] = {"shuffle": True, "shuffle_seed": seed, "num_shards": shards}
     for _batch in ref.stream(**order).batches(16, pad=0):
         pass
-    wait_until(_nothing_is_fetched)
+    wait_until(is_nothing_fetched)
     return site.web.asked[before:]
 
 
-def _nothing_is_fetched() -> bool:
+def is_nothing_fetched() -> bool:
     queue = fetcher()._queue
     with fetcher()._mutex:
         return not queue.flying and not queue.soon and not queue._has_bulk()

@@ -164,6 +164,11 @@ class RecordReader(Closing):
     def record_bytes(self) -> int:
         """Bytes of a record, estimated where they differ; for choosing how many to read at once."""
 
+    @property
+    def bytes_in_order(self) -> int:
+        """As :attr:`record_bytes`, of records that are read in order, and all of them."""
+        return self.record_bytes
+
     @abc.abstractmethod
     def close(self) -> None:
         """Lets go of the data. Reading afterwards raises ``ClosedError``. May be called twice."""

@@ -24,10 +24,18 @@ _TRUST = 8
 _KEPT_BYTES = 128 << 20
 
 
-def announced_together(reader: RecordReader, window: int = DEFAULT_WINDOW) -> int:
-    """How many records are announced at a time; ``window`` as of :class:`ReadAhead`."""
+def announced_together(
+    reader: RecordReader, window: int = DEFAULT_WINDOW, in_order: bool = False
+) -> int:
+    """How many records are announced at a time.
+
+    Args:
+        reader: of them.
+        window: as of :class:`ReadAhead`.
+        in_order: all of them are read, one after the other.
+    """
     # What is read together with a small record is a page.
-    size = max(reader.record_bytes, PAGE_SIZE)
+    size = max(reader.bytes_in_order if in_order else reader.record_bytes, PAGE_SIZE)
     # What comes from afar may have to be in memory until it is read.
     pieces = 4 if reader.is_far else 2
     return max(1, (window or DEFAULT_WINDOW) // pieces // size)
@@ -64,12 +72,15 @@ class ReadAhead:
         nbytes = reader.record_bytes * len(reader) // order.num_shards
         self._forgets = not order.shuffle and nbytes > _KEPT_BYTES
         self._announces = window > 0
-        self._piece = announced_together(reader, window)
+        in_order = not order.shuffle and order.num_shards == 1
+        self._piece = announced_together(reader, window, in_order)
         self.at = start
         self._announced = start
         self._forgotten = start
         self._trusted = 0
-        self._whole = self._announces and order.shuffle and reader.is_read_whole(order.num_shards)
+        # The system reads ahead by itself what is read from the beginning, and no bucket does.
+        is_for_whole = order.shuffle or (reader.is_far and not start)
+        self._whole = self._announces and is_for_whole and reader.is_read_whole(order.num_shards)
 
     def before(self, at: int, stop: int | None = None) -> None:
         """Announces the epoch's records ``at … stop-1``, about to be read, and what comes soon.

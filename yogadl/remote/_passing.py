@@ -31,7 +31,7 @@ class Passing:
         file.pieces.pass_on(start, data)
         self._ranges.append(passing)
         self._nbytes += stop - start
-        most = _PASSING_BYTES + 2 * self.held_bytes
+        most = _PASSING_BYTES + self.held_bytes
         while self._nbytes > most and len(self._ranges) > 1:
             self._drop(self._ranges.popleft())
 

@@ -23,11 +23,13 @@ Array = np.ndarray[Any, Any]
 _IDLE_SECONDS = 5.0
 # Announcements that wait; more than streams have at a time unless they were left.
 _MOST_WAITING = 16
-# Records whose entries are waited for together; and those of which no others are waited for.
-_STEP, FIRST_RECORDS = 64, 32
+# Records whose entries are waited for together, more of those that follow on one another; and those
+# of which no others are waited for.
+_STEP, _STEP_IN_ORDER, FIRST_RECORDS = 64, 512, 32
 _LARGEST_RANGE = 4 << 20
-# Between two ranges, what is fetched with them: a request costs more.
-_BRIDGED_BYTES = 1024
+# Between two ranges, what is fetched with them: a request costs more. And between records that
+# follow on one another, where others of their file were replaced.
+_BRIDGED_BYTES, _BRIDGED_IN_ORDER = 1 << 10, 16 << 10
 
 _log = logging.getLogger(__name__)
 
@@ -93,13 +95,15 @@ def _fetch(reader: Announced, positions: Array) -> None:
 
 
 def _fetch_records(reader: Announced, positions: Array) -> None:
-    for at in range(0, len(positions), _STEP):
-        found = reader.record_ranges(positions[at : at + _STEP])
+    is_run = len(positions) > 1 and bool((np.diff(positions) == 1).all())
+    step = _STEP_IN_ORDER if is_run else _STEP
+    for at in range(0, len(positions), step):
+        found = reader.record_ranges(positions[at : at + step])
         missing = (it for it in found if not it[0].pieces.has(*it[1:]))
-        fetcher().want(merged(missing))
+        fetcher().want(merged(missing, _BRIDGED_IN_ORDER if is_run else _BRIDGED_BYTES))
 
 
-def merged(ranges: Iterable[Range]) -> list[Range]:
+def merged(ranges: Iterable[Range], bridged: int = _BRIDGED_BYTES) -> list[Range]:
     """Ranges of which those that lie together in a file are one, but not too large; what is first
     in one of them is needed first.
 
@@ -113,11 +117,7 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
         file, start, stop = wanted[at]
         if found:
             first, (last, begin, end) = found[-1]
-            if (
-                file is last
-                and start - end < _BRIDGED_BYTES
-                and max(stop, end) - begin <= _LARGEST_RANGE
-            ):
+            if file is last and start - end < bridged and max(stop, end) - begin <= _LARGEST_RANGE:
                 found[-1] = min(first, at), (last, begin, max(stop, end))
                 continue
         found.append((at, wanted[at]))

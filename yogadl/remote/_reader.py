@@ -176,8 +176,10 @@ class RemoteReader(RemoteRecords):
             if self._is_here:
                 wrong = _read_into(buffer, ranges, staged, wrong)
             if wrong:
-                holding = fetcher().holding(merged(ranges[at] for at in wrong), starts_bulk=True)
-                with holding as self._is_here:
+                # Of small ones, others are on the same page, and perhaps read next.
+                is_last_use = int(entries["length"].max()) > INLINE_LIMIT
+                needed = merged(ranges[at] for at in wrong)
+                with fetcher().holding(needed, True, is_last_use) as self._is_here:
                     wrong = _read_into(buffer, ranges, staged, wrong)
             if not wrong:
                 return buffer, staged

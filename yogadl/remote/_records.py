@@ -145,6 +145,11 @@ class RemoteRecords(RecordReader):
             return whole.record_bytes
         return max(self._bytes_of_each(), REQUEST_BYTES)
 
+    @property
+    def bytes_in_order(self) -> int:
+        whole = self._whole()
+        return max(1, self._bytes_of_each()) if whole is None else whole.bytes_in_order
+
     def _bytes_of_each(self) -> int:
         """Bytes of a record in the files."""
         return sum(files.nbytes for files, _ in self.kinds) // max(len(self), 1)
