@@ -57,6 +57,7 @@ def test_requests_and_bytes_are_counted(server: bucket_server.BucketServer) -> N
     assert requests[0].started <= requests[0].ended <= requests[1].ended
 
 
+@pytest.mark.long
 def test_yogadl_is_measured(server: bucket_server.BucketServer, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("boto3")
     results = tmp_path / "results"

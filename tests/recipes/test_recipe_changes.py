@@ -80,9 +80,9 @@ def kept(recipe: Recipe) -> Recipe:
 
 
 def module() -> Any:
-    import test_changes
+    import test_recipe_changes
 
-    return test_changes
+    return test_recipe_changes
 
 
 def test_attributes_of_objects_are_named_but_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
