@@ -1,13 +1,13 @@
 """What a huge version costs to open, and how near a plan comes to what is done.
 
-    python benchmarks/far_scale.py [--records 1000000] [--parts 0] [--latency 0.03]
+    python benchmarks/far_scale.py [--records 1000000] [--size 1000] [--parts 0] [--latency 0.03]
                                    [--rate 85000000] [--directory DIRECTORY] [--results DIRECTORY]
 
 Of the huge version only the table is there, made up: a thousand million records of 60 to 140 KB in
 100,000 parts, 100 TB. A new process opens it from afar, and plans for one of 1,000 nodes.
 
-Then ``--records`` records of 1 KB, in one file or in as many parts, are read once by eight
-processes, true shuffle, with nothing kept on the machine before; what they ask for is in the
+Then ``--records`` records of ``--size`` bytes, in one file or in as many parts, are read once by
+eight processes, true shuffle, with nothing kept on the machine before; what they ask for is in the
 server's log, beside what was planned. The bucket is that of ``far.py``. Results go to
 ``far_scale.json`` and to standard output.
 """
@@ -43,8 +43,7 @@ NODES, SHARDS_PER_NODE = 1000, 8
 PARTS, RECORDS_PER_PART = 100_000, 10_000
 SMALLEST, LARGEST = 60_000, 140_000
 PROCESSES = 8
-SIZE = 1000
-CHUNK = 10_000
+CHUNK_BYTES = 10_000_000
 
 Results = dict[str, Any]
 
@@ -52,6 +51,7 @@ Results = dict[str, Any]
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--size", type=int, default=1000, help="bytes of a record")
     parser.add_argument("--parts", type=int, default=0, help="0 for one file")
     parser.add_argument("--latency", type=float, default=bucket_server.LATENCY_SECONDS)
     parser.add_argument("--rate", type=int, default=bucket_server.BYTES_PER_SECOND)
@@ -129,23 +129,24 @@ def open_table(url: str) -> Results:
 # A plan, and what it was of
 
 
-def write_records(served: pathlib.Path, count: int, parts: int) -> None:
-    spec = {"x": specs.TensorSpec("uint8", (SIZE,)), "number": specs.TensorSpec("int64", ())}
+def write_records(served: pathlib.Path, count: int, size: int, parts: int) -> None:
+    spec = {"x": specs.TensorSpec("uint8", (size,)), "number": specs.TensorSpec("int64", ())}
     rng = np.random.default_rng(0)
+    step = max(1, CHUNK_BYTES // size)
 
     def records() -> Any:
-        for start in range(0, count, CHUNK):
-            chunk = rng.integers(0, 256, (min(CHUNK, count - start), SIZE), dtype="u1")
+        for start in range(0, count, step):
+            chunk = rng.integers(0, 256, (min(step, count - start), size), dtype="u1")
             yield from ({"x": x, "number": start + at} for at, x in enumerate(chunk))
 
-    part_bytes = count * (SIZE + 100) // parts if parts else 1 << 50
+    part_bytes = count * (size + 100) // parts if parts else 1 << 50
     storage = LFSStorage(LFSConfigurations(served / BUCKET))
     storage.submit(records(), "records", "1", spec=spec, part_bytes=part_bytes)
 
 
 def measure_plan(served: pathlib.Path, arguments: argparse.Namespace) -> Results:
     """What eight processes were planned to ask for, and what they did."""
-    write_records(served, arguments.records, arguments.parts)
+    write_records(served, arguments.records, arguments.size, arguments.parts)
     with (
         BucketServer(served, arguments.latency, arguments.rate) as server,
         tempfile.TemporaryDirectory(dir=served.parent) as cache,
@@ -166,7 +167,8 @@ def measure_plan(served: pathlib.Path, arguments: argparse.Namespace) -> Results
         ]
         lines = [json.loads(child.communicate()[0]) for child in children]
         seconds = time.time() - started
-        requests = server.requests(since)
+        # Of making a storage, nothing is planned.
+        requests = [it for it in server.requests(since) if it.path.strip("/") != BUCKET]
     return {
         "plan": {**dataclasses.asdict(plan), "requests": plan.requests, "bytes": plan.nbytes},
         "records": sum(line["records"] for line in lines),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fractions
 import pathlib
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -152,6 +153,15 @@ def test_a_failure_publishes_nothing_and_lets_others_build(
     with pytest.raises(CacheNotFoundError):
         storage.fetch("a", "1")
     assert ids(yogadl.ray.write(numbers, storage, "a", "1")) == [*range(10)]
+
+
+def test_nobody_goes_on_with_what_failed(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
+    sink = yogadl.ray.Datasink(storage, "a", "1", spec={"x": TensorSpec("int64", ())})
+    sink.on_write_start()
+    sink.write([pandas.DataFrame({"x": [1, 2]})], types.SimpleNamespace(task_idx=0))
+    assert len([*tmp_path.rglob("*.piece")]) == 1
+    sink.on_write_failed(ZeroDivisionError())
+    assert not [*tmp_path.rglob("*.piece")]
 
 
 def test_blocks_that_differ(cluster: Any, storage: LFSStorage) -> None:

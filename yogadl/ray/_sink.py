@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +11,7 @@ from yogadl.adapters import Source, as_spec, open_source
 from yogadl.adapters._arrow_types import schema_spec
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import StoredDataRef
-from yogadl.errors import InvalidArgumentError, SpecMismatchError
+from yogadl.errors import InvalidArgumentError, SpecMismatchError, YogadlError
 from yogadl.extras import require
 from yogadl.format.spec_text import spec_text
 from yogadl.storage import Build, CacheStorage, Receipt
@@ -18,6 +19,8 @@ from yogadl.storage._building.provenance import check_stored, of_here
 
 data: Any = require("ray.data", "ray")
 BlockAccessor: Any = require("ray.data.block", "ray").BlockAccessor
+
+_log = logging.getLogger(__name__)
 
 
 class _Blocks(Source):
@@ -168,9 +171,16 @@ class Datasink(data.Datasink):  # type: ignore[misc] # Ray has types of its own
         self.end()
 
     def on_write_failed(self, error: Exception) -> None:
-        """Ends the build; nothing is published."""
+        """Ends the build; nothing is published, and nobody goes on with what was written."""
         del error
-        self.end()
+        try:
+            if self._is_begun and self._build is not None:
+                self._build.forget()
+        except YogadlError as failed:
+            # What it removes goes later otherwise, by collection; Ray tells why the writing failed.
+            _log.info("What says which pieces are written stays: %s", failed)
+        finally:
+            self.end()
 
     # What Ray calls in its tasks
 

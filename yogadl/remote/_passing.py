@@ -6,7 +6,7 @@ import collections
 
 from yogadl.remote._work import Range
 
-# It has so many bytes, and twice those that are being read.
+# It has so many bytes, and those that are being read.
 _PASSING_BYTES = 48 << 20
 
 
