@@ -113,7 +113,7 @@ class Fetcher:
                 for file, start, stop in ranges:
                     file.pieces.let_go(start, stop)
                     if is_last_use:
-                        file.pieces.drop(start, stop)
+                        self._passing.drop((file, start, stop))
 
     def ensure(self, ranges: Sequence[Range], starts_bulk: bool = False) -> bool:
         """Waits until the bytes of some ranges are there; returns whether that was needed.

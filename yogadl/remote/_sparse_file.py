@@ -284,12 +284,19 @@ class SparseFile:
         """Ends one :meth:`hold`."""
         self._held.remove((start // CELL, -(-stop // CELL)))
 
+    def is_held(self, start: int, stop: int) -> bool:
+        """Whether somebody holds any of a range."""
+        return bool(self._held_of(start // CELL, -(-stop // CELL)))
+
+    def _held_of(self, first: int, last: int) -> list[tuple[int, int]]:
+        return [other for other in self._held if other[0] < last and first < other[1]]
+
     def drop(self, start: int, stop: int) -> None:
         """Lets go of what is in memory of a range, but for what somebody holds."""
         if not self._passing:
             return
         first, last = start // CELL, -(-stop // CELL)
-        held = [other for other in self._held if other[0] < last and first < other[1]]
+        held = self._held_of(first, last)
         for cell in range(first, last):
             if not any(begin <= cell < end for begin, end in held):
                 self._passing.pop(cell, None)

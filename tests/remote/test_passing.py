@@ -1,0 +1,106 @@
+"""What is in memory until it is read: nothing that is still wanted goes while there is room."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import threading
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yogadl.cache.traffic import Traffic
+from yogadl.remote import _passing
+from yogadl.remote._passing import Passing
+from yogadl.remote._sparse_file import CELL, open_sparse
+from yogadl.remote._work import RemoteFile
+
+CELLS = 64
+ROOM = 16
+
+pytestmark = pytest.mark.once
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("passing")
+
+
+class Memory:
+    """What is fetched into memory, in pieces of some cells, and read; beside a plain account."""
+
+    def __init__(self, folder: pathlib.Path, cells: int) -> None:
+        pieces = open_sparse(folder / f"{next(_numbers)}", CELLS * CELL)
+        nothing = cast(Any, None)
+        self.file = RemoteFile(nothing, CELLS * CELL, pieces, Traffic(), nothing, threading.Event())
+        self.cells = cells
+        self.passing = Passing()
+        self.wanted: list[int] = []
+        self.held: list[int] = []
+
+    def range_of(self, number: int) -> tuple[RemoteFile, int, int]:
+        start = number * self.cells * CELL
+        return self.file, start, start + self.cells * CELL
+
+    def has(self, number: int) -> bool:
+        return self.file.pieces.has(*self.range_of(number)[1:])
+
+    def fetch(self, number: int) -> None:
+        data = bytes([number]) * (self.cells * CELL)
+        self.passing.add(self.range_of(number), memoryview(data))
+        self.wanted = [other for other in self.wanted if other != number]
+        while len(self.wanted) >= ROOM // self.cells + len(self.held):
+            # The oldest goes that nobody is reading.
+            oldest = [other for other in self.wanted if other not in self.held][:1]
+            if not oldest:
+                break
+            self.wanted.remove(*oldest)
+        self.wanted.append(number)
+
+    def hold(self, number: int) -> None:
+        self.file.pieces.hold(*self.range_of(number)[1:])
+        self.passing.held_bytes += self.cells * CELL
+        self.held.append(number)
+
+    def read(self, number: int, is_last: bool) -> None:
+        self.passing.held_bytes -= self.cells * CELL
+        self.file.pieces.let_go(*self.range_of(number)[1:])
+        self.held.remove(number)
+        if is_last:
+            self.passing.drop(self.range_of(number))
+            if number not in self.held:
+                self.wanted = [other for other in self.wanted if other != number]
+
+
+@given(st.data())
+def test_nothing_goes_that_there_is_room_for(folder: pathlib.Path, data: st.DataObject) -> None:
+    memory = Memory(folder, data.draw(st.sampled_from([1, 2, 4])))
+    numbers = st.integers(0, CELLS // memory.cells - 1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_passing, "_PASSING_BYTES", ROOM * CELL)
+        for _ in range(data.draw(st.integers(1, 40))):
+            kind = data.draw(st.sampled_from(["fetch", "fetch", "hold", "read"]))
+            if kind == "fetch":
+                memory.fetch(data.draw(numbers))
+            elif kind == "hold" and memory.wanted:
+                memory.hold(data.draw(st.sampled_from(memory.wanted)))
+            elif kind == "read" and memory.held:
+                memory.read(data.draw(st.sampled_from(memory.held)), data.draw(st.booleans()))
+            there = [number for number in range(CELLS // memory.cells) if memory.has(number)]
+            assert there == sorted(memory.wanted)
+
+
+def test_what_was_read_takes_no_room(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_passing, "_PASSING_BYTES", ROOM * CELL)
+    memory = Memory(folder, 1)
+    memory.fetch(0)
+    for number in range(1, CELLS):
+        memory.fetch(number)
+        memory.hold(number)
+        memory.read(number, is_last=True)
+    assert memory.has(0)
+    assert not any(map(memory.has, range(1, CELLS)))
