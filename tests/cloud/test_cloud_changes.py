@@ -25,6 +25,8 @@ from yogadl.errors import UnsafeStoreError
 
 spawn = multiprocessing.get_context("spawn")
 QUICK = backoff.Limits(patience=30.0, first_pause=0.01, longest_pause=0.1)
+# At full length, 1,600 commits of more than twenty requests each.
+SECONDS = 5400 if IS_FULL_LENGTH else 300
 
 
 @given(st.data())
@@ -182,6 +184,7 @@ class Machines:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(SECONDS)
 def test_many_commit_through_faults(
     rig: Any, tmp_path: pathlib.Path, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +201,7 @@ def test_many_commit_through_faults(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(SECONDS)
 def test_many_commit_and_are_killed(
     rig: Any, tmp_path: pathlib.Path, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
