@@ -62,16 +62,16 @@ class Memory:
         self.wanted.append(number)
 
     def hold(self, number: int) -> None:
-        self.file.pieces.hold(*self.range_of(number)[1:])
+        self.file.pieces.memory.hold(*self.range_of(number)[1:])
         self.passing.held_bytes += self.cells * CELL
         self.held.append(number)
 
     def read(self, number: int, is_last: bool) -> None:
         self.passing.held_bytes -= self.cells * CELL
-        self.file.pieces.let_go(*self.range_of(number)[1:])
+        self.file.pieces.memory.let_go(*self.range_of(number)[1:])
         self.held.remove(number)
         if is_last:
-            self.passing.drop(self.range_of(number))
+            self.passing.drop([self.range_of(number)])
             if number not in self.held:
                 self.wanted = [other for other in self.wanted if other != number]
 

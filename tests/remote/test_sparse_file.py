@@ -44,7 +44,7 @@ def test_what_is_missing(tmp_path: pathlib.Path) -> None:
     file.write(0, memoryview(data[:CELL]))
     file.mark(0, CELL)
     assert file.claim(2 * CELL, 4 * CELL) == 4 * CELL
-    file.pass_on(5 * CELL, memoryview(data))
+    file.memory.add(5 * CELL, memoryview(data))
     assert file.missing(0, 20 * CELL) == [
         (CELL, 2 * CELL),
         (4 * CELL, 5 * CELL),
@@ -63,7 +63,7 @@ def test_what_is_missing(tmp_path: pathlib.Path) -> None:
         cells.seek(9)
         cells.write(b"\1\1")
     file.release(2 * CELL, 4 * CELL)
-    file.drop(6 * CELL, 8 * CELL)
+    file.memory.drop(6 * CELL, 8 * CELL)
     assert file.missing(0, 20 * CELL) == [
         (CELL, 5 * CELL),
         (6 * CELL, 9 * CELL),

@@ -17,6 +17,8 @@ DEFAULT_WINDOW = 64 << 20
 """Bytes that are announced beyond the record being read."""
 
 _SAMPLES = 8
+# By multiples of which they are moved, less whole numbers: no two are moved alike.
+_GOLDEN = 0.618
 # Pieces that are announced without looking, after one was found missing from the page cache.
 _TRUST = 8
 # What is read in order, and is no more than this, stays in memory: for pages to come back from the
@@ -107,7 +109,7 @@ class ReadAhead:
             return
         if self._trusted:
             self._trusted -= 1
-        elif self._reader.are_cached(positions[:: -(-len(positions) // _SAMPLES)]):
+        elif self._reader.are_cached(_sample(positions)):
             return
         elif self._whole:
             self._whole = False
@@ -117,3 +119,12 @@ class ReadAhead:
         else:
             self._trusted = _TRUST
         self._reader.announce(positions)
+
+
+def _sample(positions: Array) -> Array:
+    """Some of them, at distances that differ: records of two kinds may take turns."""
+    step = -(-len(positions) // _SAMPLES)
+    at = np.arange(0, len(positions), step)
+    at += (np.arange(len(at)) * _GOLDEN % 1 * step).astype(at.dtype)
+    chosen: Array = positions[np.minimum(at, len(positions) - 1)]
+    return chosen

@@ -123,6 +123,12 @@ class SelectedReader(_View):
     def record_bytes(self) -> int:
         return self.base.record_bytes
 
+    @property
+    def bytes_in_order(self) -> int:
+        # Of those that do not follow on one another, what lies between them may come, too.
+        is_run = isinstance(self._positions, Slice) and abs(self._positions.range.step) == 1
+        return self.base.bytes_in_order if is_run else self.record_bytes
+
 
 def concatenated(*readers: RecordReader) -> RecordReader:
     """The records of some readers, one reader after the other.

@@ -59,16 +59,21 @@ class Fetcher:
 
     # Asking
 
-    def want(self, ranges: Sequence[Range]) -> None:
+    def want(self, ranges: Sequence[Range], bridge: int = 0, must_keep: bool = False) -> None:
         """Asks for ranges that are needed soon, in this order.
 
         Waits while very many are asked for already.
+
+        Args:
+            ranges: to ask for.
+            bridge, must_keep: see ``Work``.
         """
         with self._mutex:
             for file, start, stop in ranges:
                 while len(self._queue.soon) >= QUEUED:
                     self._arrived.wait()
-                self._queue.soon.append(Work(file, *cells(start, stop)))
+                work = Work(file, *cells(start, stop), bridge=bridge, must_keep=must_keep)
+                self._queue.soon.append(work)
                 self._start_thread()
 
     def want_whole(self, ranges: Iterator[Range]) -> None:
@@ -80,13 +85,13 @@ class Fetcher:
 
     @contextlib.contextmanager
     def holding(
-        self, ranges: Sequence[Range], starts_bulk: bool = False, is_last_use: bool = True
+        self, ranges: Sequence[Range], starts_bulk: bool = False, dropped: Sequence[Range] = ()
     ) -> Iterator[bool]:
         """Waits until the bytes of some ranges are there, and has them stay until they are read.
 
         Args:
             ranges, starts_bulk: see :meth:`ensure`.
-            is_last_use: what is only in memory need not stay there.
+            dropped: what need not stay of it afterwards if it is only in memory.
 
         Yields:
             Whether all of it was there already, and stays in any case.
@@ -103,7 +108,7 @@ class Fetcher:
         with self._mutex:
             self._passing.held_bytes += nbytes
             for file, start, stop in ranges:
-                file.pieces.hold(start, stop)
+                file.pieces.memory.hold(start, stop)
         try:
             self.ensure(ranges, starts_bulk)
             yield False
@@ -111,9 +116,12 @@ class Fetcher:
             with self._mutex:
                 self._passing.held_bytes -= nbytes
                 for file, start, stop in ranges:
-                    file.pieces.let_go(start, stop)
-                    if is_last_use:
-                        self._passing.drop((file, start, stop))
+                    file.pieces.memory.let_go(start, stop)
+                if self._passing:
+                    self._passing.note_read(ranges)
+                    self._passing.drop(dropped)
+                    self._queue.skip(dropped)
+                    self._use_room()
 
     def ensure(self, ranges: Sequence[Range], starts_bulk: bool = False) -> bool:
         """Waits until the bytes of some ranges are there; returns whether that was needed.
@@ -159,7 +167,9 @@ class Fetcher:
         missing = file.pieces.missing(start, stop)
         if missing:
             urgent = self._queue.urgent
-            if not any(work.file is file and work.start == start for work in urgent):
+            if self._queue.hurry(file, start, stop):
+                self._start_thread()
+            elif not any(work.file is file and work.start == start for work in urgent):
                 urgent.append(Work(file, start, stop))
                 self._start_thread()
             is_late = now - since > _OTHERS_SECONDS
@@ -185,6 +195,13 @@ class Fetcher:
         return max(_LATE_SECONDS, _LATE_TIMES * known[int(0.95 * len(known))])
 
     # Fetching
+
+    def _use_room(self) -> None:
+        """To be called when something was read, so that more may be fetched ahead."""
+        if self._queue.lacks_room:
+            self._queue.lacks_room = False
+            for _ in range(min(len(self._queue.soon), BULK_CONNECTIONS)):
+                self._start_thread()
 
     def _start_thread(self) -> None:
         self._wake.notify()
@@ -237,7 +254,7 @@ class Fetcher:
             until = time.monotonic() + _IDLE_SECONDS
             while True:
                 was_full = len(self._queue.soon) >= QUEUED
-                found = self._queue.take()
+                found = self._queue.take(self._passing.room())
                 if was_full and len(self._queue.soon) < QUEUED:
                     self._arrived.notify_all()
                 if found is not None:
@@ -256,7 +273,7 @@ class Fetcher:
 
     def _fetch(self, work: Work, connections: Connections) -> None:
         is_kept = work.file.space.take(work.stop - work.start)
-        if work.is_bulk and not is_kept:
+        if (work.is_bulk or work.must_keep) and not is_kept:
             with self._mutex:
                 self._queue.end_bulk(work.bulk)
             return
@@ -276,7 +293,7 @@ class Fetcher:
             self._has_told_disk = True
             _log.log(level, "%s cannot be written to: %s", work.file.pieces.path, error)
             work.file.space.is_full()
-            if not work.is_bulk:
+            if not (work.is_bulk or work.must_keep):
                 self._transfer(work, connections, is_kept=False)
 
     def _transfer(self, work: Work, connections: Connections, is_kept: bool) -> None:

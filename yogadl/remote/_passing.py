@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import collections
+import time
+from collections.abc import Iterable
 
-from yogadl.remote._sparse_file import CELL, SparseFile
+from yogadl.remote._in_memory import Passed
 from yogadl.remote._work import Range, RemoteFile
 
 # It has so many bytes, and those that are being read.
 _PASSING_BYTES = 48 << 20
+AHEAD_BYTES = 32 << 20
+"""Of these, so many may wait to be read, or be on their way, for more to be fetched ahead."""
+# What nobody has read for so long was fetched for a stream that was left, or that is slow.
+_LEFT_SECONDS = 10.0
 
-Key: TypeAlias = tuple[SparseFile, int]
-"""The first cell of a range of a file."""
+_Files = collections.OrderedDict[Passed, tuple[RemoteFile, float]]
 
 
 class Passing:
@@ -22,60 +27,85 @@ class Passing:
     """
 
     def __init__(self) -> None:
-        # In the order in which they came.
-        self._ranges: dict[Key, Range] = {}
+        # Each with its file, and when it came. What somebody has read some of goes first.
+        self._waiting: _Files = collections.OrderedDict()
+        self._read: _Files = collections.OrderedDict()
         self._nbytes = 0
+        self._waiting_bytes = 0
         self.held_bytes = 0
 
     def __bool__(self) -> bool:
-        return bool(self._ranges)
+        return bool(self._waiting or self._read)
 
     def add(self, passing: Range, data: memoryview) -> None:
-        """Adds a range, and lets go of what was in memory for longest if there is too much."""
+        """Adds a range, and lets go of others if there is too much."""
         file, start, stop = passing
-        file.pieces.pass_on(start, data)
-        self._forget(_key(file, start))
-        for key in self._too_much(stop - start):
-            self._drop(key)
-        self._ranges[_key(file, start)] = passing
-        self._nbytes += stop - start
+        passed, gone = file.pieces.memory.add(start, data)
+        self._forget(gone)
+        for other, its_file in self._too_much(stop - start):
+            self._drop_all(its_file, other)
+        self._waiting[passed] = file, time.monotonic()
+        self._nbytes += passed.nbytes
+        self._waiting_bytes += passed.nbytes
 
-    def _too_much(self, more: int) -> list[Key]:
-        """What has to go so that there is room for more bytes, if anything can."""
-        excess = self._nbytes + more - _PASSING_BYTES - self.held_bytes
-        found: list[Key] = []
-        for key, (file, start, stop) in self._ranges.items():
-            if excess <= 0:
+    def room(self) -> int:
+        """How many bytes more may be on their way before somebody waits for them."""
+        left = time.monotonic() - _LEFT_SECONDS
+        while self._waiting:
+            passed, (_, came) = next(iter(self._waiting.items()))
+            if came > left:
                 break
-            # What is held would stay in memory, and not be known of any more.
-            if not file.pieces.is_held(start, stop):
-                found.append(key)
-                excess -= stop - start
-        return found
+            self._note_read(passed)
+        return AHEAD_BYTES - self._waiting_bytes
 
-    def drop(self, used: Range) -> None:
-        """Lets go of what was read and is not read again, but for what somebody holds."""
-        file, start, stop = used
-        file.pieces.drop(start, stop)
-        _, first, last = self._ranges.get(_key(file, start), used)
-        # What was fetched with others stays until all of them have been read, or have to go.
-        if last - CELL < stop and not file.pieces.is_held(first, last):
-            self._forget(_key(file, start))
+    def note_read(self, ranges: Iterable[Range]) -> None:
+        """To be called when some ranges have been read, which may begin and end anywhere."""
+        for file, start, stop in ranges:
+            for passed in file.pieces.memory.within(start, stop):
+                self._note_read(passed)
+
+    def drop(self, ranges: Iterable[Range]) -> None:
+        """Lets go of some ranges, which may begin and end anywhere, but for what somebody holds."""
+        for file, start, stop in ranges:
+            self._forget(file.pieces.memory.drop(start, stop))
 
     def let_go_of_ended(self) -> None:
         """Lets go of what is of files that nobody reads any more."""
-        for key in [key for key, (file, _, _) in self._ranges.items() if file.ended.is_set()]:
-            self._drop(key)
+        for kind in (self._waiting, self._read):
+            for passed, (file, _) in list(kind.items()):
+                if file.ended.is_set():
+                    self._drop_all(file, passed)
 
-    def _drop(self, key: Key) -> None:
-        file, start, stop = self._ranges[key]
-        self._forget(key)
-        file.pieces.drop(start, stop)
+    def _too_much(self, more: int) -> list[tuple[Passed, RemoteFile]]:
+        """What has to go so that there is room for more bytes, if anything can."""
+        excess = self._nbytes + more - _PASSING_BYTES - self.held_bytes
+        found: list[tuple[Passed, RemoteFile]] = []
+        for kind in (self._read, self._waiting):
+            for passed, (file, _) in kind.items():
+                if excess <= 0:
+                    return found
+                # What is held would stay in memory, and not be known of any more.
+                if not file.pieces.memory.is_held(passed.start, passed.stop):
+                    found.append((passed, file))
+                    excess -= passed.nbytes
+        return found
 
-    def _forget(self, key: Key) -> None:
-        _, start, stop = self._ranges.pop(key, (None, 0, 0))
-        self._nbytes -= stop - start
+    def _drop_all(self, file: RemoteFile, passed: Passed) -> None:
+        """Drops what nobody holds of it."""
+        file.pieces.memory.drop(passed.start, passed.stop, passed)
+        if passed.left <= 0:
+            self._forget([passed])
 
+    def _note_read(self, passed: Passed) -> None:
+        found = self._waiting.pop(passed, None)
+        if found is not None:
+            self._read[passed] = found
+            self._waiting_bytes -= passed.nbytes
 
-def _key(file: RemoteFile, start: int) -> Key:
-    return file.pieces, start // CELL
+    def _forget(self, gone: Iterable[Passed]) -> None:
+        for passed in gone:
+            if self._waiting.pop(passed, None) is not None:
+                self._waiting_bytes -= passed.nbytes
+            elif self._read.pop(passed, None) is None:
+                continue
+            self._nbytes -= passed.nbytes

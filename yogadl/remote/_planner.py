@@ -23,12 +23,12 @@ Array = np.ndarray[Any, Any]
 _IDLE_SECONDS = 5.0
 # Announcements that wait; more than streams have at a time unless they were left.
 _MOST_WAITING = 16
-# Records whose entries are waited for together, more of those that follow on one another; and those
-# of which no others are waited for.
+# Records whose entries are waited for together, more of those in order; and those of which no
+# others are waited for.
 _STEP, _STEP_IN_ORDER, FIRST_RECORDS = 64, 512, 32
 _LARGEST_RANGE = 4 << 20
-# Between two ranges, what is fetched with them: a request costs more. And between records that
-# follow on one another, where others of their file were replaced.
+# Between two ranges, what is fetched with them: a request costs more. And between records in order,
+# of which others are not read, or were replaced.
 _BRIDGED_BYTES, _BRIDGED_IN_ORDER = 1 << 10, 16 << 10
 
 _log = logging.getLogger(__name__)
@@ -48,16 +48,22 @@ class Planner:
     """One thread, started when it is needed. Safe for threads."""
 
     def __init__(self) -> None:
-        self._waiting: collections.deque[tuple[Announced, Array]] = collections.deque(
+        self._waiting: collections.deque[tuple[Announced, Array, bool]] = collections.deque(
             maxlen=_MOST_WAITING
         )
         self._condition = threading.Condition()
         self._is_running = False
 
-    def submit(self, reader: Announced, positions: Array) -> None:
-        """Has some records fetched, in this order, after those that were submitted before."""
+    def submit(self, reader: Announced, positions: Array, must_keep: bool = False) -> None:
+        """Has some records fetched, in this order, after those that were submitted before.
+
+        Args:
+            reader: of them.
+            positions: of them, int64.
+            must_keep: only as far as they can be kept.
+        """
         with self._condition:
-            self._waiting.append((reader, positions))
+            self._waiting.append((reader, positions, must_keep))
             self._condition.notify()
             if not self._is_running:
                 thread = threading.Thread(target=self._run, name="yogadl plan", daemon=True)
@@ -77,9 +83,9 @@ class Planner:
                     return
                 if not self._waiting:
                     continue
-                reader, positions = self._waiting.popleft()
+                reader, positions, must_keep = self._waiting.popleft()
             try:
-                _fetch(reader, positions)
+                _fetch(reader, positions, must_keep)
             except Exception as error:
                 # Who reads the records meets it, too; and others' records are still to be fetched.
                 _log.debug("Cannot fetch ahead: %s", error)
@@ -87,20 +93,22 @@ class Planner:
             del reader, positions
 
 
-def _fetch(reader: Announced, positions: Array) -> None:
+def _fetch(reader: Announced, positions: Array, must_keep: bool) -> None:
     # A stream that begins waits for the first of them, and not for all entries.
     for some in (positions[:FIRST_RECORDS], positions[FIRST_RECORDS:]):
         fetcher().want(merged(reader.index_ranges(some)))
-        _fetch_records(reader, some)
+        _fetch_records(reader, some, must_keep)
 
 
-def _fetch_records(reader: Announced, positions: Array) -> None:
-    is_run = len(positions) > 1 and bool((np.diff(positions) == 1).all())
-    step = _STEP_IN_ORDER if is_run else _STEP
+def _fetch_records(reader: Announced, positions: Array, must_keep: bool) -> None:
+    steps = np.diff(positions)
+    # So have those of a shard, of a slice or of what was filtered.
+    has_order = len(steps) > 0 and bool((steps > 0).all() or (steps < 0).all())
+    step, bridged = (_STEP_IN_ORDER, _BRIDGED_IN_ORDER) if has_order else (_STEP, _BRIDGED_BYTES)
     for at in range(0, len(positions), step):
         found = reader.record_ranges(positions[at : at + step])
         missing = (it for it in found if not it[0].pieces.has(*it[1:]))
-        fetcher().want(merged(missing, _BRIDGED_IN_ORDER if is_run else _BRIDGED_BYTES))
+        fetcher().want(merged(missing, bridged), bridged if has_order else 0, must_keep)
 
 
 def merged(ranges: Iterable[Range], bridged: int = _BRIDGED_BYTES) -> list[Range]:

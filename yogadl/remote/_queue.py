@@ -7,10 +7,14 @@ large pieces, the rest of what will be wanted as a whole.
 from __future__ import annotations
 
 import collections
+import itertools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from yogadl.remote._passing import AHEAD_BYTES
+from yogadl.remote._sparse_file import CELL
 from yogadl.remote._work import Range, RemoteFile, Work, cells
 
 BULK_CONNECTIONS = 32
@@ -26,6 +30,8 @@ _BRIDGED_BYTES = 16 << 10
 # Until the first records have been asked for, or for so long, bulk has but a few connections.
 _HOLD_SECONDS = 0.5
 HELD_CONNECTIONS = 8
+# Of what streams need next, how much is looked at for what somebody waits for.
+_LOOKED_AT = 64
 
 _log = logging.getLogger(__name__)
 
@@ -37,12 +43,14 @@ class WorkQueue:
         urgent: what somebody waits for.
         soon: what streams need next.
         flying: what is being fetched.
+        lacks_room: whether some of ``soon`` waits until what was fetched has been read.
     """
 
     def __init__(self) -> None:
         self.urgent: collections.deque[Work] = collections.deque()
         self.soon: collections.deque[Work] = collections.deque()
         self.flying: set[Work] = set()
+        self.lacks_room = False
         self._bulk: collections.deque[Iterator[Range]] = collections.deque()
         self._bulk_work: Work | None = None
         # What a stream waits for at its very beginning comes first.
@@ -59,9 +67,32 @@ class WorkQueue:
         held, self._holds_bulk_until = bool(self._holds_bulk_until), 0.0
         return held
 
-    def take(self) -> Work | None:
-        """What to do next, claimed; ``None`` if there is nothing."""
-        for work in self._candidates():
+    def hurry(self, file: RemoteFile, start: int, stop: int) -> bool:
+        """Has what brings some bytes of a range fetched next, if it lacks room; whether it did."""
+        for work in itertools.islice(self.soon, _LOOKED_AT if self.lacks_room else 0):
+            if work.touches(file, start, stop):
+                self.soon.remove(work)
+                work.must_keep = False
+                self.urgent.append(work)
+                return True
+        return False
+
+    def skip(self, ranges: Sequence[Range]) -> None:
+        """Fetches no more of what lacks room than what lies behind some ranges, which were read."""
+        for work in list(itertools.islice(self.soon, _LOOKED_AT if self.lacks_room else 0)):
+            for file, start, stop in ranges:
+                if work.touches(file, start, stop) and start <= work.start:
+                    work.start = stop // CELL * CELL
+            if work.start >= work.stop:
+                self.soon.remove(work)
+
+    def take(self, room: int) -> Work | None:
+        """What to do next, claimed; ``None`` if there is nothing.
+
+        Args:
+            room: bytes that may be fetched ahead.
+        """
+        for work in self._candidates(room):
             work.progressed = time.monotonic()
             self.flying.add(work)
             return work
@@ -74,7 +105,7 @@ class WorkQueue:
             for work in self.flying
         )
 
-    def _candidates(self) -> Iterator[Work]:
+    def _candidates(self, room: int) -> Iterator[Work]:
         while self.urgent:
             work = self.urgent.popleft()
             if work.is_claimed:
@@ -83,7 +114,15 @@ class WorkQueue:
                 yield work
         bulk = sum(work.is_bulk for work in self.flying)
         if not self._has_bulk() or len(self.flying) - bulk < _BESIDE_BULK:
+            self.lacks_room = False
+            ahead = sum(work.stop - work.start for work in self.flying if not work.is_bulk)
             while self.soon and (not self._has_bulk() or _is_large(self.soon[0])):
+                first = self.soon[0]
+                # A record may be larger than there ever is room for.
+                wanted = ahead + first.stop - first.start
+                self.lacks_room = wanted > room and (ahead > 0 or room < AHEAD_BYTES)
+                if self.lacks_room:
+                    break
                 yield from self._claimed(self.soon.popleft(), self.soon)
         is_held = self._holds_bulk_until is not None and time.monotonic() < self._holds_bulk_until
         most = HELD_CONNECTIONS if is_held else BULK_CONNECTIONS
@@ -117,12 +156,14 @@ class WorkQueue:
         file = work.file
         if file.ended.is_set():
             return
-        for start, stop in file.pieces.missing(work.start, work.stop)[:1]:
+        # Of what is being fetched, nothing is claimed twice.
+        bridge = 0 if file.pieces.is_claimed(work.start, work.stop) else work.bridge
+        for start, stop in file.pieces.missing(work.start, work.stop, bridge)[:1]:
             end = file.pieces.claim(start, stop)
             if stop < work.stop and end == stop:
-                queue.appendleft(Work(file, stop, work.stop))
+                queue.appendleft(replace(work, start=stop))
             if end > start:
-                yield Work(file, start, end)
+                yield replace(work, start=start, stop=end)
 
     def _next_bulk(self) -> Iterator[Work]:
         """The next large piece, if the next bytes of the bulk work have one."""

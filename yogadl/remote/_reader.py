@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,10 +176,9 @@ class RemoteReader(RemoteRecords):
             if self._is_here:
                 wrong = _read_into(buffer, ranges, staged, wrong)
             if wrong:
-                # Of small ones, others are on the same page, and perhaps read next.
-                is_last_use = int(entries["length"].max()) > INLINE_LIMIT
                 needed = merged(ranges[at] for at in wrong)
-                with fetcher().holding(needed, True, is_last_use) as self._is_here:
+                dropped = _pages_of(ranges[at] for at in wrong)
+                with fetcher().holding(needed, True, dropped) as self._is_here:
                     wrong = _read_into(buffer, ranges, staged, wrong)
             if not wrong:
                 return buffer, staged
@@ -230,13 +229,27 @@ class _RemoteExtents(Extents):
         if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
             fetcher().want_whole(_all_of(weakref.ref(self.reader.files), self.reader._sharing))
         else:
-            planner().submit(self.reader, np.asarray(self.positions))
+            # All of a part is like all of it, but not a part of what is read.
+            is_all = isinstance(self.positions, range)
+            planner().submit(self.reader, np.asarray(self.positions), must_keep=is_all)
 
     def touch(self) -> None:
         fetcher().ensure(self.reader.record_ranges(np.asarray(self.positions)))
 
     def forget(self) -> None:
         """What is here is not in this process's memory."""
+
+
+def _pages_of(ranges: Iterable[Range]) -> list[Range]:
+    """The pages of those records that have some for themselves.
+
+    On those of small ones are others, which are perhaps read next.
+    """
+    return [
+        (file, start & -PAGE_SIZE, -(-stop // PAGE_SIZE) * PAGE_SIZE)
+        for file, start, stop in ranges
+        if stop - start > INLINE_LIMIT
+    ]
 
 
 def _all_of(wanted: weakref.ref[RemoteFiles], sharing: int) -> Iterator[Range]:

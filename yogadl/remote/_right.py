@@ -42,7 +42,7 @@ def right_bytes(
     numbers = list(range(len(wanted)))
     for _ in range(_FETCHES):
         wrong = []
-        with fetcher().holding([wanted[number] for number in numbers], is_last_use=False):
+        with fetcher().holding([wanted[number] for number in numbers]):
             for number in numbers:
                 file, start, stop = wanted[number]
                 data = np.empty(stop - start, "u1")

@@ -35,11 +35,11 @@ import numpy as np
 from yogadl.cache.files import telling
 from yogadl.cache.mapping import Descriptor
 from yogadl.per_process import PerProcess
+from yogadl.remote._in_memory import CELL, InMemory
+
+__all__ = ["CELL", "SparseFile", "open_sparse", "private_memory", "sized_file"]
 
 Array = np.ndarray[Any, Any]
-
-CELL = 1024
-"""Bytes that are there or not as a whole; the sizes of files are multiples of it."""
 
 _HERE = 1
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -70,6 +70,10 @@ class SparseFile:
         path: of the sparse file, whose folder is there and trusted.
         size: bytes of the whole file, a multiple of ``CELL``.
 
+    Attributes:
+        path: see above.
+        memory: what this process has in memory alone.
+
     Raises:
         FileSystemError: it cannot be made.
     """
@@ -86,10 +90,7 @@ class SparseFile:
         # Ranges of cells that this process is fetching; and those of them that come in bulk.
         self._claimed: list[tuple[int, int]] = []
         self._bulk: list[tuple[int, int]] = []
-        # Ranges of cells that somebody is reading.
-        self._held: list[tuple[int, int]] = []
-        # What this process has in memory, by cell: the first cell of a range, and all its bytes.
-        self._passing: dict[int, tuple[int, memoryview]] = {}
+        self.memory = InMemory()
 
     # What is there
 
@@ -97,12 +98,11 @@ class SparseFile:
         """Whether all bytes of a range are there; it may begin and end anywhere."""
         if self.is_kept(start, stop):
             return True
-        passing = self._passing
-        if not passing:
+        if not self.memory:
             return False
         first = start // CELL
         unknown = np.flatnonzero(self._cells[first : -(-stop // CELL)] == 0) + first
-        return all(map(passing.__contains__, unknown.tolist()))
+        return all(map(self.memory.__contains__, unknown.tolist()))
 
     def is_kept(self, start: int, stop: int) -> bool:
         """The same, of what is not only in this process's memory."""
@@ -148,15 +148,20 @@ class SparseFile:
         there = self._cells[start // CELL : stop // CELL] != 0
         return int(np.count_nonzero(self._with_own(start // CELL, there))) * CELL
 
+    def is_claimed(self, start: int, stop: int) -> bool:
+        """Whether this process is fetching some of a range."""
+        first, last = start // CELL, stop // CELL
+        return any(begin < last and first < end for begin, end in self._claimed)
+
     def _with_own(self, first: int, there: Array) -> Array:
         """Which cells from one on are there, bool, and those that this process is fetching."""
         last = first + len(there)
         for begin, end in self._claimed:
             if begin < last and first < end:
                 there[max(begin - first, 0) : end - first] = True
-        if self._passing:
+        if self.memory:
             for at in np.flatnonzero(~there).tolist():
-                there[at] = first + at in self._passing
+                there[at] = first + at in self.memory
         return there
 
     def read_into(self, start: int, out: memoryview) -> None:
@@ -174,18 +179,10 @@ class SparseFile:
                 self.read_into(start + read, out[read:])
             else:
                 out[:] = bytes(len(out))
-        if self._passing:
-            self._overlay(start, out)
-
-    def _overlay(self, start: int, out: memoryview) -> None:
-        """Puts in what this process has in memory."""
-        stop = start + len(out)
-        for cell in range(start // CELL, -(-stop // CELL)):
-            found = None if self._cells[cell] else self._passing.get(cell)
-            if found is not None:
-                begin, data = found[0] * CELL, found[1]
-                first, last = max(start, cell * CELL), min(stop, (cell + 1) * CELL)
-                out[first - start : last - start] = data[first - begin : last - begin]
+        if self.memory:
+            for cell in range(start // CELL, -(-(start + len(out)) // CELL)):
+                if not self._cells[cell]:
+                    self.memory.read_into(cell, start, out)
 
     # Fetching
 
@@ -265,42 +262,6 @@ class SparseFile:
         _forget_if_much()
         self._cells[first:last] = _HERE
 
-    def pass_on(self, start: int, data: memoryview) -> None:
-        """Has some bytes, from a multiple of ``CELL`` on, in memory until :meth:`drop`.
-
-        Nobody may change them any more.
-        """
-        first, count = start // CELL, len(data) // CELL
-        self._passing.update(dict.fromkeys(range(first, first + count), (first, data)))
-
-    def hold(self, start: int, stop: int) -> None:
-        """Keeps what is in memory of a range, or will be, until :meth:`let_go`.
-
-        The ranges of this and of what follows may begin and end anywhere.
-        """
-        self._held.append((start // CELL, -(-stop // CELL)))
-
-    def let_go(self, start: int, stop: int) -> None:
-        """Ends one :meth:`hold`."""
-        self._held.remove((start // CELL, -(-stop // CELL)))
-
-    def is_held(self, start: int, stop: int) -> bool:
-        """Whether somebody holds any of a range."""
-        return bool(self._held_of(start // CELL, -(-stop // CELL)))
-
-    def _held_of(self, first: int, last: int) -> list[tuple[int, int]]:
-        return [other for other in self._held if other[0] < last and first < other[1]]
-
-    def drop(self, start: int, stop: int) -> None:
-        """Lets go of what is in memory of a range, but for what somebody holds."""
-        if not self._passing:
-            return
-        first, last = start // CELL, -(-stop // CELL)
-        held = self._held_of(first, last)
-        for cell in range(first, last):
-            if not any(begin <= cell < end for begin, end in held):
-                self._passing.pop(cell, None)
-
     def discard(self, start: int, stop: int) -> None:
         """Says that the bytes of a range are not there.
 
@@ -308,8 +269,7 @@ class SparseFile:
             FileSystemError: others cannot be told.
         """
         first, last = start // CELL, -(-stop // CELL)
-        for cell in range(first, last):
-            self._passing.pop(cell, None)
+        self.memory.discard(start, stop)
         with telling("write", self.path):
             # Of what was never marked, a full disk has no room for zeros.
             if any(os.pread(self._marks.number, last - first, first)):
@@ -323,8 +283,7 @@ class SparseFile:
     def after_fork(self) -> None:
         """To be called in a child, where nobody is fetching or reading any more."""
         self._claimed.clear()
-        self._passing.clear()
-        self._held.clear()
+        self.memory.clear()
         self._bulk.clear()
 
 

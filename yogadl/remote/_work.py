@@ -68,6 +68,10 @@ class Work:
     bulk: Iterator[Range] | None = None
     # Otherwise it is asked for though somebody else is at it, who is late.
     is_claimed: bool = True
+    # What is there comes again if it is no more between two ranges that are not.
+    bridge: int = 0
+    # Whether it is fetched to be kept, and not at all if there is no room.
+    must_keep: bool = False
     progressed: float = 0.0
     requests: int = 0
     nbytes: int = 0
