@@ -36,6 +36,9 @@ _LONGEST_LOOK = 0.1
 # A request is late, and made again, after so many times what nearly all take; but not before.
 _LATE_TIMES = 3.0
 _LATE_SECONDS = 0.25
+# Where more than this share of all bytes came late, it is this machine that is busy, and to ask
+# again makes it worse: what is as late as this then is.
+_RARE, _LATER_TIMES = 0.005, 4
 _LATENCIES = 128
 # What another process has claimed and not brought for so long is fetched here as well.
 _OTHERS_SECONDS = 5.0
@@ -56,6 +59,9 @@ class Fetcher:
         self._threads = 0
         self._idle = 0
         self._latencies: collections.deque[float] = collections.deque(maxlen=_LATENCIES)
+        # That came, and that were asked for once more.
+        self._brought_bytes = 0
+        self._again_bytes = 0
 
     # Asking
 
@@ -179,6 +185,7 @@ class Fetcher:
             is_late = any(work.progressed < late for work in flying)
         if is_late and not self._has_second(file, start, stop):
             for first, last in _lacking(file.pieces, start, stop):
+                self._again_bytes += last - first
                 self._queue.urgent.append(Work(file, first, last, is_claimed=False))
                 self._start_thread()
         return not missing
@@ -191,8 +198,11 @@ class Fetcher:
     def _late_seconds(self) -> float:
         known = sorted(self._latencies)
         if len(known) < _LATENCIES // 8:
-            return 4 * _LATE_SECONDS
-        return max(_LATE_SECONDS, _LATE_TIMES * known[int(0.95 * len(known))])
+            late = 4 * _LATE_SECONDS
+        else:
+            late = max(_LATE_SECONDS, _LATE_TIMES * known[int(0.95 * len(known))])
+        is_rare = self._again_bytes <= _RARE * self._brought_bytes
+        return late if is_rare else _LATER_TIMES * late
 
     # Fetching
 
@@ -323,6 +333,7 @@ class Fetcher:
             self._queue.flying.discard(work)
             work.file.traffic.requests += work.requests
             work.file.traffic.nbytes += work.nbytes
+            self._brought_bytes += work.nbytes
             if work.is_claimed:
                 work.file.pieces.release(work.start, work.stop, work.is_bulk)
             self._arrived.notify_all()
