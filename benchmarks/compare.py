@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import statistics
+import subprocess
 import sys
 import tempfile
 from typing import Any
@@ -43,6 +44,8 @@ def main() -> None:
     parser.add_argument("--directory", type=pathlib.Path, help="for the data sets, on a disk")
     given = parser.parse_args()
     before, after = given.before.resolve(), given.after.resolve()
+    for checkout in (before, after):
+        check(checkout)
     table = []
     for workload in given.workloads:
         rounds = []
@@ -56,12 +59,24 @@ def main() -> None:
     sys.exit(any(row["lower"] for row in table))
 
 
+def check(checkout: pathlib.Path) -> None:
+    """Sees that a checkout's environment runs the checkout's own code, not another's."""
+    command = [interpreter(checkout), "-c", "import yogadl; print(yogadl.__file__)"]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/")
+    found = answer.stdout.strip()
+    if pathlib.Path(found) != checkout / "yogadl" / "__init__.py":
+        sys.exit(f"the environment of {checkout} runs {found}; run `make .venv/.bench` there")
+
+
+def interpreter(checkout: pathlib.Path) -> str:
+    return str(checkout / ".venv/bin/python")
+
+
 def measure(checkout: pathlib.Path, workload: str, given: argparse.Namespace) -> Rates:
     """Records per second of one workload in one checkout, by phase and way."""
     results: dict[str, Any] = {"loaders": {}, "results": {}}
     with tempfile.TemporaryDirectory(prefix="compare-", dir=given.directory or checkout) as folder:
-        python = str(checkout / ".venv/bin/python")
-        step = steps.Step(python, pathlib.Path(folder), given.scale, given.seconds)
+        step = steps.Step(interpreter(checkout), pathlib.Path(folder), given.scale, given.seconds)
         step.script = [str(checkout / "benchmarks/measure.py")]
         # Nothing is read that was not written.
         for phase in dict.fromkeys(("write", *given.phases)):

@@ -21,7 +21,8 @@ from waiting import wait_until
 
 from yogadl.dataref import RemoteDataRef
 from yogadl.remote import _kept, _ledger, _space
-from yogadl.remote._kept import kept_versions, note_opened, remove_unused, set_pinned
+from yogadl.remote._kept import kept_versions, remove_unused, set_pinned
+from yogadl.remote._notes import note_opened
 from yogadl.remote._space import LimitedSpace
 
 pytestmark = pytest.mark.once

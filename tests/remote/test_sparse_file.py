@@ -70,4 +70,5 @@ def test_what_is_missing(tmp_path: pathlib.Path) -> None:
         (11 * CELL, 20 * CELL),
     ]
     file.discard(0, 6 * CELL)
+    file.memory.discard(0, 6 * CELL)
     assert file.missing(0, 20 * CELL) == [(0, 9 * CELL), (11 * CELL, 20 * CELL)]

@@ -129,6 +129,17 @@ class Fetcher:
                     self._queue.skip(dropped)
                     self._use_room()
 
+    def discard(self, ranges: Sequence[Range]) -> None:
+        """Has some ranges fetched again, whoever holds them, since what came is not right.
+
+        Raises:
+            FileSystemError: see ``SparseFile.discard``.
+        """
+        with self._mutex:
+            self._passing.discard(ranges)
+        for file, start, stop in ranges:
+            file.pieces.discard(start, stop)
+
     def ensure(self, ranges: Sequence[Range], starts_bulk: bool = False) -> bool:
         """Waits until the bytes of some ranges are there; returns whether that was needed.
 

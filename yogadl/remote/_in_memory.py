@@ -93,9 +93,9 @@ class InMemory:
             cells = [at for at in cells if at in self._cells and self._cells[at][2] is only]
         return self._remove(cells)
 
-    def discard(self, start: int, stop: int) -> None:
-        """Lets go of a range, whoever holds it."""
-        self._remove(range(start // CELL, -(-stop // CELL)))
+    def discard(self, start: int, stop: int) -> list[Passed]:
+        """Lets go of a range, whoever holds it; returns what nothing is left of."""
+        return self._remove(range(start // CELL, -(-stop // CELL)))
 
     def _remove(self, cells: Iterable[int]) -> list[Passed]:
         gone = []

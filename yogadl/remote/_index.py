@@ -17,6 +17,7 @@ import numpy as np
 import xxhash
 
 from yogadl.format.entries import ENTRY, EntryCheck, marks_of
+from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._right import WrongBytesError, right_bytes
 from yogadl.remote._sparse_file import CELL
@@ -120,8 +121,8 @@ class RemoteIndex:
         """
         numbers, places = self._files.find(positions)
         for piece in self._pieces(numbers, places, has_windows=False):
-            file, start, stop = piece.where
-            file.pieces.discard(start, stop)
+            _, start, stop = piece.where
+            fetcher().discard([piece.where])
             if self._is_small:
                 first = self._files.slot(piece.number, piece.first)
                 self._is_known[first : first + (stop - start) // ENTRY.itemsize] = False

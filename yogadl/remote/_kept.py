@@ -1,10 +1,8 @@
 """What is kept on this machine of versions in buckets: found, measured, and removed.
 
 The folder of a store has ``yogadl.objects``, in which each version's own file is named by its
-digest, and ``yogadl.parts`` for the parts of tables. Beside a version's file stands
-``<name>.json``, which says of which objects it is, when it was last opened, and which symbolic
-links lead to it. Who has a version open holds a shared lock (``flock``) on its file, and so keeps
-its parts, too.
+digest, and ``yogadl.parts`` for the parts of tables. Who has a version open holds a shared lock
+(``flock``) on its file, and so keeps its parts, too.
 
 ``yogadl.lock`` is held exclusively by who removes anything, from before he lists what there is; and
 shared by who gives a whole file its name. So a part that was there when the table that needs it got
@@ -13,14 +11,12 @@ its name is not removed any more, and no file while it gets its name.
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import dataclasses
 import fcntl
-import json
 import logging
 import os
 import pathlib
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -28,20 +24,15 @@ from yogadl.cache.files import telling
 from yogadl.cache.partial import remove_leftovers
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
 from yogadl.errors import YogadlError
-from yogadl.remote._ledger import exclusive
-from yogadl.remote._whole import replace_text
+from yogadl.remote import _notes
+from yogadl.remote._notes import VERSION_SUFFIX
 
 STAGED_FILE = "download.mdb"
 """Of what a download is staged for: one for all, so that what killed processes left is found."""
 
-_SUFFIX = ".mdb"
 _LOCK_FILE = "yogadl.lock"
 # Beside a link, for yogadl 0.1.4, which looks for no more than that.
 _COPY_NOTE = "local_metadata.json"
-_LARGEST_NOTE = 64 << 10
-_MOST_NAMES = 16
-_LATEST = 2.0**37
-_NOTES_LOCK = "notes.lock"
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _log = logging.getLogger(__name__)
@@ -68,26 +59,6 @@ class KeptVersion:
     nbytes: int
 
 
-def note_opened(path: pathlib.Path, name: str, link: pathlib.Path | None = None) -> None:
-    """Notes that a version was opened, of which ``path`` is the file, as the object of a name; and
-    a link to it.
-
-    That it cannot be noted is no error: it counts as not opened for long.
-    """
-    try:
-        with _changing_notes(path):
-            note = _load(path)
-            names = _first(name, note.names)
-            links = note.links if link is None else _first(os.path.abspath(link), note.links)
-            _save(path, _Note(names, time.time(), note.pinned, links))
-    except OSError as error:
-        _log.info("It cannot be noted that %s was opened: %s", path, error)
-
-
-def _first(one: str, others: tuple[str, ...]) -> tuple[str, ...]:
-    return (one, *[other for other in others if other != one])[:_MOST_NAMES]
-
-
 def set_pinned(version: KeptVersion, pinned: bool) -> bool:
     """Has a version stay when room is needed, or not any more; whether it is still there.
 
@@ -105,52 +76,75 @@ def set_pinned(version: KeptVersion, pinned: bool) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH)
             if not os.fstat(file.fileno()).st_nlink:
                 return False
-            with _changing_notes(path):
-                _save(path, dataclasses.replace(_load(path), pinned=pinned))
+            _notes.set_pinned(path, pinned)
     return True
-
-
-@contextlib.contextmanager
-def _changing_notes(path: pathlib.Path) -> Iterator[None]:
-    """Nobody else changes notes beside a file meanwhile.
-
-    Raises:
-        OSError: they cannot be kept from it.
-    """
-    with exclusive(path.with_name(_NOTES_LOCK)):
-        yield
 
 
 def kept_versions(folder: pathlib.Path) -> list[KeptVersion]:
     """What is kept in the folder of a store, last opened last."""
-    found = []
-    for path in sorted((folder / OBJECTS_FOLDER).glob(f"*{_SUFFIX}")):
-        note, parts = _load(path), _parts(path)
-        nbytes = sum(map(_on_disk, (path, *parts)))
-        found.append(KeptVersion(path, note.names, note.opened, note.pinned, parts, nbytes))
+    paths = sorted((folder / OBJECTS_FOLDER).glob(f"*{VERSION_SUFFIX}"))
+    found = [_kept_version(path) for path in paths]
     return sorted(found, key=lambda version: version.opened)
 
 
-def remove(version: KeptVersion) -> int:
+def _kept_version(path: pathlib.Path) -> KeptVersion:
+    note, parts = _notes.load(path), _parts(path)
+    nbytes = sum(map(_on_disk, (path, *parts)))
+    return KeptVersion(path, note.names, note.opened, note.pinned, parts, nbytes)
+
+
+class _Shares:
+    """How many of a store's versions have a part; each table is read once.
+
+    Args:
+        folder: of the store, whose lock is held exclusively.
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder / OBJECTS_FOLDER
+        self._parts: dict[str, set[pathlib.Path]] = {}
+        self._counts: collections.Counter[pathlib.Path] = collections.Counter()
+
+    def only_of(self, version: KeptVersion) -> list[pathlib.Path]:
+        """The parts of a version that no other has by now."""
+        if not version.parts:
+            return []
+        there = {name for name in os.listdir(self._folder) if name.endswith(VERSION_SUFFIX)}
+        for gone in self._parts.keys() - there:
+            self._counts.subtract(self._parts.pop(gone))
+        # Who reads from afar takes no lock, so others may have come.
+        for come in there - self._parts.keys():
+            self._parts[come] = set(_parts(self._folder / come))
+            self._counts.update(self._parts[come])
+        own = self._parts.get(version.path.name, set())
+        return [
+            part for part in dict.fromkeys(version.parts) if self._counts[part] == (part in own)
+        ]
+
+
+def remove(version: KeptVersion, shares: _Shares | None = None) -> int:
     """Removes a version and the parts that no other has, unless somebody has it open or pinned it.
+
+    Args:
+        version: of a store whose lock is held exclusively.
+        shares: of that store, if more is removed of it.
 
     Returns:
         How many bytes that freed.
     """
     freed = 0
     with alone(version.path) as is_alone:
-        if not is_alone or _load(version.path).pinned:
+        if not is_alone or _notes.load(version.path).pinned:
             return 0
-        # Now, since others may have come that have some of its parts.
-        others = version.path.parent.glob(f"*{_SUFFIX}")
-        shared = {part for other in others if other != version.path for part in _parts(other)}
-        for link in _load(version.path).links:
+        parts = (shares or _Shares(version.path.parent.parent)).only_of(version)
+        note = _notes.load(version.path)
+        for link in note.links:
             _remove_link(pathlib.Path(link), version.path)
+        _notes.lose_version(version.path, *note.names)
         # The version itself goes last: what is left of its parts would not be found otherwise.
-        for part in dict.fromkeys(version.parts):
-            if part not in shared:
-                with alone(part) as is_free:
-                    freed += _unlink(part) if is_free else 0
+        for part in parts:
+            with alone(part) as is_free:
+                freed += _unlink(part) if is_free else 0
         freed += _unlink(version.path)
     return freed
 
@@ -175,49 +169,59 @@ def _remove_unused(kept: dict[pathlib.Path, list[KeptVersion]], nbytes: int) -> 
         for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
             remove_leftovers(folder / inner / STAGED_FILE)
     freed = sum(_remove_parts(folder, versions) for folder, versions in kept.items())
-    found = [version for versions in kept.values() for version in versions]
-    for version in sorted(found, key=lambda version: version.opened):
+    found = [
+        (version, shares)
+        for folder, versions in kept.items()
+        for shares in [_Shares(folder)]
+        for version in versions
+    ]
+    for version, shares in sorted(found, key=lambda one: one[0].opened):
         if freed >= nbytes:
             break
-        gone = remove(version)
+        gone = remove(version, shares)
         freed += gone
         if gone:
             _log.info("Removed %s, %.1f MB, to make room.", version.path, gone / 1e6)
     return freed
 
 
-def forget(folder: pathlib.Path, name: str | None = None, but: pathlib.Path | None = None) -> None:
-    """Removes what is of no object any more, unless somebody has it open.
+def forget(folder: pathlib.Path, name: str, but: pathlib.Path | None = None) -> None:
+    """Removes what an object was, if it is of no other, unless somebody has it open.
 
     Args:
         folder: of the store.
         name: of an object that has been deleted or replaced.
         but: what it was replaced by, which stays pinned if the other was.
     """
+    # Most that are stored or fetched replace nothing: then this reads one file, and no note.
+    before = [path for path in _notes.versions_of(folder / OBJECTS_FOLDER, name) if path != but]
+    if not before:
+        return
     with settled(folder, fcntl.LOCK_EX):
-        for version in kept_versions(folder):
-            is_it = name in version.names and version.path != but
-            if is_it and not _lost_name(version, str(name), but):
+        for path in before:
+            names = _notes.load(path).names
+            if name in names and not _notes.lose_name(path, name, but):
                 continue
-            if not [other for other in version.names if not is_it or other != name]:
-                remove(version)
+            is_of_others = any(other != name for other in names)
+            if not is_of_others:
+                remove(_kept_version(path))
+            # What is open now is removed when the object is replaced the next time.
+            if is_of_others or not path.exists():
+                _notes.lose_version(path, name)
+
+
+def collect(folder: pathlib.Path) -> None:
+    """Removes what is of no object any more, unless somebody has it open.
+
+    Args:
+        folder: of the store.
+    """
+    with settled(folder, fcntl.LOCK_EX):
+        shares = _Shares(folder)
+        for version in kept_versions(folder):
+            if not version.names:
+                remove(version, shares)
         _remove_parts(folder, kept_versions(folder))
-
-
-def _lost_name(version: KeptVersion, name: str, but: pathlib.Path | None) -> bool:
-    """Whether it could be noted that a version is not the object of a name any more."""
-    try:
-        with _changing_notes(version.path):
-            note = _load(version.path)
-            names = tuple(other for other in note.names if other != name)
-            if note.pinned and but is not None:
-                _save(but, dataclasses.replace(_load(but), pinned=True))
-            pinned = note.pinned and bool(names)
-            _save(version.path, dataclasses.replace(note, names=names, pinned=pinned))
-    except OSError as error:
-        _log.info("%s stays: %s", version.path, error)
-        return False
-    return True
 
 
 def _remove_link(link: pathlib.Path, path: pathlib.Path) -> None:
@@ -235,7 +239,7 @@ def _remove_parts(folder: pathlib.Path, versions: list[KeptVersion]) -> int:
     """Removes the parts that no version has, and nobody has open."""
     known = {part for version in versions for part in version.parts}
     freed = 0
-    for part in (folder / PARTS_FOLDER).glob(f"*{_SUFFIX}"):
+    for part in (folder / PARTS_FOLDER).glob(f"*{VERSION_SUFFIX}"):
         if part not in known:
             with alone(part) as is_free:
                 freed += _unlink(part) if is_free else 0
@@ -247,7 +251,7 @@ def disk_bytes(folder: pathlib.Path) -> int:
     return sum(
         _on_disk(path)
         for inner in (OBJECTS_FOLDER, PARTS_FOLDER)
-        for path in (folder / inner).glob(f"*{_SUFFIX}")
+        for path in (folder / inner).glob(f"*{VERSION_SUFFIX}")
     )
 
 
@@ -270,7 +274,7 @@ def _on_disk(path: pathlib.Path) -> int:
 
 def _family(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A file and what stands beside it."""
-    if path.name.endswith(_SUFFIX):
+    if path.name.endswith(VERSION_SUFFIX):
         for suffix in (".cells", ".whole", ".json"):
             yield path.with_name(path.name + suffix)
     # Last: who opens it meanwhile waits for the lock on it, and finds that all is gone.
@@ -342,46 +346,3 @@ def alone(path: pathlib.Path) -> Iterator[bool]:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
-
-
-@dataclass(frozen=True)
-class _Note:
-    names: tuple[str, ...] = ()
-    opened: float = 0.0
-    pinned: bool = False
-    links: tuple[str, ...] = ()
-
-
-def _load(path: pathlib.Path) -> _Note:
-    """What a note says; nothing if there is none, or one that makes no sense."""
-    try:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        with open(os.open(_note_of(path), flags), "rb") as file:
-            found = json.loads(file.read(_LARGEST_NOTE))
-        names, links = (
-            tuple(str(one) for one in found.get(key, ())[:_MOST_NAMES])
-            for key in ("names", "links")
-        )
-        opened = float(found["opened"])
-        if not 0 <= opened < _LATEST:
-            raise ValueError(f"it was opened at {opened}")
-        return _Note(names, opened, found["pinned"] is True, links)
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        OSError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
-        _log.debug("%s has no note: %s", path, error)
-        return _Note()
-
-
-def _save(path: pathlib.Path, note: _Note) -> None:
-    replace_text(_note_of(path), json.dumps(dataclasses.asdict(note)))
-
-
-def _note_of(path: pathlib.Path) -> pathlib.Path:
-    return path.with_name(f"{path.name}.json")

@@ -28,8 +28,8 @@ from yogadl.format import table as tables
 from yogadl.format.entries import ENTRY, salt_of
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._groups import RemoteGroups
-from yogadl.remote._kept import note_opened
 from yogadl.remote._near import Near
+from yogadl.remote._notes import note_opened
 from yogadl.remote._object import RemoteObject
 from yogadl.remote._reader import RemoteReader
 from yogadl.remote._records import RemoteRecords, Version

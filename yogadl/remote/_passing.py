@@ -69,6 +69,11 @@ class Passing:
         for file, start, stop in ranges:
             self._forget(file.pieces.memory.drop(start, stop))
 
+    def discard(self, ranges: Iterable[Range]) -> None:
+        """Lets go of some ranges, whoever holds them."""
+        for file, start, stop in ranges:
+            self._forget(file.pieces.memory.discard(start, stop))
+
     def let_go_of_ended(self) -> None:
         """Lets go of what is of files that nobody reads any more."""
         for kind in (self._waiting, self._read):

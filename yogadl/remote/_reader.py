@@ -184,9 +184,7 @@ class RemoteReader(RemoteRecords):
                 return buffer, staged
             # They are damaged, or what led to them.
             self._is_here = False
-            for at in wrong:
-                file, start, stop = ranges[at]
-                file.pieces.discard(start, stop)
+            fetcher().discard([ranges[at] for at in wrong])
             self._index.forget(positions[wrong])
         raise ChecksumError(
             f"{self.version.name}: record {positions[wrong[0]]} is not what was written, "

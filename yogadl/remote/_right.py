@@ -53,8 +53,6 @@ def right_bytes(
                     wrong.append(number)
         if not wrong:
             return
-        for number in wrong:
-            file, start, stop = wanted[number]
-            file.pieces.discard(start, stop)
+        fetcher().discard([wanted[number] for number in wrong])
         numbers = wrong
     raise WrongBytesError(numbers[0])

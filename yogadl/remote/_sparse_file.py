@@ -263,13 +263,12 @@ class SparseFile:
         self._cells[first:last] = _HERE
 
     def discard(self, start: int, stop: int) -> None:
-        """Says that the bytes of a range are not there.
+        """Says that the bytes of a range are not in the file.
 
         Raises:
             FileSystemError: others cannot be told.
         """
         first, last = start // CELL, -(-stop // CELL)
-        self.memory.discard(start, stop)
         with telling("write", self.path):
             # Of what was never marked, a full disk has no room for zeros.
             if any(os.pread(self._marks.number, last - first, first)):

@@ -32,7 +32,8 @@ from yogadl.errors import (
     LocalDirectoryError,
     StorageFullError,
 )
-from yogadl.remote._kept import STAGED_FILE, alone, forget, note_opened, settled
+from yogadl.remote._kept import STAGED_FILE, alone, collect, forget, settled
+from yogadl.remote._notes import note_opened
 from yogadl.remote._whole import forget_whole, is_whole, note_whole
 from yogadl.storage._disk.folders import LocalFolders
 from yogadl.storage._disk.note import make_trusted, trusted_status
@@ -180,7 +181,7 @@ class Contents:
     def collect(self) -> None:
         """Removes what is of no object any more, unless somebody has it open."""
         if self._folders.safe_pieces():
-            forget(self._folders.pieces)
+            collect(self._folders.pieces)
 
     def forget(self, but: pathlib.Path | None = None) -> None:
         """Removes what the object was before it became ``but``, or before it was deleted."""
