@@ -82,9 +82,12 @@ def set_pinned(version: KeptVersion, pinned: bool) -> bool:
 
 def kept_versions(folder: pathlib.Path) -> list[KeptVersion]:
     """What is kept in the folder of a store, last opened last."""
-    paths = sorted((folder / OBJECTS_FOLDER).glob(f"*{VERSION_SUFFIX}"))
-    found = [_kept_version(path) for path in paths]
+    found = [_kept_version(path) for path in _versions_in(folder)]
     return sorted(found, key=lambda version: version.opened)
+
+
+def _versions_in(folder: pathlib.Path) -> list[pathlib.Path]:
+    return sorted((folder / OBJECTS_FOLDER).glob(f"*{VERSION_SUFFIX}"))
 
 
 def _kept_version(path: pathlib.Path) -> KeptVersion:
@@ -109,6 +112,18 @@ class _Shares:
         """The parts of a version that no other has by now."""
         if not version.parts:
             return []
+        self._look()
+        own = self._parts.get(version.path.name, set())
+        return [
+            part for part in dict.fromkeys(version.parts) if self._counts[part] == (part in own)
+        ]
+
+    def all(self) -> set[pathlib.Path]:
+        """The parts that any version has by now."""
+        self._look()
+        return set().union(*self._parts.values())
+
+    def _look(self) -> None:
         there = {name for name in os.listdir(self._folder) if name.endswith(VERSION_SUFFIX)}
         for gone in self._parts.keys() - there:
             self._counts.subtract(self._parts.pop(gone))
@@ -116,10 +131,6 @@ class _Shares:
         for come in there - self._parts.keys():
             self._parts[come] = set(_parts(self._folder / come))
             self._counts.update(self._parts[come])
-        own = self._parts.get(version.path.name, set())
-        return [
-            part for part in dict.fromkeys(version.parts) if self._counts[part] == (part in own)
-        ]
 
 
 def remove(version: KeptVersion, shares: _Shares | None = None) -> int:
@@ -168,13 +179,9 @@ def _remove_unused(kept: dict[pathlib.Path, list[KeptVersion]], nbytes: int) -> 
     for folder in kept:
         for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
             remove_leftovers(folder / inner / STAGED_FILE)
-    freed = sum(_remove_parts(folder, versions) for folder, versions in kept.items())
-    found = [
-        (version, shares)
-        for folder, versions in kept.items()
-        for shares in [_Shares(folder)]
-        for version in versions
-    ]
+    shares_of = {folder: _Shares(folder) for folder in kept}
+    freed = sum(_remove_parts(folder, shares) for folder, shares in shares_of.items())
+    found = [(it, shares_of[folder]) for folder, versions in kept.items() for it in versions]
     for version, shares in sorted(found, key=lambda one: one[0].opened):
         if freed >= nbytes:
             break
@@ -218,10 +225,10 @@ def collect(folder: pathlib.Path) -> None:
     """
     with settled(folder, fcntl.LOCK_EX):
         shares = _Shares(folder)
-        for version in kept_versions(folder):
-            if not version.names:
-                remove(version, shares)
-        _remove_parts(folder, kept_versions(folder))
+        for path in _versions_in(folder):
+            if not _notes.load(path).names:
+                remove(_kept_version(path), shares)
+        _remove_parts(folder, shares)
 
 
 def _remove_link(link: pathlib.Path, path: pathlib.Path) -> None:
@@ -235,12 +242,11 @@ def _remove_link(link: pathlib.Path, path: pathlib.Path) -> None:
         _log.info("%s stays: %s", link, error)
 
 
-def _remove_parts(folder: pathlib.Path, versions: list[KeptVersion]) -> int:
+def _remove_parts(folder: pathlib.Path, shares: _Shares) -> int:
     """Removes the parts that no version has, and nobody has open."""
-    known = {part for version in versions for part in version.parts}
-    freed = 0
+    needed, freed = shares.all(), 0
     for part in (folder / PARTS_FOLDER).glob(f"*{VERSION_SUFFIX}"):
-        if part not in known:
+        if part not in needed:
             with alone(part) as is_free:
                 freed += _unlink(part) if is_free else 0
     return freed

@@ -103,6 +103,7 @@ REMOVED_SECONDS = 2 * 86400.0
 
 _ATTEMPTS = 5
 _DELETIONS = 8
+_READS = 16
 
 _log = logging.getLogger(__name__)
 
@@ -254,15 +255,18 @@ class PartCollector:
         Raises:
             CannotCollectError: they are not known.
         """
-        needed: set[bytes] = set()
+        found: list[set[bytes]] = []
+
+        def read(info: ObjectInfo, _stop: threading.Event) -> None:
+            found.append(self._digests(info))
+
         try:
-            for info in tables:
-                needed |= self._digests(info)
+            in_parallel([functools.partial(read, info) for info in tables], _READS)
         except ObjectGoneError:
             return None
         except CacheFormatError as error:
             raise CannotCollectError(f"it is not known what a table refers to: {error}") from error
-        return needed
+        return set().union(*found)
 
     def _digests(self, info: ObjectInfo) -> set[bytes]:
         head = bytearray()
