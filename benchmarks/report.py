@@ -1,8 +1,9 @@
 """Writes a run's results as tables and plots.
 
-    python benchmarks/report.py RESULTS.json DIRECTORY
+    python benchmarks/report.py RESULTS.json DIRECTORY [--writing]
 
-``run.py`` does this at its end; by itself it publishes an earlier run elsewhere.
+``run.py`` does this at its end; by itself it publishes an earlier run elsewhere; with ``--writing``
+what it says of that, as ``writing.md`` and ``writing.json`` without plots.
 """
 
 from __future__ import annotations
@@ -41,9 +42,20 @@ def write(results: Results, directory: pathlib.Path) -> str:
     return text
 
 
-def markdown(results: Results, pictures: dict[str, str] | None = None) -> str:
+def write_writing(results: Results, directory: pathlib.Path) -> str:
+    """The same of a run that measured only writing, beside the report of another; no plots."""
+    results["targets"] = [target for target in results["targets"] if target["ratio"] is not None]
+    (directory / "writing.json").write_text(json.dumps(results, indent=2) + "\n")
+    text = markdown(results, title="Writing")
+    (directory / "writing.md").write_text(text)
+    return text
+
+
+def markdown(
+    results: Results, pictures: dict[str, str] | None = None, title: str = "Benchmark"
+) -> str:
     """The report; ``pictures`` are file names by measure."""
-    parts = ["# Benchmark", machine(results), _versions(results)]
+    parts = [f"# {title}", machine(results), _versions(results)]
     parts.append(
         "In brackets: how many times better this yogadl is, by its best way of the same kind: "
         "NumPy batches, single records, or TensorFlow batches; written from `arrays` (of Arrow's: "
@@ -57,11 +69,18 @@ def markdown(results: Results, pictures: dict[str, str] | None = None) -> str:
         if pictures and measure.name in pictures:
             parts.append(f"![{measure.title}]({pictures[measure.name]})")
         parts.append(_measure_table(measure, results))
-    parts += ["## How well it is shuffled", _SHUFFLE, _shuffle_table(results)]
+    shuffles = _shuffle_rows(results)
+    if shuffles:
+        head = ["", *_titles(results).values()]
+        parts += ["## How well it is shuffled", _SHUFFLE, table(head, shuffles)]
     parts += ["## What the machine can do", _floor_table(results)]
     if "cost" in results.get("scaling", {}):
         parts += ["## Scaling", _scaling(results["scaling"])]
-    parts += ["## Targets", target_table(targets.targets(results))]
+    found = targets.targets(results)
+    measured = [target for target in found if target.ratio is not None]
+    parts += ["## Targets", target_table(measured)]
+    if len(found) > len(measured):
+        parts.append(f"Not measured: {len(found) - len(measured)} more.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -127,7 +146,7 @@ def _versions(results: Results) -> str:
     return "\n".join(lines)
 
 
-def _shuffle_table(results: Results) -> str:
+def _shuffle_rows(results: Results) -> list[list[str]]:
     """How far an epoch moves a record, of the ways that were read to the end."""
     rows: dict[Row, dict[str, str]] = {}
     for workload, loaders in results["results"].items():
@@ -137,9 +156,8 @@ def _shuffle_table(results: Results) -> str:
                 epoch = found.get("epoch", {})
                 if epoch.get("complete"):
                     rows.setdefault((loader, way), {})[workload] = number(epoch["moved"])
-    titles = _titles(results)
-    lines = [[label(row), *(cells.get(name, "") for name in titles)] for row, cells in rows.items()]
-    return table(["", *titles.values()], lines)
+    names = _titles(results)
+    return [[label(row), *(cells.get(name, "") for name in names)] for row, cells in rows.items()]
 
 
 def _floor_table(results: Results) -> str:
@@ -186,8 +204,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=pathlib.Path)
     parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("--writing", action="store_true", help="of a run of that alone")
     arguments = parser.parse_args()
-    print(write(json.loads(arguments.results.read_text()), arguments.directory))
+    publish = write_writing if arguments.writing else write
+    print(publish(json.loads(arguments.results.read_text()), arguments.directory))
 
 
 if __name__ == "__main__":
