@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pathlib
 import pickle
 import threading
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from yogadl.cache.memory import MemoryPool
+from yogadl.cache.memory import MemoryPool, returning
 
 
 def address(array: Any) -> int:
@@ -97,3 +98,46 @@ def test_threads_never_get_the_same() -> None:
     for thread in threads:
         thread.join()
     assert failed == []
+
+
+@pytest.mark.parametrize("rows", [0, 1, 1000, 1 << 13])
+def test_memory_that_returns_is_like_other(rows: int) -> None:
+    array = returning((rows, 0x101), np.dtype("float64"))
+    assert (array.shape, array.dtype) == ((rows, 0x101), np.dtype("float64"))
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    assert address(array) % 64 == 0
+    array[...] = 1
+    assert array.sum() == array.size
+
+
+def own_bytes() -> int:
+    status = pathlib.Path("/proc/self/status").read_text()
+    return 1024 * int(status.partition("RssAnon:")[2].split()[0])
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/status").exists(), reason="needs /proc")
+def test_what_is_large_is_the_systems_again() -> None:
+    """Of other memory, the C library keeps a heap for each of some threads."""
+    barrier = threading.Barrier(6)
+
+    def work() -> None:
+        barrier.wait()
+        for _ in range(3):
+            returning((20 << 20,), np.dtype("u1"))[...] = 1
+        barrier.wait()
+        barrier.wait()
+
+    # The C library does so from the first such block on that is freed.
+    np.empty(20 << 20, "u1")[...] = 1
+    before = own_bytes()
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    barrier.wait()
+    barrier.wait()
+    after = own_bytes()
+    barrier.wait()
+    for thread in threads:
+        thread.join()
+    assert after - before < 20 << 20

@@ -149,3 +149,35 @@ def test_plans(site: Site) -> None:
             assert plan.record_bytes > 0.5 * ref.info.file_size / 2
             far: Any = ref.plan(num_shards=1 << 20, shards_here=1 << 10)
             assert far.record_requests >= far.records
+
+
+LARGE = {
+    "number": TensorSpec("int64"),
+    "x": TensorSpec("uint8", (1500, 1001)),
+    "y": TensorSpec("float16", (700, 1, 1000)),
+    "nothing": TensorSpec("float32", (0, 3)),
+    "z": TensorSpec("bool", (3,)),
+}
+
+
+@pytest.mark.parametrize("space", [Always, Never])
+def test_batches_of_many_megabytes(site: Site, space: type) -> None:
+    """Those that are mapped by themselves have what others have."""
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "number": np.int64(number),
+            "x": rng.integers(0, 256, (1500, 1001), "u1"),
+            "y": rng.integers(0, 9, (700, 1, 1000)).astype("f2"),
+            "nothing": np.zeros((0, 3), "f4"),
+            "z": rng.integers(0, 2, 3).astype(bool),
+        }
+        for number in range(10)
+    ]
+    with site.store(rows, spec=LARGE) as near, site.ref(space()) as ref:
+        for size in (1, 4, 10):
+            found = list(ref.stream(**ORDER).batches(size))
+            wanted = list(near.stream(**ORDER).batches(size))
+            assert same(found, wanted)
+            assert all(batch["x"].flags.writeable for batch in found)
+            del found, wanted

@@ -10,6 +10,7 @@ import numpy as np
 from yogadl import dtypes
 from yogadl import spec as specs
 from yogadl.cache.gather import gather
+from yogadl.cache.memory import LARGE_BYTES, returning
 from yogadl.cache.spans import Spans
 from yogadl.errors import ChecksumError, SpecMismatchError
 from yogadl.format.codec import RecordCodec
@@ -83,6 +84,18 @@ class ColumnReader:
             return self._join(components, len(offsets))
         except SpecMismatchError as error:
             raise ChecksumError(f"a record holds what does not fit: {error}") from error
+
+    def room_for(self, count: int) -> list[Array] | None:
+        """Memory for large columns that the system has again when nobody has it any more.
+
+        Returns:
+            What :meth:`read` can be given as ``out``; ``None`` where it would be of no use, as for
+            records of varying size.
+        """
+        size = self._codec.layout.content_size
+        if size is None or size * count < LARGE_BYTES or not self._plain:
+            return None
+        return [returning((count, *place.shape), place.dtype) for place in self._fixed]
 
     def _read_fixed(
         self, buffer: Array, offsets: Array, out: Sequence[Array] | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import math
+import mmap
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,11 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 _ALIGNMENT = 64
+
+LARGE_BYTES = 8 << 20
+"""From so many on, an array of :func:`returning` is mapped by itself."""
+
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 # The largest block that the GNU C library lets move its thresholds.
 _BLOCK = 31 << 20
@@ -29,6 +35,25 @@ def keep_freed_memory() -> None:
     nothing.
     """
     np.empty(_BLOCK, "u1")
+
+
+def private_memory(nbytes: int) -> mmap.mmap:
+    """So many bytes, zero, which take memory when they are first written to, and give it back to
+    the system when they are let go of."""
+    return mmap.mmap(-1, nbytes, _PRIVATE)
+
+
+def returning(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array like that of ``np.empty``, at a multiple of 64 bytes, whose memory the system has
+    again when nobody has it any more, if it is large.
+
+    The C library keeps freed blocks of up to 32 MiB in its heaps. There are several for the threads
+    of a process, so of batches that are so large it would keep some in each.
+    """
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes < LARGE_BYTES:
+        return MemoryPool().empty(shape, dtype)
+    return np.frombuffer(private_memory(nbytes), dtype).reshape(shape)
 
 
 class MemoryPool:

@@ -15,7 +15,7 @@ import xxhash
 from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.content_id import entry_tokens
 from yogadl.cache.mapping import Extents
-from yogadl.cache.memory import MemoryPool
+from yogadl.cache.memory import returning
 from yogadl.cache.traffic import Traffic
 from yogadl.errors import ChecksumError
 from yogadl.format.codec import RecordCodec
@@ -147,6 +147,8 @@ class RemoteReader(RemoteRecords):
         buffer, entries = self._staged(positions)
         try:
             offsets, lengths = entries["offset"].astype("i8"), entries["length"].astype("i8")
+            if out is None:
+                out = self._columns_of.room_for(len(positions))
             return self._columns_of.read(buffer, offsets, lengths, out, spans)
         except ChecksumError as error:
             raise ChecksumError(f"{self.version.name}: {error}; rebuild it") from error
@@ -275,7 +277,7 @@ def _room_for(entries: Array) -> tuple[Array, Array]:
     ends = np.cumsum(room)
     staged["offset"] = ends - room + entries["offset"].astype("i8") % WIDE_ALIGNMENT
     size = int(ends[-1]) if len(ends) else 0
-    return MemoryPool().empty((size + PAGE_SIZE,), np.dtype("u1")), staged
+    return returning((size + PAGE_SIZE,), np.dtype("u1")), staged
 
 
 def _read_into(

@@ -34,10 +34,11 @@ import numpy as np
 
 from yogadl.cache.files import telling
 from yogadl.cache.mapping import Descriptor
+from yogadl.cache.memory import private_memory
 from yogadl.per_process import PerProcess
 from yogadl.remote._in_memory import CELL, InMemory
 
-__all__ = ["CELL", "SparseFile", "open_sparse", "private_memory", "sized_file"]
+__all__ = ["CELL", "SparseFile", "open_sparse", "sized_file"]
 
 Array = np.ndarray[Any, Any]
 
@@ -53,7 +54,6 @@ _LOOK_CELLS = 4096
 # What is known of all files together has about so many pages of memory at most.
 _KNOWN_PAGES = 8192
 _LACKS_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 _log = logging.getLogger(__name__)
 
@@ -359,9 +359,3 @@ def _write(file: Descriptor, start: int, data: memoryview) -> None:
     while len(data):
         written = os.pwrite(file.number, data, start)
         start, data = start + written, data[written:]
-
-
-def private_memory(count: int) -> mmap.mmap:
-    """So many bytes, zero, which take memory when they are first written to, and give it back to
-    the system when they are let go of."""
-    return mmap.mmap(-1, count, _PRIVATE)

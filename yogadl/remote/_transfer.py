@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from yogadl.backoff import Backoff
+from yogadl.cache.memory import private_memory
 from yogadl.errors import StoreError
-from yogadl.remote._sparse_file import CELL, private_memory
+from yogadl.remote._sparse_file import CELL
 from yogadl.remote._work import Work
 
 if TYPE_CHECKING:
