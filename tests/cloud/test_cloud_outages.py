@@ -29,7 +29,7 @@ from waiting import wait_until
 from yogadl import backoff
 from yogadl.errors import StoreError
 from yogadl.storage import LFSConfigurations, LFSStorage
-from yogadl.storage._objects import gcs_store, s3_store, s3_upload
+from yogadl.storage._objects import gcs_files, gcs_store, s3_store, s3_upload
 
 MEGABYTE = 1 << 20
 PATIENCE = 200
@@ -50,7 +50,8 @@ def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_upload, "PART_BYTES", 5 * MEGABYTE)
     monkeypatch.setattr(s3_store.S3Store, "range_bytes", 2 * MEGABYTE)
     monkeypatch.setattr(gcs_store.GCSStore, "range_bytes", 2 * MEGABYTE)
-    monkeypatch.setattr(gcs_store, "_UPLOAD_BYTES", 5 * MEGABYTE)
+    for module in (gcs_files, gcs_store):
+        monkeypatch.setattr(module, "UPLOAD_BYTES", 5 * MEGABYTE)
 
 
 def small(version: int) -> Any:

@@ -15,7 +15,7 @@ import pytest
 
 from yogadl import backoff
 from yogadl.errors import StoreError
-from yogadl.storage._objects import gcs_store, s3_store, s3_upload
+from yogadl.storage._objects import gcs_files, gcs_store, s3_store, s3_upload
 
 PATIENCE = 120
 KEY = "data/a/1/cache.mdb"
@@ -31,7 +31,8 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_upload, "PART_BYTES", 5 * MEGABYTE)
     monkeypatch.setattr(s3_store.S3Store, "range_bytes", MEGABYTE)
     monkeypatch.setattr(gcs_store.GCSStore, "range_bytes", MEGABYTE)
-    monkeypatch.setattr(gcs_store, "_UPLOAD_BYTES", 5 * MEGABYTE)
+    for module in (gcs_files, gcs_store):
+        monkeypatch.setattr(module, "UPLOAD_BYTES", 5 * MEGABYTE)
 
 
 def large(version: int, megabytes: int = 24) -> Any:

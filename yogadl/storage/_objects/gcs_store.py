@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import datetime
-import io
 import logging
 import os
 import pathlib
@@ -24,11 +21,12 @@ from yogadl.errors import (
 )
 from yogadl.extras import require
 from yogadl.storage._objects.failures import told
+from yogadl.storage._objects.gcs_answers import conditional, info_of
 from yogadl.storage._objects.gcs_errors import is_altered, translate
+from yogadl.storage._objects.gcs_files import UPLOAD_BYTES, CountingFile, Sink, crc32c
 from yogadl.storage._objects.gcs_object import GCSObject
 from yogadl.storage._objects.gcs_session import send_in_pieces
 from yogadl.storage._objects.store import (
-    ABSENT,
     SMALL_BYTES,
     ObjectGoneError,
     ObjectInfo,
@@ -40,9 +38,6 @@ from yogadl.storage._objects.store import (
 if TYPE_CHECKING:
     from yogadl.storage._configurations import GCSConfigurations
 
-# Held in memory, and sent again when the connection breaks. As large as the SDK's own pieces: the
-# store looks at an upload anew with each.
-_UPLOAD_BYTES = 100 << 20
 _READ_BYTES = 1 << 20
 _HOST = "https://storage.googleapis.com"
 _ATTEMPTS = 4
@@ -135,7 +130,7 @@ class GCSStore(ObjectStore):
         with self._told("looking for", key):
             blob = self._bucket.get_blob(key, **self._limits(patience))
         if blob is not None:
-            return _info(blob)
+            return info_of(blob)
         with contextlib.suppress(AccessDeniedError):
             self.check(patience)
         return None
@@ -156,7 +151,7 @@ class GCSStore(ObjectStore):
                         last = blob.name
                         # The offset is that of the first one, and this is to be behind it.
                         if last > before:
-                            yield _info(blob)
+                            yield info_of(blob)
                     if skip is not None and last and found.next_page_token:
                         behind = skip(last)
                         # Who heeds no offset would begin there again and again.
@@ -200,7 +195,7 @@ class GCSStore(ObjectStore):
         self, key: str, data: bytes, if_tag: str | None = None, patience: float | None = None
     ) -> str:
         """See ``ObjectStore.write``."""
-        with self._told("writing", key), _conditional(if_tag) as generation:
+        with self._told("writing", key), conditional(if_tag) as generation:
             blob = self._bucket.blob(key)
             blob.upload_from_string(
                 data,
@@ -218,7 +213,7 @@ class GCSStore(ObjectStore):
             with (
                 self._told("deleting", key),
                 contextlib.suppress(NotFound),
-                _conditional(tag) as generation,
+                conditional(tag) as generation,
             ):
                 limits = self._limits(may_be_empty=True)
                 self._bucket.blob(key).delete(if_generation_match=generation, **limits)
@@ -267,10 +262,10 @@ class GCSStore(ObjectStore):
 
         # Google compares it before the object appears. Left to itself, the SDK compares afterwards,
         # and then deletes whatever has this name.
-        checksum = _crc32c(path)
-        with self._told("uploading", key), _conditional(if_tag) as generation:
+        checksum = crc32c(path)
+        with self._told("uploading", key), conditional(if_tag) as generation:
             for _ in range(_ATTEMPTS):
-                blob = self._bucket.blob(key, chunk_size=_UPLOAD_BYTES)
+                blob = self._bucket.blob(key, chunk_size=UPLOAD_BYTES)
                 blob.metadata, blob.crc32c = dict(metadata), checksum
                 before_publishing()
                 try:
@@ -296,7 +291,7 @@ class GCSStore(ObjectStore):
             ByteProgress(f"Uploading {self.url}/{blob.name}", size) as progress,
         ):
             blob.upload_from_file(
-                _Counting(file, progress, in_pieces=size > _UPLOAD_BYTES),
+                CountingFile(file, progress, in_pieces=size > UPLOAD_BYTES),
                 # Of unknown size, it is sent as what is large.
                 size=None if in_parts else size,
                 content_type="application/octet-stream",
@@ -324,7 +319,7 @@ class GCSStore(ObjectStore):
             try:
                 # Not in one shot, the SDK reads 8 KiB at a time, and takes three times as long.
                 blob.download_to_file(
-                    _Sink(write),
+                    Sink(write),
                     start=start,
                     end=stop - 1,
                     raw_download=True,
@@ -389,95 +384,3 @@ class GCSStore(ObjectStore):
 def _is_of_lost_session(error: Any) -> bool:
     """Whether a store has forgotten an upload that had begun; not that there is no such bucket."""
     return error.code in (404, 410) and error.response.request.method == "PUT"
-
-
-def _crc32c(path: pathlib.Path) -> str:
-    """Of a file, as Google writes it."""
-    google_crc32c = require("google_crc32c", "gcs")
-    checksum = google_crc32c.Checksum()
-    with open(path, "rb", buffering=0) as file:
-        while data := file.read(_READ_BYTES):
-            checksum.update(data)
-    return base64.b64encode(checksum.digest()).decode()
-
-
-def _info(blob: Any) -> ObjectInfo:
-    metadata = {name.lower(): str(value) for name, value in (blob.metadata or {}).items()}
-    created = blob.time_created.astimezone(datetime.timezone.utc)
-    return ObjectInfo(blob.name, int(blob.size), str(blob.generation), created, metadata)
-
-
-@contextlib.contextmanager
-def _conditional(if_tag: str | None) -> Iterator[int | None]:
-    """The generation to ask for; raises that the object has another."""
-    from google.api_core.exceptions import NotFound, PreconditionFailed
-
-    try:
-        yield None if if_tag is None else 0 if if_tag == ABSENT else int(if_tag)
-    except PreconditionFailed as error:
-        if if_tag is None:
-            raise
-        raise PreconditionFailedError from error
-    except NotFound as error:
-        # What is to be as it was, and is gone, is not as it was either.
-        if not if_tag:
-            raise
-        raise PreconditionFailedError from error
-
-
-class _Counting(io.RawIOBase):
-    """A file that tells how far it was read for the first time.
-
-    Args:
-        file: opened without a buffer.
-        progress: is told.
-        in_pieces: each piece read overwrites the one before, so that only one is in memory.
-    """
-
-    def __init__(self, file: io.FileIO, progress: ByteProgress, in_pieces: bool) -> None:
-        self._file = file
-        self._progress = progress
-        self._furthest = 0
-        self._buffer = bytearray(_UPLOAD_BYTES if in_pieces else 0)
-
-    def read(self, size: int = -1) -> Any:
-        # Of a whole file at once, the SDK insists on bytes.
-        data = self._read_piece(size) if self._buffer else self._file.read(size)
-        at = self._file.tell()
-        if at > self._furthest:
-            self._progress.update(at - self._furthest)
-            self._furthest = at
-        return data
-
-    def _read_piece(self, size: int) -> memoryview:
-        view = memoryview(self._buffer)[:size]
-        filled = 0
-        while filled < len(view) and (read := self._file.readinto(view[filled:])):
-            filled += read
-        return view[:filled]
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-
-class _Sink(io.RawIOBase):
-    """A file to write to that is a function."""
-
-    def __init__(self, write: Callable[[bytes], object]) -> None:
-        self._write_bytes = write
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._write_bytes(data)
-        return len(data)

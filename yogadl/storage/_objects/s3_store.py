@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import functools
 import logging
-import os
 import pathlib
 import threading
 import urllib.parse
@@ -15,12 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from yogadl.backoff import retried, timeouts
+from yogadl.backoff import retried
 from yogadl.cache.progress import ByteProgress
 from yogadl.errors import NetworkError, StoreError
-from yogadl.extras import require
 from yogadl.redaction import without_password
 from yogadl.storage._objects.failures import told
+from yogadl.storage._objects.s3_answers import (
+    bare_tag,
+    conditional,
+    created_at,
+    info_of,
+    tag_of,
+)
 from yogadl.storage._objects.s3_errors import (
     FAILED_PRECONDITIONS,
     MISSING,
@@ -29,9 +34,9 @@ from yogadl.storage._objects.s3_errors import (
     translate,
 )
 from yogadl.storage._objects.s3_object import S3Object
-from yogadl.storage._objects.s3_upload import PARALLEL_PARTS, S3Upload
+from yogadl.storage._objects.s3_session import S3Session
+from yogadl.storage._objects.s3_upload import S3Upload
 from yogadl.storage._objects.store import (
-    ABSENT,
     SMALL_BYTES,
     ObjectGoneError,
     ObjectInfo,
@@ -48,32 +53,8 @@ Result = TypeVar("Result")
 _READ_BYTES = 1 << 20
 # A condition that a store does not know.
 _NOT_IMPLEMENTED = frozenset(("501", "NotImplemented"))
-# For several transfers at a time.
-_CONNECTIONS = 4 * PARALLEL_PARTS
 
 _log = logging.getLogger(__name__)
-
-
-class _Clients:
-    """Those of one process, of one session, which reads what it has to know of S3 but once."""
-
-    def __init__(self, boto3: Any) -> None:
-        self.process = os.getpid()
-        self._boto3 = boto3
-        # A session can make one client at a time.
-        self._mutex = threading.Lock()
-        self._session: Any = None
-        self._made: dict[tuple[float, float], Any] = {}
-
-    def of(self, limits: tuple[float, float], make: Callable[..., Any]) -> Any:
-        """That of some limits of time, which ``make`` makes of a session and of them."""
-        found = self._made.get(limits)
-        if found is None:
-            with self._mutex:
-                self._session = self._session or self._boto3.session.Session()
-                found = self._made.get(limits) or make(self._session, *limits)
-                self._made[limits] = found
-        return found
 
 
 class S3Store(ObjectStore):
@@ -87,41 +68,11 @@ class S3Store(ObjectStore):
     """
 
     def __init__(self, configurations: S3Configurations) -> None:
-        self._boto3 = require("boto3", "s3")
+        self._session = S3Session(configurations)
         self._configurations = configurations
         self._bucket = configurations.bucket
-        self._clients = _Clients(self._boto3)
         # Around the ETag of a condition; None as long as none has held.
         self._quote: str | None = None
-
-    def _client(self, patience: float | None = None) -> Any:
-        # Connections must not be shared with a parent. Threads may make two at first; no matter.
-        if self._clients.process != os.getpid():
-            self._clients = _Clients(self._boto3)
-        return self._clients.of(timeouts(patience), self._make_client)
-
-    def _make_client(self, session: Any, connect: float, answer: float) -> Any:
-        from botocore.config import Config
-
-        given = self._configurations
-        endpoint = given.endpoint_url
-        return session.client(
-            "s3",
-            aws_access_key_id=given.access_key,
-            aws_secret_access_key=given.secret_key,
-            aws_session_token=given.session_token,
-            # boto3 does nothing with a password there but show it in its errors.
-            endpoint_url=None if endpoint is None else without_password(endpoint),
-            region_name=given.region,
-            config=Config(
-                max_pool_connections=_CONNECTIONS,
-                connect_timeout=connect,
-                read_timeout=answer,
-                retries={"mode": "standard", "total_max_attempts": 1},
-                # Left to itself, boto3 signs addresses in a way that new regions do not know.
-                signature_version="s3v4",
-            ),
-        )
 
     @property
     def url(self) -> str:
@@ -136,13 +87,13 @@ class S3Store(ObjectStore):
         """See ``ObjectStore.origin``: AWS has but one bucket of a name, whatever the endpoint."""
         if self.is_proven:
             return f"s3://{self._bucket}"
-        parts = urllib.parse.urlsplit(self._client().meta.endpoint_url)
+        parts = urllib.parse.urlsplit(self._session.endpoint)
         return f"s3://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}/{self._bucket}"
 
     @property
     def is_proven(self) -> bool:
         """See ``ObjectStore.is_proven``: AWS documents it; whatever else has to be tried out."""
-        host = urllib.parse.urlsplit(self._client().meta.endpoint_url).hostname or ""
+        host = urllib.parse.urlsplit(self._session.endpoint).hostname or ""
         return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
     # Asking
@@ -165,7 +116,7 @@ class S3Store(ObjectStore):
 
         def ask(client: Any) -> ObjectInfo | None:
             try:
-                return _info(key, client.head_object(Bucket=self._bucket, Key=key))
+                return info_of(key, client.head_object(Bucket=self._bucket, Key=key))
             except ClientError as error:
                 self._explain(client, error, key)
                 return None
@@ -197,7 +148,7 @@ class S3Store(ObjectStore):
             contents = page.get("Contents", ())
             for found in contents:
                 found["ContentLength"] = found["Size"]
-                yield _info(found["Key"], found)
+                yield info_of(found["Key"], found)
             if not page["IsTruncated"]:
                 return
             after = {"ContinuationToken": page["NextContinuationToken"]}
@@ -244,7 +195,7 @@ class S3Store(ObjectStore):
                 data = body.read(largest + 1)
                 if len(data) < min(size, largest + 1):
                     raise NetworkError(f"{self.url}/{key}: the answer broke off")
-                return data, _tag(answer), _created(answer)
+                return data, tag_of(answer), created_at(answer)
 
         found = self._ask("reading", key, ask, patience)
         if found is not None and len(found[0]) > largest:
@@ -259,7 +210,7 @@ class S3Store(ObjectStore):
         def ask(client: Any) -> str:
             target = {"Bucket": self._bucket, "Key": key}
             put = functools.partial(client.put_object, **target, Body=data)
-            return _tag(self._conditionally(put, client, key, if_tag))
+            return tag_of(self._conditionally(put, client, key, if_tag))
 
         return self._ask("writing", key, ask, patience)
 
@@ -276,7 +227,7 @@ class S3Store(ObjectStore):
                 # S3 knew no condition for this for long, and others that speak its language know
                 # none, and ignore it or say so.
                 try:
-                    with _conditional(tag) as condition:
+                    with conditional(tag) as condition:
                         client.delete_object(**target, **condition)
                 except PreconditionFailedError:
                     # Some know ETags only without quotes.
@@ -330,7 +281,7 @@ class S3Store(ObjectStore):
         def send(**condition: str) -> str:
             with ByteProgress(f"Uploading {self.url}/{key}", path.stat().st_size) as progress:
                 upload = S3Upload(
-                    self._client(),
+                    self._session.client(),
                     self._patiently,
                     path,
                     {"Bucket": self._bucket, "Key": key},
@@ -344,15 +295,15 @@ class S3Store(ObjectStore):
             return tag
 
         with self._told("uploading", key):
-            return _bare(self._conditionally(send, self._client(), key, if_tag))
+            return bare_tag(self._conditionally(send, self._session.client(), key, if_tag))
 
     def read_range(
         self, info: ObjectInfo, start: int, stop: int, write: Callable[[bytes], object]
     ) -> None:
         """See ``ObjectStore.read_range``."""
         try:
-            with self._told("downloading", info.key), _conditional(info.tag) as condition:
-                answer = self._client().get_object(
+            with self._told("downloading", info.key), conditional(info.tag) as condition:
+                answer = self._session.client().get_object(
                     Bucket=self._bucket,
                     Key=info.key,
                     Range=f"bytes={start}-{stop - 1}",
@@ -361,7 +312,7 @@ class S3Store(ObjectStore):
         except PreconditionFailedError as error:
             raise ObjectGoneError(info.key) from error
         with self._told("downloading", info.key), contextlib.closing(answer["Body"]) as body:
-            if _tag(answer) != info.tag:
+            if tag_of(answer) != info.tag:
                 raise ObjectGoneError(info.key)
             for data in body.iter_chunks(_READ_BYTES):
                 write(data)
@@ -374,7 +325,7 @@ class S3Store(ObjectStore):
         """An address by which an object can be read for so many seconds."""
         with self._told("reading", key):
             target = {"Bucket": self._bucket, "Key": key}
-            made: str = self._client().generate_presigned_url(
+            made: str = self._session.client().generate_presigned_url(
                 "get_object", Params=target, ExpiresIn=seconds
             )
         return made
@@ -389,13 +340,13 @@ class S3Store(ObjectStore):
         An ETag is quoted, and some stores know it only without its quotes.
         """
         try:
-            with _conditional(if_tag, '"' if self._quote is None else self._quote) as condition:
+            with conditional(if_tag, '"' if self._quote is None else self._quote) as condition:
                 done = write(**condition)
         except PreconditionFailedError:
             is_settled = self._quote is not None or self.is_proven
             if not if_tag or is_settled or self._tag_of(client, key) != if_tag:
                 raise
-            with _conditional(if_tag, "") as condition:
+            with conditional(if_tag, "") as condition:
                 done = write(**condition)
             _log.info("%s wants ETags without quotes.", self.url)
             self._quote = ""
@@ -407,7 +358,7 @@ class S3Store(ObjectStore):
     def _tag_of(self, client: Any, key: str) -> str | None:
         """``None`` if it is not there."""
         try:
-            return _tag(client.head_object(Bucket=self._bucket, Key=key))
+            return tag_of(client.head_object(Bucket=self._bucket, Key=key))
         except ClientError as error:
             if code_of(error) in MISSING:
                 return None
@@ -422,7 +373,7 @@ class S3Store(ObjectStore):
     ) -> Result:
         """What ``ask`` returns, when it is given a client, after as many tries as it takes."""
         with self._told(doing, key):
-            found: Result = self._patiently(lambda: ask(self._client(patience)), patience)
+            found: Result = self._patiently(lambda: ask(self._session.client(patience)), patience)
             return found
 
     def _patiently(
@@ -437,40 +388,3 @@ class S3Store(ObjectStore):
         name = f"{self.url}/{key}" if key else self.url
         hint = self._configurations.hint
         return told(lambda error: translate(error, f"{doing} {name}", hint))
-
-
-@contextlib.contextmanager
-def _conditional(if_tag: str | None, quote: str = '"') -> Iterator[dict[str, str]]:
-    """The arguments for a condition; raises that it does not hold."""
-    condition = {}
-    if if_tag is not None:
-        absent = if_tag == ABSENT
-        condition = {"IfNoneMatch": "*"} if absent else {"IfMatch": f"{quote}{if_tag}{quote}"}
-    try:
-        yield condition
-    except ClientError as error:
-        # An object that is to be as it was, and is gone, is not as it was either.
-        gone = if_tag and code_of(error) in MISSING
-        failed = if_tag is not None and code_of(error) in FAILED_PRECONDITIONS
-        if gone or failed:
-            raise PreconditionFailedError from error
-        raise
-
-
-def _info(key: str, answer: Mapping[str, Any]) -> ObjectInfo:
-    metadata = {name.lower(): value for name, value in answer.get("Metadata", {}).items()}
-    size = int(field(answer, "ContentLength"))
-    return ObjectInfo(key, size, _tag(answer), _created(answer), metadata)
-
-
-def _created(answer: Mapping[str, Any]) -> datetime.datetime:
-    found: datetime.datetime = field(answer, "LastModified").astimezone(datetime.timezone.utc)
-    return found
-
-
-def _tag(answer: Mapping[str, Any]) -> str:
-    return _bare(field(answer, "ETag"))
-
-
-def _bare(tag: str) -> str:
-    return tag.strip('"')
