@@ -18,7 +18,8 @@ from yogadl.format.provenance import UNKNOWN
 from yogadl.storage._catalogued import V
 from yogadl.storage._commits.commit import Committer, Purpose, new_change, same_json
 from yogadl.storage._commits.made import Made
-from yogadl.storage._versioned import VersionedStorage, first_parents
+from yogadl.storage._history import first_parents
+from yogadl.storage._versioned import VersionedStorage
 
 
 class ToldVersions(VersionedStorage[V]):
