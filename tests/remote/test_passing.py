@@ -104,3 +104,22 @@ def test_what_was_read_takes_no_room(folder: pathlib.Path, monkeypatch: pytest.M
         memory.read(number, is_last=True)
     assert memory.has(0)
     assert not any(map(memory.has, range(1, CELLS)))
+
+
+def test_what_is_of_ended_files_holds_nothing_back(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_passing, "_LOOK_SECONDS", 0.0)
+    memory, other = Memory(folder, 1), Memory(folder, 1)
+    other.passing = memory.passing
+    for number in range(4):
+        memory.fetch(number)
+        other.fetch(number)
+    memory.passing.note_read([memory.range_of(0)])
+    memory.hold(1)
+    assert memory.passing.room() == _passing.AHEAD_BYTES - 7 * CELL
+    memory.file.ended.set()
+    # Somebody is reading one of them.
+    assert memory.passing.room() == _passing.AHEAD_BYTES - 5 * CELL
+    assert [number for number in range(4) if memory.has(number)] == [1]
+    assert all(map(other.has, range(4)))

@@ -15,6 +15,8 @@ AHEAD_BYTES = 32 << 20
 """Of these, so many may wait to be read, or be on their way, for more to be fetched ahead."""
 # What nobody has read for so long was fetched for a stream that was left, or that is slow.
 _LEFT_SECONDS = 10.0
+# Between two looks for what is of files that nobody reads any more.
+_LOOK_SECONDS = 1.0
 
 _Files = collections.OrderedDict[Passed, tuple[RemoteFile, float]]
 
@@ -33,6 +35,7 @@ class Passing:
         self._nbytes = 0
         self._waiting_bytes = 0
         self.held_bytes = 0
+        self._next_look = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._waiting or self._read)
@@ -50,7 +53,12 @@ class Passing:
 
     def room(self) -> int:
         """How many bytes more may be on their way before somebody waits for them."""
-        left = time.monotonic() - _LEFT_SECONDS
+        now = time.monotonic()
+        # Who fetches may be too busy ever to be idle.
+        if now >= self._next_look:
+            self._next_look = now + _LOOK_SECONDS
+            self.let_go_of_ended()
+        left = now - _LEFT_SECONDS
         while self._waiting:
             passed, (_, came) = next(iter(self._waiting.items()))
             if came > left:
