@@ -32,6 +32,7 @@ from building import (
 )
 from waiting import wait_until
 
+from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import (
     CacheFormatError,
@@ -229,6 +230,36 @@ def test_children_that_outlive_a_driver_hold_nothing(
             os.kill(child, signal.SIGKILL)
         assert file.read() == b""
     assert same_data(ref, submitted(storage))
+
+
+def _die_writing_a_receipt(build: Any) -> None:
+    commit = PartialFile.commit
+
+    def dying(self: PartialFile, *args: Any) -> None:
+        if ".piece." in self.path.name:
+            os.kill(os.getpid(), signal.SIGKILL)
+        commit(self, *args)
+
+    PartialFile.commit = dying  # type: ignore[method-assign]
+    write_piece(build, PIECES)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_receipts_of_workers_that_are_killed(
+    storage: LFSStorage, tmp_path: pathlib.Path, is_committed: bool
+) -> None:
+    with begin(storage) as build:
+        receipts = [write_piece(build, number) for number in range(PIECES)]
+        worker = SPAWN.Process(target=_die_writing_a_receipt, args=(build,))
+        worker.start()
+        worker.join()
+        assert worker.exitcode == -signal.SIGKILL
+        assert len(list(tmp_path.rglob("*.piece.*.partial"))) == 1
+        if is_committed:
+            build.commit(receipts).close()
+    if not is_committed:
+        storage.collect_parts(older_than=AT_ONCE)
+    assert not list(tmp_path.rglob("*.partial"))
 
 
 def test_without_records(storage: LFSStorage) -> None:

@@ -21,6 +21,8 @@ LARGEST = 64 << 20
 
 RECEIPT_NAME = re.compile(r"[0-9a-f]{32}\.[0-9]+\.piece")
 """Of the file of a receipt, beside the parts of the id."""
+UNFINISHED_RECEIPT = re.compile(rf"({RECEIPT_NAME.pattern})\.[0-9a-f]{{32}}\.partial")
+"""Of one that is being written, on a file system; the first group is its name to be."""
 
 
 def receipt_name(build: str, number: int) -> str:

@@ -54,7 +54,7 @@ from yogadl.storage._disk.tables import (
     identity_of,
 )
 from yogadl.storage._paths import CACHE_FILE
-from yogadl.storage._receipt import RECEIPT_NAME
+from yogadl.storage._receipt import RECEIPT_NAME, UNFINISHED_RECEIPT
 
 _PART = re.compile(r"([0-9a-f]{32})\.mdb")
 _LEFTOVER = re.compile(r"([0-9a-f]{32}\.mdb)\.[0-9a-f]{32}\.partial")
@@ -216,9 +216,10 @@ class LocalCollector:
             with telling("delete", link):
                 link.unlink()
         with telling("list", self._parts):
-            partial = {_LEFTOVER.fullmatch(path.name) for path in self._parts.iterdir()}
-        for name in {matched[1] for matched in partial if matched}:
-            remove_leftovers(self._parts / name)
+            names = [path.name for path in self._parts.iterdir()]
+        for kind in (_LEFTOVER, UNFINISHED_RECEIPT):
+            for name in {matched[1] for matched in map(kind.fullmatch, names) if matched}:
+                remove_leftovers(self._parts / name)
 
 
 @dataclass

@@ -7,10 +7,10 @@ import pathlib
 from collections.abc import Mapping
 
 from yogadl.cache.files import make_folders, telling
-from yogadl.cache.partial import PartialFile
+from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.parts import PARTS_FOLDER, part_path
 from yogadl.storage._disk.note import FOLDER_MODE
-from yogadl.storage._receipt import LARGEST, receipt_name
+from yogadl.storage._receipt import LARGEST, UNFINISHED_RECEIPT, receipt_name
 
 
 class LocalPieces:
@@ -56,3 +56,7 @@ class LocalPieces:
         for path in self._folder.glob(f"{self._build}.*.piece"):
             with telling("delete", path):
                 path.unlink(missing_ok=True)
+        # Of workers that were killed.
+        for path in self._folder.glob(f"{self._build}.*.partial"):
+            if unfinished := UNFINISHED_RECEIPT.fullmatch(path.name):
+                remove_leftovers(self._folder / unfinished[1])
