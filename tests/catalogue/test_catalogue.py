@@ -48,6 +48,17 @@ def test_what_was_entered_is_found_also_after_it_was_merged() -> None:
     assert numbers == sorted(set(numbers))
 
 
+def test_who_writes_a_segment_reads_it_no_more() -> None:
+    store = MemoryStore()
+    found = catalogue(store)
+    while not segments(store):
+        found.enter(entry("a", str(len(keys(found)))))
+    expected = keys(catalogue(store))
+    for key in segments(store):
+        store.delete(key)
+    assert keys(found) == expected
+
+
 def test_the_root_stays_small_and_old_segments_go() -> None:
     store = MemoryStore()
     found = catalogue(store)

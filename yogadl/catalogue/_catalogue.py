@@ -378,7 +378,8 @@ class Catalogue:
         older = older or {}
         # Of what has no entry, it cannot be said from then on that it never had one.
         has_lost = before.segment is not None and len(older) != before.segment.count
-        data, segment = _segment.encode(_segment.together(before, older).values(), change)
+        entries = _segment.together(before, older)
+        data, segment = _segment.encode(entries.values(), change)
         self._objects.write(_key(segment.name), data, None, patience)
 
         def make(state: State) -> State | None:
@@ -389,6 +390,7 @@ class Catalogue:
         self._seen = None
         self._seen = state, _ = self._root.change(make, patience)
         if state.segment == segment:
+            self._segment = segment.name, entries
             self._tidy(state, before.retired)
 
     def _tidy(self, state: State, retired: tuple[str, ...]) -> None:
