@@ -220,6 +220,8 @@ def _counted(line: Results, requests: list[Request]) -> Results:
         found["from_fetch_seconds"] = times["first"] - times["connected"]
     if "ended" in times:
         found["seconds"] = times["ended"] - times["started"]
+        if "connected" in times:
+            found["from_fetch_to_end_seconds"] = times["ended"] - times["connected"]
     return {**found, **_later_epochs(times, requests)}
 
 

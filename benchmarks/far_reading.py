@@ -88,6 +88,8 @@ def _parts(dataref: Any) -> int:
 def epochs(loader: RemoteLoader, arguments: argparse.Namespace) -> Line:
     """Reads one epoch or several."""
     times = _Times()
+    loader.connect()
+    times.note("connected")
     loader.open()
     times.note("fetched")
     found = []
@@ -102,6 +104,8 @@ def epochs(loader: RemoteLoader, arguments: argparse.Namespace) -> Line:
 def shard(loader: Any, arguments: argparse.Namespace) -> Line:
     """Reads what one rank of many has of an epoch."""
     times = _Times()
+    loader.connect()
+    times.note("connected")
     loader.open()
     times.note("fetched")
     stream = loader.stream(SEED, shard_rank=arguments.rank, num_shards=arguments.shards)
@@ -154,6 +158,7 @@ def download(loader: RemoteLoader, arguments: argparse.Namespace) -> Line:  # no
         endpoint_url=loader.place.endpoint,
         config=Config(max_pool_connections=2 * CONNECTIONS),
     )
+    times.note("connected")
     times.note("fetched")
     client.download_file(
         bucket,

@@ -51,6 +51,9 @@ class RemoteLoader(Loader):
         super().__init__(workload, place.folder)
         self.place = place
 
+    def connect(self) -> None:
+        """Makes what a process needs once, whatever it opens, where there is such."""
+
     def numbers(self, batch: Any) -> Any:
         """Of a batch's records, int64 of its length."""
         return np.asarray(batch[NUMBER])

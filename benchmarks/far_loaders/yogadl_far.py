@@ -56,7 +56,6 @@ class FarLoader(RemoteLoader):
         self.dataref = self._storage.fetch(_ID, version, download=is_downloaded)
 
     def open(self) -> None:
-        self.connect()
         self.fetch()
 
     def stream(self, seed: int, **options: Any) -> Any:
