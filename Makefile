@@ -127,6 +127,7 @@ bench: $(VENV)/.bench
 
 bench-smoke: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py --smoke >/dev/null
+	$(BIN)/python benchmarks/far.py --parts peers --rounds 1 --scale 0.01 --results build/far-smoke >/dev/null
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

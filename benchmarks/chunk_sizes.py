@@ -103,8 +103,9 @@ def reading_rate(make: Callable[[], ThisYogadl], way: str, seconds: float) -> fl
 
 def writing_rate(make: Callable[[], ThisYogadl]) -> float:
     loader = make()
+    loader.prepare(loader.writes[0])
     started = time.perf_counter()
-    loader.write()
+    loader.write_tf()
     return loader.workload.count / (time.perf_counter() - started)
 
 

@@ -42,7 +42,7 @@ def write(loader: RemoteLoader, arguments: argparse.Namespace) -> Line:
     if arguments.parts:
         _write_parts(loader, arguments.parts)
     else:
-        loader.write()
+        loader.write_generator()
     files = [path for path in loader.directory.rglob("*") if path.is_file()]
     # Nothing of the catalogue is read with the records.
     data = [path for path in files if path.parent.name != "yogadl.catalogue"]
@@ -62,7 +62,7 @@ def _write_parts(loader: Any, parts: int) -> None:
         records = {"number": np.arange(work.count)}
         loader.store(records)
     else:
-        loader.write()
+        loader.write_generator()
     (file,) = loader.directory.rglob("cache.mdb")
     records = {"number": np.arange(work.count)} if work.name == "scalars" else work.records()
     loader.store(records, "2", part_bytes=max(file.stat().st_size // parts, 1))

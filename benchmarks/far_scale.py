@@ -44,6 +44,7 @@ PARTS, RECORDS_PER_PART = 100_000, 10_000
 SMALLEST, LARGEST = 60_000, 140_000
 PROCESSES = 8
 CHUNK_BYTES = 10_000_000
+READY = b"ready\n"
 
 Results = dict[str, Any]
 
@@ -162,9 +163,10 @@ def measure_plan(served: pathlib.Path, arguments: argparse.Namespace) -> Results
         started = time.time()
         command = [sys.executable, __file__, "--child", "read", server.url, cache]
         children = [
-            subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE)
+            subprocess.Popen([*command, str(rank)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             for rank in range(PROCESSES)
         ]
+        _begin_together(children)
         lines = [json.loads(child.communicate()[0]) for child in children]
         seconds = time.time() - started
         # Of making a storage, nothing is planned.
@@ -180,10 +182,26 @@ def measure_plan(served: pathlib.Path, arguments: argparse.Namespace) -> Results
     }
 
 
+def _begin_together(children: list[subprocess.Popen[bytes]]) -> None:
+    """As the processes of a job do, which meet before they train; and as is planned for."""
+    for child in children:
+        assert child.stdout is not None
+        if child.stdout.readline() != READY:
+            raise SystemExit("a process that was to read could not begin")
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+
+
 def read_shard(url: str, cache: str, rank: str) -> Results:
-    """In a process of its own."""
-    dataref = _storage(url, cache).fetch("records", "1", download=False)
+    """In a process of its own, when all others could begin, too."""
+    storage = _storage(url, cache)
+    sys.stdout.buffer.write(READY)
+    sys.stdout.buffer.flush()
+    sys.stdin.buffer.readline()
     begun = time.time()
+    dataref = storage.fetch("records", "1", download=False)
     stream = dataref.stream(
         shuffle=True, shuffle_seed=1, shard_rank=int(rank), num_shards=PROCESSES
     )

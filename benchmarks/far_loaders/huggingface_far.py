@@ -69,7 +69,7 @@ class FarLoader(RemoteLoader):
     def version(cls) -> str:
         return f"Hugging Face datasets {metadata.version('datasets')}"
 
-    def write(self) -> None:
+    def write_generator(self) -> None:
         rows = (_stored(record, self.workload) for record in self.workload.records())
         size = self.workload.record_bytes(self.workload.record(0))
         if not self.workload.is_static:

@@ -42,7 +42,7 @@ class FarLoader(RemoteLoader):
     def version(cls) -> str:
         return f"WebDataset {metadata.version('webdataset')}"
 
-    def write(self) -> None:
+    def write_generator(self) -> None:
         pattern = str(self.directory / "%05d.tar")
         with webdataset.ShardWriter(pattern, maxsize=SHARD_BYTES, verbose=0) as writer:
             for record in self.workload.records():

@@ -27,7 +27,7 @@ class FarLoader(RemoteLoader):
     def version(cls) -> str:
         return f"yogadl {yogadl.__version__}"
 
-    def write(self) -> None:
+    def write_generator(self) -> None:
         self.store(self.workload.records())
 
     def store(self, records: Any, version: str = _VERSION, **options: Any) -> None:

@@ -27,7 +27,7 @@ class Loader(abc.ABC):
     """One way to store a workload and to read it again.
 
     Attributes:
-        directory: where the loader keeps the data set; empty before :meth:`write`.
+        directory: where the loader keeps the data set; empty before it is written.
         ways: the names of its ways to read an epoch; the first is its best.
         writes: its ways to write, each a method ``write_<way>``; what the first writes is read.
         arrays: the records as :func:`workloads.columns` makes them, for ways of ``ARRAYS``.

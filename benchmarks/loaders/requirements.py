@@ -30,10 +30,13 @@ FRAMEWORKS: dict[str, list[str]] = {
 }
 """The same for ``frameworks.py``: this tree's yogadl, with one framework each."""
 
+# Since release 5, ``datasets`` reads from servers only with what fsspec needs for it.
+_STREAMED = [TORCH, "numpy", "webdataset", "datasets", "aiohttp", "requests"]
+
 FAR: dict[str, list[str]] = {
     "mosaic_far": REQUIREMENTS["mosaic"],
     "litdata_far": REQUIREMENTS["litdata_loader"],
-    "webdataset_far": [TORCH, "numpy", "webdataset", "datasets"],
-    "huggingface_far": [TORCH, "numpy", "webdataset", "datasets"],
+    "webdataset_far": _STREAMED,
+    "huggingface_far": _STREAMED,
 }
 """The same for the peers of ``far.py``."""

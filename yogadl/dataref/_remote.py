@@ -69,6 +69,9 @@ class RemoteDataRef(OpenedDataRef[RemoteRecords]):
     ) -> Plan:
         """What shuffled streams of this data set would ask the bucket for, without asking it.
 
+        The streams are taken to begin together, as those of a job do. Of small data sets, who comes
+        when others have fetched most of it asks for less.
+
         Args:
             num_shards: of the streams, on all machines together.
             shards_here: of them on one machine, in a process each; by default all, at most 8.
