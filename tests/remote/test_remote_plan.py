@@ -59,7 +59,7 @@ def read(site: Site, ref: RemoteDataRef, shards: int, seed: int = 1) -> list[Ask
 def is_nothing_fetched() -> bool:
     queue = fetcher()._queue
     with fetcher()._mutex:
-        return not queue.flying and not queue.soon and not queue._has_bulk()
+        return not queue.flying and not queue.soon and not queue.has_bulk()
 
 
 @pytest.mark.parametrize("ragged", [False, True])

@@ -57,6 +57,8 @@ class Fetcher:
         self._passing = Passing()
         self._has_told_disk = False
         self._threads = 0
+        # By one another, so that who asks need not wait until all have started.
+        self._to_start = 0
         self._idle = 0
         self._latencies: collections.deque[float] = collections.deque(maxlen=_LATENCIES)
         # That came, and that were asked for once more.
@@ -86,8 +88,16 @@ class Fetcher:
         """Asks for ranges of which everything will be needed, some time; quick to iterate over."""
         with self._mutex:
             self._queue.add_bulk(ranges)
-            for _ in range(BULK_CONNECTIONS):
+            idle = min(self._idle, BULK_CONNECTIONS)
+            for _ in range(idle):
                 self._start_thread()
+            self._to_start = BULK_CONNECTIONS - idle
+            self._start_next()
+
+    def has_bulk(self) -> bool:
+        """Whether anything is still to come that will be needed some time."""
+        with self._mutex:
+            return self._queue.has_bulk() or any(work.is_bulk for work in self._queue.flying)
 
     @contextlib.contextmanager
     def holding(
@@ -229,20 +239,32 @@ class Fetcher:
         if self._idle:
             # It is woken for this work, and the next work needs another.
             self._idle -= 1
-        elif self._threads < CONNECTIONS:
-            try:
-                threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()
-            except RuntimeError:
-                # The system has no more, and those that there are do it, if there are any.
-                if not self._threads:
-                    raise
-                return
-            self._threads += 1
+        else:
+            self._start_new()
+
+    def _start_next(self) -> None:
+        if self._to_start > 0:
+            self._to_start -= 1
+            self._start_new()
+
+    def _start_new(self) -> None:
+        if self._threads >= CONNECTIONS:
+            return
+        try:
+            threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()
+        except RuntimeError:
+            # The system has no more, and those that there are do it, if there are any.
+            if not self._threads:
+                raise
+            return
+        self._threads += 1
 
     def _run(self) -> None:
         # Only who fetches needs it.
         from yogadl.remote._http import Connections
 
+        with self._mutex:
+            self._start_next()
         connections = Connections()
         try:
             while self._do_next(connections):

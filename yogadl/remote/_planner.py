@@ -101,14 +101,18 @@ def _fetch(reader: Announced, positions: Array, must_keep: bool) -> None:
 
 
 def _fetch_records(reader: Announced, positions: Array, must_keep: bool) -> None:
-    steps = np.diff(positions)
-    # So have those of a shard, of a slice or of what was filtered.
-    has_order = len(steps) > 0 and bool((steps > 0).all() or (steps < 0).all())
-    step, bridged = (_STEP_IN_ORDER, _BRIDGED_IN_ORDER) if has_order else (_STEP, _BRIDGED_BYTES)
+    is_run = has_order(positions)
+    step, bridged = (_STEP_IN_ORDER, _BRIDGED_IN_ORDER) if is_run else (_STEP, _BRIDGED_BYTES)
     for at in range(0, len(positions), step):
         found = reader.record_ranges(positions[at : at + step])
         missing = (it for it in found if not it[0].pieces.has(*it[1:]))
-        fetcher().want(merged(missing, bridged), bridged if has_order else 0, must_keep)
+        fetcher().want(merged(missing, bridged), bridged if is_run else 0, must_keep)
+
+
+def has_order(positions: Array) -> bool:
+    """Whether they rise or fall, as those of a shard, of a slice or of what was filtered do."""
+    steps = np.diff(positions)
+    return len(steps) > 0 and bool((steps > 0).all() or (steps < 0).all())
 
 
 def merged(ranges: Iterable[Range], bridged: int = _BRIDGED_BYTES) -> list[Range]:

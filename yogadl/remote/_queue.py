@@ -22,9 +22,11 @@ BULK_BYTES = 8 << 20
 QUEUED = 4096
 """Ranges that may wait to be fetched soon."""
 
-# What streams need next is asked for at so many connections beside bulk, if it is that large.
+# What streams need next is asked for at so many connections beside bulk, if it is large.
 _BESIDE_BULK = 16
-_LARGE_BYTES = 64 << 10
+LARGE_BYTES = 64 << 10
+"""From which on a request costs little beside what it brings."""
+
 # Bulk that may be fetched in part twice is not cut up by what is there in so small pieces.
 _BRIDGED_BYTES = 16 << 10
 # Until the first records have been asked for, or for so long, bulk has but a few connections.
@@ -113,10 +115,10 @@ class WorkQueue:
             else:
                 yield work
         bulk = sum(work.is_bulk for work in self.flying)
-        if not self._has_bulk() or len(self.flying) - bulk < _BESIDE_BULK:
+        if not self.has_bulk() or len(self.flying) - bulk < _BESIDE_BULK:
             self.lacks_room = False
             ahead = sum(work.stop - work.start for work in self.flying if not work.is_bulk)
-            while self.soon and (not self._has_bulk() or _is_large(self.soon[0])):
+            while self.soon and (not self.has_bulk() or _is_large(self.soon[0])):
                 first = self.soon[0]
                 # A record may be larger than there ever is room for.
                 wanted = ahead + first.stop - first.start
@@ -126,10 +128,10 @@ class WorkQueue:
                 yield from self._claimed(self.soon.popleft(), self.soon)
         is_held = self._holds_bulk_until is not None and time.monotonic() < self._holds_bulk_until
         most = HELD_CONNECTIONS if is_held else BULK_CONNECTIONS
-        while bulk < most and self._has_bulk():
+        while bulk < most and self.has_bulk():
             yield from self._next_bulk()
 
-    def _has_bulk(self) -> bool:
+    def has_bulk(self) -> bool:
         """Whether there is bulk work; it begins with ``_bulk_work``."""
         while self._bulk_work is None and self._bulk:
             try:
@@ -190,5 +192,4 @@ class WorkQueue:
 
 
 def _is_large(work: Work) -> bool:
-    """Whether a request costs little beside what it brings."""
-    return work.stop - work.start >= _LARGE_BYTES
+    return work.stop - work.start >= LARGE_BYTES

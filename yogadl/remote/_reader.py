@@ -26,7 +26,8 @@ from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
-from yogadl.remote._planner import merged, planner
+from yogadl.remote._planner import has_order, merged, planner
+from yogadl.remote._queue import LARGE_BYTES
 from yogadl.remote._records import RemoteRecords, Version, is_whole_cheaper
 from yogadl.remote._work import Range
 
@@ -228,10 +229,15 @@ class _RemoteExtents(Extents):
     def will_need(self) -> None:
         if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
             fetcher().want_whole(_all_of(weakref.ref(self.reader.files), self.reader._sharing))
-        else:
+            return
+        positions = np.asarray(self.positions)
+        # What is small would not be fetched by itself while all is, and to find out where it is
+        # takes time that who reads waits for.
+        is_large = self.reader._bytes_of_each() >= LARGE_BYTES or has_order(positions)
+        if is_large or not fetcher().has_bulk():
             # All of a part is like all of it, but not a part of what is read.
             is_all = isinstance(self.positions, range)
-            planner().submit(self.reader, np.asarray(self.positions), must_keep=is_all)
+            planner().submit(self.reader, positions, must_keep=is_all)
 
     def touch(self) -> None:
         fetcher().ensure(self.reader.record_ranges(np.asarray(self.positions)))
