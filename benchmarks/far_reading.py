@@ -98,7 +98,12 @@ def epochs(loader: RemoteLoader, arguments: argparse.Namespace) -> Line:
         found.append(_read(loader, arguments.way, batches, times, _ended(number)))
     for numbers in found:
         _check_all(numbers, loader.workload)
-    return {"times": times.noted, "records": len(found[0]), "moved": _moved(found[0])}
+    return {
+        "times": times.noted,
+        "records": len(found[0]),
+        "moved": _moved(found[0]),
+        "first_span": float(np.ptp(found[0][:BATCH]) + 1) / len(found[0]),
+    }
 
 
 def shard(loader: Any, arguments: argparse.Namespace) -> Line:

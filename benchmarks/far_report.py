@@ -66,8 +66,9 @@ _PEERS = (
     "seconds until the first batch of 32, bytes as a multiple of what the records' values have, "
     "and requests. Processes have imported what they need. Each shuffles as it does by itself: "
     "moved is the mean distance of a record of the epoch from its place in the data set, 1 in a "
-    "true shuffle and 0 in none. Of the ways to read with two worker processes and with none, the "
-    "faster one is told."
+    "true shuffle and 0 in none; the first batch is from that share of the data set that lies "
+    "between the first and the last of its records. Of the ways to read with two worker processes "
+    "and with none, the faster one is told."
 )
 
 
@@ -318,7 +319,7 @@ def _peer_table(found: Results) -> str:
     rows = []
     for name, line in found.items():
         if "seconds" not in line:
-            rows.append([LABELS[name], *["failed"] * 6])
+            rows.append([LABELS[name], *["failed"] * 7])
             continue
         times = "" if ours is None or name == OURS else f"{ours / _rate(line):.3g}×"
         way = f" · {line['way']}" if line["way"] else ""
@@ -332,7 +333,8 @@ def _peer_table(found: Results) -> str:
                 f"{line['bytes'] / values:.3f}",
                 number(line["requests"]),
                 f"{line['moved']:.2f}",
+                f"{line['first_span']:.3f}",
             ]
         )
     head = ["", "records/s", "yogadl is as fast as it", "s to the first batch", "bytes / values"]
-    return report.table([*head, "requests", "moved"], rows)
+    return report.table([*head, "requests", "moved", "first batch from"], rows)

@@ -100,6 +100,7 @@ def test_yogadl_is_measured(server: bucket_server.BucketServer, tmp_path: pathli
     assert set(parts["peers"]) == set(far_cases.SCALES)
     for found in parts["peers"].values():
         assert 0.5 < found[far_bench.OURS]["moved"] < 1.5
+        assert 0.5 < found[far_bench.OURS]["first_span"] <= 1
     table = (results / "far.md").read_text()
     assert "failed" not in table
     assert "not measured" not in table
