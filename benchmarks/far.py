@@ -59,6 +59,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--directory", type=pathlib.Path, help="for the data sets")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS, help="where to report")
     parser.add_argument(
+        "--others", type=pathlib.Path, help="far.json that has the parts that are not measured now"
+    )
+    parser.add_argument(
         "--python", action="append", default=[], metavar="NAME=PATH", help="of a peer"
     )
     arguments = parser.parse_args()
@@ -94,6 +97,19 @@ def servers(
         yield server, slower
 
 
+def keep_others(results: Results, arguments: argparse.Namespace) -> None:
+    """Takes what is not measured now from results of before, which were of the same bucket."""
+    before = json.loads(arguments.others.read_text())
+    for name in ("scale", "latency", "rate"):
+        if before["arguments"][name] != results["arguments"][name]:
+            sys.exit(f"--others was measured with --{name} {before['arguments'][name]:g}")
+    results["loaders"] |= before["loaders"]
+    for part in CASES:
+        if part in before["parts"] and part not in arguments.parts:
+            results["parts"][part] = before["parts"][part]
+            results["measured"][part] = before["measured"][part]
+
+
 def save(results: Results, directory: pathlib.Path) -> str:
     """Writes what there is so far; returns it as tables."""
     (directory / "far.json").write_text(json.dumps(results, indent=2) + "\n")
@@ -109,8 +125,11 @@ def main() -> None:
         "arguments": {name: getattr(arguments, name) for name in names},
         "loaders": {},
         "parts": {},
+        "measured": {},
         "faults": [],
     }
+    if arguments.others:
+        keep_others(results, arguments)
     pythons = find_interpreters(arguments, results)
     # The system's temporary directory may be in memory.
     place = arguments.directory or arguments.results
@@ -127,6 +146,8 @@ def main() -> None:
                 for part in arguments.parts:
                     try:
                         results["parts"][part] = CASES[part](bench)
+                        when = machine.now()
+                        results["measured"][part] = {"rounds": arguments.rounds, "date": when}
                     except ReadingError as error:
                         bench.fault(error)
                     table = save(results, arguments.results)

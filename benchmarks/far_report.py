@@ -85,9 +85,9 @@ def markdown(results: Results) -> str:
         ("memory", "Memory", far_memory.TOLD, far_memory.table),
     ):
         if name in parts:
-            lines += [f"## {title}", told, table(parts[name])]
+            lines += [f"## {title}", _told_when(results, name, told), table(parts[name])]
     if "peers" in parts:
-        lines += ["## Beside others", _PEERS]
+        lines += ["## Beside others", _told_when(results, "peers", _PEERS)]
         for workload, found in parts["peers"].items():
             lines += [f"### {_title(workload)}", _peer_table(found)]
             errors = [error for line in found.values() for error in line["errors"].values()]
@@ -201,15 +201,20 @@ def _megabytes(nbytes: float) -> str:
 def _about(results: Results) -> str:
     given, machine = results["arguments"], results["machine"]
     return (
-        f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['cpu']}, {machine['cores']} cores, "
         f"{machine['memory_bytes'] / 2**30:.0f} GiB of memory, {machine['system']} "
         f"{machine['kernel']}, {machine['file_system']}, Python {machine['python']}. Scale "
         f"{given['scale']:g}. The bucket is nginx on the same machine, which waits "
         f"{given['latency'] * 1000:g} ms before every answer and gives each connection "
-        f"{given['rate'] / 1e6:g} MB/s; requests and bytes are those of its log. Everything was "
-        f"measured in turn, {given['rounds']} times over, each time by new processes; what is "
+        f"{given['rate'] / 1e6:g} MB/s; requests and bytes are those of its log. What stands in "
+        "one table was measured in turn, several times over, each time by new processes; what is "
         "told is the median, with the lowest and the highest in brackets."
     )
+
+
+def _told_when(results: Results, part: str, told: str) -> str:
+    when = results["measured"][part]
+    return f"{told} {when['date']}, {when['rounds']} rounds."
 
 
 def _versions(results: Results) -> str:

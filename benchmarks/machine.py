@@ -22,8 +22,12 @@ def describe(directory: pathlib.Path) -> dict[str, Any]:
         "file_system": _file_system(directory),
         "read_ahead_kb": _read_ahead(directory),
         "python": platform.python_version(),
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": now(),
     }
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _after_colon(path: str, key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 import os
@@ -18,6 +19,7 @@ BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
 import bucket_server  # noqa: E402
+import far  # noqa: E402
 import far_bench  # noqa: E402
 import far_cases  # noqa: E402
 import far_limits  # noqa: E402
@@ -184,3 +186,28 @@ def results(seconds: float, nbytes: int) -> dict[str, Any]:
 def test_verdicts(seconds: float, nbytes: int, verdicts: str) -> None:
     found = far_report.targets(results(seconds, nbytes))
     assert [target.verdict for target in found] == verdicts.split()
+
+
+def test_what_is_not_measured_anew_is_kept(tmp_path: pathlib.Path) -> None:
+    given: dict[str, Any] = {"scale": 1.0, "latency": 0.03, "rate": 85_000_000}
+    when = {"rounds": 5, "date": "2026-11-24 04:08 UTC"}
+    before = tmp_path / "before.json"
+    before.write_text(
+        json.dumps(
+            {
+                "arguments": {**given, "rounds": 5},
+                "loaders": {"mosaic_far": {"version": "2"}},
+                "parts": {"first": {"old": 1}, "shard": {"old": 2}},
+                "measured": {"first": when, "shard": when},
+            }
+        )
+    )
+    arguments = argparse.Namespace(others=before, parts=["first"])
+    results: dict[str, Any] = {"arguments": given, "loaders": {}, "parts": {}, "measured": {}}
+    far.keep_others(results, arguments)
+    assert results["parts"] == {"shard": {"old": 2}}
+    assert results["measured"] == {"shard": when}
+    assert results["loaders"] == {"mosaic_far": {"version": "2"}}
+    results["arguments"] = {**given, "rate": 0}
+    with pytest.raises(SystemExit, match="was measured with --rate"):
+        far.keep_others(results, arguments)
