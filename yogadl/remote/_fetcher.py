@@ -24,6 +24,7 @@ from yogadl.remote._transfer import DiskError, EndedError, Transfer
 from yogadl.remote._work import Range, RemoteFile, Work, cells
 
 if TYPE_CHECKING:
+    from yogadl.cache.traffic import Traffic
     from yogadl.remote._http import Connections
 
 CONNECTIONS = 64
@@ -84,20 +85,22 @@ class Fetcher:
                 self._queue.soon.append(work)
                 self._start_thread()
 
-    def want_whole(self, ranges: Iterator[Range]) -> None:
-        """Asks for ranges of which everything will be needed, some time; quick to iterate over."""
+    def want_whole(self, ranges: Iterator[Range], traffic: Traffic) -> None:
+        """Asks for ranges of which everything will be needed, some time; see ``Bulk``."""
         with self._mutex:
-            self._queue.add_bulk(ranges)
+            self._queue.add_bulk(ranges, traffic)
             idle = min(self._idle, BULK_CONNECTIONS)
             for _ in range(idle):
                 self._start_thread()
             self._to_start = BULK_CONNECTIONS - idle
             self._start_next()
 
-    def has_bulk(self) -> bool:
-        """Whether anything is still to come that will be needed some time."""
+    def has_bulk(self, traffic: Traffic) -> bool:
+        """Whether any bulk is still to come of the files that have this traffic."""
         with self._mutex:
-            return self._queue.has_bulk() or any(work.is_bulk for work in self._queue.flying)
+            return self._queue.has_bulk(traffic) or any(
+                work.is_bulk and work.file.traffic is traffic for work in self._queue.flying
+            )
 
     @contextlib.contextmanager
     def holding(

@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from yogadl.cache.traffic import Traffic
 from yogadl.remote._passing import AHEAD_BYTES
 from yogadl.remote._sparse_file import CELL
-from yogadl.remote._work import Range, RemoteFile, Work, cells
+from yogadl.remote._work import Bulk, Range, RemoteFile, Work, cells
 
 BULK_CONNECTIONS = 32
 BULK_BYTES = 8 << 20
@@ -53,14 +54,14 @@ class WorkQueue:
         self.soon: collections.deque[Work] = collections.deque()
         self.flying: set[Work] = set()
         self.lacks_room = False
-        self._bulk: collections.deque[Iterator[Range]] = collections.deque()
-        self._bulk_work: Work | None = None
+        # All of them take turns.
+        self._bulk: collections.deque[Bulk] = collections.deque()
         # What a stream waits for at its very beginning comes first.
         self._holds_bulk_until: float | None = None
 
-    def add_bulk(self, ranges: Iterator[Range]) -> None:
-        """Adds ranges of which everything will be needed, some time."""
-        self._bulk.append(ranges)
+    def add_bulk(self, ranges: Iterator[Range], traffic: Traffic) -> None:
+        """Adds ranges of which everything will be needed, some time; see ``Bulk``."""
+        self._bulk.append(Bulk(ranges, traffic))
         if self._holds_bulk_until is None:
             self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
 
@@ -118,7 +119,7 @@ class WorkQueue:
         if not self.has_bulk() or len(self.flying) - bulk < _BESIDE_BULK:
             self.lacks_room = False
             ahead = sum(work.stop - work.start for work in self.flying if not work.is_bulk)
-            while self.soon and (not self.has_bulk() or _is_large(self.soon[0])):
+            while self.soon and not self._comes_later(self.soon[0]):
                 first = self.soon[0]
                 # A record may be larger than there ever is room for.
                 wanted = ahead + first.stop - first.start
@@ -131,27 +132,34 @@ class WorkQueue:
         while bulk < most and self.has_bulk():
             yield from self._next_bulk()
 
-    def has_bulk(self) -> bool:
-        """Whether there is bulk work; it begins with ``_bulk_work``."""
-        while self._bulk_work is None and self._bulk:
+    def _comes_later(self, work: Work) -> bool:
+        """Whether some work is left to bulk, being so small that a request costs more than that."""
+        return work.stop - work.start < LARGE_BYTES and self.has_bulk(work.file.traffic)
+
+    def has_bulk(self, traffic: Traffic | None = None) -> bool:
+        """Whether there is bulk work, or any of what has this traffic; the first has some then."""
+        while self._bulk and not self._has_work(self._bulk[0]):
+            self._bulk.popleft()
+        return bool(self._bulk) and (
+            traffic is None or any(bulk.traffic is traffic for bulk in self._bulk)
+        )
+
+    def _has_work(self, bulk: Bulk) -> bool:
+        if bulk.work is None:
             try:
-                found = next(self._bulk[0], None)
+                found = next(bulk.ranges, None)
             except OSError as error:
                 # Who reads the records meets it, too.
                 _log.debug("Cannot fetch as a whole: %s", error)
                 found = None
-            if found is None or found[0].ended.is_set():
-                self._bulk.popleft()
-            else:
+            if found is not None and not found[0].ended.is_set():
                 file, start, stop = found
-                self._bulk_work = Work(file, *cells(start, stop), self._bulk[0])
-        return self._bulk_work is not None
+                bulk.work = Work(file, *cells(start, stop), bulk)
+        return bulk.work is not None
 
-    def end_bulk(self, bulk: Iterator[Range] | None) -> None:
+    def end_bulk(self, bulk: Bulk | None) -> None:
         """Leaves the rest of it to be fetched when it is needed."""
         self._bulk = collections.deque(other for other in self._bulk if other is not bulk)
-        if self._bulk_work is not None and self._bulk_work.bulk is bulk:
-            self._bulk_work = None
 
     def _claimed(self, work: Work, queue: collections.deque[Work]) -> Iterator[Work]:
         """What is to be fetched of some work, if that is anything; the rest waits in its queue."""
@@ -168,12 +176,14 @@ class WorkQueue:
                 yield replace(work, start=start, stop=end)
 
     def _next_bulk(self) -> Iterator[Work]:
-        """The next large piece, if the next bytes of the bulk work have one."""
-        work = self._bulk_work
+        """The next large piece, if the next bytes of the first bulk work have one."""
+        bulk = self._bulk[0]
+        self._bulk.rotate(-1)
+        work = bulk.work
         assert work is not None
         file, first = work.file, work.start
         if file.ended.is_set():
-            self._bulk_work = None
+            bulk.work = None
             return
         work.start = min(first + BULK_BYTES, work.stop)
         bridge = _BRIDGED_BYTES if file.again < file.most_again else 0
@@ -184,12 +194,8 @@ class WorkQueue:
             # What another process is fetching is left to it.
             if file.pieces.claim_bulk(start, stop):
                 work.start = stop
-                found = Work(file, start, stop, work.bulk)
+                found = Work(file, start, stop, bulk)
         if work.start >= work.stop:
-            self._bulk_work = None
+            bulk.work = None
         if found is not None:
             yield found
-
-
-def _is_large(work: Work) -> bool:
-    return work.stop - work.start >= LARGE_BYTES

@@ -228,13 +228,15 @@ class _RemoteExtents(Extents):
 
     def will_need(self) -> None:
         if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
-            fetcher().want_whole(_all_of(weakref.ref(self.reader.files), self.reader._sharing))
+            files = self.reader.files
+            whole = _all_of(weakref.ref(files), self.reader._sharing)
+            fetcher().want_whole(whole, files.traffic)
             return
         positions = np.asarray(self.positions)
         # What is small would not be fetched by itself while all is, and to find out where it is
         # takes time that who reads waits for.
         is_large = self.reader._bytes_of_each() >= LARGE_BYTES or has_order(positions)
-        if is_large or not fetcher().has_bulk():
+        if is_large or not fetcher().has_bulk(self.reader.files.traffic):
             # All of a part is like all of it, but not a part of what is read.
             is_all = isinstance(self.positions, range)
             planner().submit(self.reader, positions, must_keep=is_all)

@@ -58,6 +58,21 @@ class RemoteFile:
 
 
 @dataclass(eq=False)
+class Bulk:
+    """Ranges of which everything will be needed, some time.
+
+    Attributes:
+        ranges: them; quick to iterate over.
+        traffic: that of their files.
+        work: what is left of the range that it is at; ``None`` before the first and behind each.
+    """
+
+    ranges: Iterator[Range]
+    traffic: Traffic
+    work: Work | None = None
+
+
+@dataclass(eq=False)
 class Work:
     """A range of a file to fetch."""
 
@@ -65,7 +80,7 @@ class Work:
     start: int
     stop: int
     # What it comes from, if that is bulk.
-    bulk: Iterator[Range] | None = None
+    bulk: Bulk | None = None
     # Otherwise it is asked for though somebody else is at it, who is late.
     is_claimed: bool = True
     # What is there comes again if it is no more between two ranges that are not.

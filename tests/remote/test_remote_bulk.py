@@ -1,0 +1,87 @@
+"""What comes as a whole, in large pieces."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+from remote_rig import Answer, Asked, Site, make_site
+from test_remote_plan import store
+
+from yogadl.remote import _queue
+from yogadl.remote._open import HEAD_BYTES
+from yogadl.remote._sparse_file import CELL
+from yogadl.remote._work import Work
+
+pytestmark = pytest.mark.once
+
+PIECE = 1 << 16
+
+
+def _another(folder: pathlib.Path) -> Iterator[Site]:
+    folder.mkdir()
+    site = make_site(folder)
+    try:
+        yield site
+    finally:
+        site.web.close()
+
+
+@pytest.fixture
+def second(tmp_path: pathlib.Path) -> Iterator[Site]:
+    yield from _another(tmp_path / "second")
+
+
+@pytest.fixture
+def third(tmp_path: pathlib.Path) -> Iterator[Site]:
+    yield from _another(tmp_path / "third")
+
+
+def test_data_sets_take_turns(
+    site: Site, second: Site, third: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small one need not wait until a large one has come, nor one that comes record by record."""
+    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
+    for each in (site, second, third):
+        store(each, (400, 3_000), None)
+    with site.ref() as large, second.ref() as small, third.ref() as shard:
+        found = [ref.reader.files for ref in (large, small, shard)]
+        queue = _queue.WorkQueue()
+        # What lies before was read when they were opened.
+        begin = HEAD_BYTES
+        for files, pieces in zip(found[:2], (10, 2), strict=True):
+            whole = (files.file(0), begin, begin + pieces * PIECE)
+            queue.add_bulk(iter([whole]), files.traffic)
+        behind = begin + 12 * PIECE
+        wanted = [Work(files.file(0), behind, behind + CELL) for files in found]
+        queue.soon.extend([wanted[2], wanted[0]])
+        taken = []
+        while (work := queue.take(1 << 30)) is not None and len(taken) < 7:
+            taken.append(work)
+        places = {id(files.traffic): number for number, files in enumerate(found)}
+        numbers = [places[id(work.file.traffic)] for work in taken]
+        # What is small waits for its own bulk only.
+        assert numbers == [2, 0, 1, 0, 1, 0, 0]
+        assert list(queue.soon) == [wanted[0]]
+        assert queue.has_bulk(found[0].traffic)
+        assert not queue.has_bulk(found[1].traffic)
+        for work in queue.flying:
+            work.file.pieces.release(work.start, work.stop, work.is_bulk)
+
+
+def test_what_is_small_is_not_asked_for_by_itself_while_all_of_it_comes(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
+    count = store(site, (800, 3_000), None)
+
+    def slowly(_asked: Asked, made: Answer) -> Answer:
+        made.stalls = 0.02
+        return made
+
+    with site.twisting(slowly), site.ref() as ref:
+        for _batch in ref.stream(shuffle=True, shuffle_seed=1).batches(16):
+            pass
+        pieces = -(-ref.reader.files.nbytes // PIECE)
+        assert len(site.web.asked) < pieces + count // 10
