@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import functools
 import os
 import pathlib
@@ -472,6 +473,55 @@ def test_builders_that_died_on_two_machines_are_forgotten(tmp_path: pathlib.Path
     assert stored_parts(store) == set()
     assert [path.name for path in tmp_path.glob("*/*.builder")] == ["3.builder"]
     alive.give_up(forget=True)
+
+
+@pytest.mark.parametrize("has_parts", [False, True])
+def test_what_builders_leave_that_die_at_once(has_parts: bool, tmp_path: pathlib.Path) -> None:
+    """They die before the file says whose it is, before they enter their names, or after that."""
+    store, folder = MemoryStore(), tmp_path / "parts"
+    if has_parts:
+        build(store, tmp_path, "1")
+    os.close(part_builder.BuilderSign(folder, "known")._descriptor)
+    bucket(store).control.change(lambda control: control.builders.update(known=None))
+    os.close(part_builder.BuilderSign(folder, "unknown")._descriptor)
+    (folder / "blank.builder").touch()
+    collector = PartCollector(store, bucket(store), "a", [folder])
+    assert collector.collect(AT_ONCE).skipped
+    store.offset += datetime.timedelta(seconds=part_collector.DEAD_SECONDS + 1)
+    collector.collect(AT_ONCE, dry_run=True)
+    assert len(list(folder.iterdir())) == 3
+    assert collector.collect(AT_ONCE).skipped == {}
+    assert dates(store).builders == {}
+    assert list(folder.iterdir()) == []
+
+
+def test_a_bucket_is_not_written_to_for_strays_of_an_id_without_parts(
+    tmp_path: pathlib.Path,
+) -> None:
+    store, folder = MemoryStore(), tmp_path / "parts"
+    os.close(part_builder.BuilderSign(folder, "unknown")._descriptor)
+    assert PartCollector(store, bucket(store), "a", [folder]).collect(AT_ONCE).skipped == {}
+    assert list(folder.iterdir()) == []
+    assert list(store.list("")) == []
+
+
+def test_a_sign_that_is_removed_before_it_is_locked_is_made_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What removes it locks, too.
+    lock, removals = fcntl.flock, iter([True])
+
+    def remove_before(descriptor: int, how: int) -> None:
+        if next(removals, False):
+            part_builder.remove_strays(tmp_path, ())
+            assert list(tmp_path.iterdir()) == []
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_before)
+    sign = part_builder.BuilderSign(tmp_path, "a")
+    part_builder.remove_strays(tmp_path, ())
+    assert [path.name for path in tmp_path.iterdir()] == ["a.builder"]
+    sign.give_up(forget=True)
 
 
 def test_a_write_whose_answer_was_lost(tmp_path: pathlib.Path) -> None:

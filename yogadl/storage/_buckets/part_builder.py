@@ -13,7 +13,7 @@ import os
 import pathlib
 import platform
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from yogadl.cache.files import make_folders, telling
 from yogadl.cache.partial import PartialFile
@@ -206,11 +206,8 @@ class BuilderSign:
         make_folders(folder, FOLDER_MODE)
         self._path = _sign_path(folder, name)
         with telling("write", self._path):
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._descriptor = os.open(self._path, flags, 0o644)
+            self._descriptor = _locked(self._path)
             os.write(self._descriptor, _machine())
-            # Before that, it says nothing that anybody would believe.
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         not_for_children(self)
 
     def give_up(self, *, forget: bool) -> None:
@@ -230,32 +227,72 @@ class BuilderSign:
 
 def is_dead(folder: pathlib.Path, name: str) -> bool:
     """Whether a builder of this machine has died, as far as that is known."""
-    path = _sign_path(folder, name)
-    if trusted_status(folder) is None or trusted_status(path) is None:
-        return False
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
+    with contextlib.suppress(OSError), _opened(folder, _sign_path(folder, name)) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # On a file system of many machines, locks may be those of one.
         return os.read(descriptor, 1000) == _machine()
-    except OSError:
-        return False
+    return False
+
+
+@contextlib.contextmanager
+def _opened(folder: pathlib.Path, path: pathlib.Path) -> Iterator[int]:
+    """The descriptor of a builder's file; raises ``OSError`` if it is not to be trusted."""
+    if trusted_status(folder) is None or trusted_status(path) is None:
+        raise PermissionError(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def strays(folder: pathlib.Path, known: Collection[str]) -> list[str]:
-    """Builders that died on this machine before anybody else knew of them.
+def sign_names(folder: pathlib.Path) -> list[str]:
+    """The names of builders that have begun on this machine and left or have a file there.
+
+    Args:
+        folder: for the parts of the id on this machine.
+    """
+    return [path.stem for path in folder.glob(f"*{_SIGN}")]
+
+
+def remove_strays(folder: pathlib.Path, known: Collection[str]) -> None:
+    """Removes what builders left that died on this machine before anybody else knew of them.
 
     Args:
         folder: for the parts of the id on this machine.
         known: the names of those that others know of.
     """
-    names = [path.stem for path in folder.glob(f"*{_SIGN}")]
-    return [name for name in names if name not in known and is_dead(folder, name)]
+    for name in sign_names(folder):
+        if name not in known:
+            if is_dead(folder, name):
+                forget(folder, name)
+            else:
+                _remove_blank(folder, name)
+
+
+def _locked(path: pathlib.Path) -> int:
+    """A new file there, locked before anything is in it, so that no other is ever blank."""
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Somebody may have taken it for one that was left in between.
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _remove_blank(folder: pathlib.Path, name: str) -> None:
+    """Removes the file of a builder that died before it wrote there whose machine it is of."""
+    path = _sign_path(folder, name)
+    with contextlib.suppress(OSError), _opened(folder, path) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_size == 0:
+            path.unlink()
 
 
 def forget(folder: pathlib.Path, name: str) -> None:

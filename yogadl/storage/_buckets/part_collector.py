@@ -76,7 +76,8 @@ from yogadl.storage._buckets.part_builder import (
     REQUEST_SECONDS,
     forget,
     is_dead,
-    strays,
+    remove_strays,
+    sign_names,
 )
 from yogadl.storage._buckets.part_control import Control
 from yogadl.storage._buckets.parts import BucketParts
@@ -151,7 +152,7 @@ class PartCollector:
 
     def _step(self, grace: float, dry_run: bool, doomed: Collection[str]) -> CollectedParts | None:
         """``None`` if somebody else came in between."""
-        if not self._parts.has_any():
+        if self._is_nothing_left(dry_run):
             return CollectedParts()
         self._see_whether_allowed()
         control, tag, now = self._parts.control.now()
@@ -175,9 +176,7 @@ class PartCollector:
         if self._parts.control.write(plan, tag) is None:
             return None
         self._forget(gone)
-        for folder in self._folders:
-            for name in strays(folder, control.builders):
-                forget(folder, name)
+        self._remove_strays(control)
         for info in receipts:
             # Nobody builds, and who begins again does what this says once more.
             if now - info.created.timestamp() >= grace:
@@ -186,6 +185,23 @@ class PartCollector:
             self._see_again_whether_allowed(set(removed) - control.removed.keys())
             self._delete(removed, started)
         return done
+
+    def _is_nothing_left(self, dry_run: bool) -> bool:
+        """Whether the id has no parts, and nothing there tells of builders that began here."""
+        if self._parts.has_any():
+            return False
+        if not any(sign_names(folder) for folder in self._folders):
+            return True
+        control, _ = self._parts.control.read()
+        if control.builders:
+            return False
+        if not dry_run:
+            self._remove_strays(control)
+        return True
+
+    def _remove_strays(self, control: Control) -> None:
+        for folder in self._folders:
+            remove_strays(folder, control.builders)
 
     def _take_out(self, control: Control, tag: str, gone: set[str]) -> None:
         """Takes dead builders' names out, unless somebody else writes meanwhile."""
