@@ -13,6 +13,7 @@ from memory_store import MemoryStore
 from yogadl.catalogue import Catalogue, Entry, Key
 from yogadl.errors import NetworkError
 from yogadl.format.provenance import Provenance
+from yogadl.storage._disk.kept_segment import KeptSegment
 from yogadl.storage._objects.bucket_objects import BucketObjects
 
 FOLDER = "data/yogadl.catalogue"
@@ -34,7 +35,7 @@ class TryingStore(MemoryStore):
 
 
 def catalogue(store: MemoryStore) -> Catalogue:
-    return Catalogue(BucketObjects(store, FOLDER, lambda: False))
+    return Catalogue(BucketObjects(store, FOLDER, lambda: False, KeptSegment(lambda: None)))
 
 
 def entry(name: str, version: str, change: str = "", message: str = "") -> Entry:

@@ -11,6 +11,8 @@ from catalogued import CatalogueSuite, names
 from faults import FORBIDDEN, LOSE_ANSWER
 
 from yogadl.catalogue import Entry
+from yogadl.catalogue._catalogue import _MERGE_EVERY
+from yogadl.catalogue._state import FEWEST_MERGED
 from yogadl.errors import StoreError, TagMovedError, UnsafeStoreError
 from yogadl.format.provenance import Provenance
 
@@ -65,6 +67,46 @@ def test_a_list_takes_a_request_for_each_thousand_and_two(rig: Any, local: pathl
     with rig.counting() as requests:
         assert len(storage.list()) == 3
     assert sorted(operations(requests)) == ["list", "read"]
+
+
+def test_older_entries_are_transferred_once_to_a_machine(rig: Any, tmp_path: pathlib.Path) -> None:
+    """They are in an object that never changes, also for storages that are made later."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    storage = rig.make_storage(here)
+    for number in range(FEWEST_MERGED + _MERGE_EVERY):
+        storage._catalogue.enter(Entry("a", str(number), 1, "tag", 1, 1, 1))
+
+    def asked_for(folder: pathlib.Path) -> list[str]:
+        storage = rig.make_storage(folder)
+        with rig.counting() as requests:
+            assert len(storage._catalogue.load().entries) == FEWEST_MERGED + _MERGE_EVERY
+        return [request.key.rpartition(".")[2] for request in requests]
+
+    # Who has written them does not read them at all.
+    assert asked_for(here) == ["json"]
+    assert asked_for(there) == ["json", "entries"]
+    assert asked_for(there) == ["json"]
+    (kept,) = there.glob("*/yogadl.catalogue/*")
+    data = kept.read_bytes()
+    for damaged in (b"", data[:-1], data[:-1] + b"?", data + b"?"):
+        kept.write_bytes(damaged)
+        assert asked_for(there) == ["json", "entries"]
+        assert kept.read_bytes() == data
+
+
+def test_older_entries_that_cannot_be_kept_are_read_each_time(
+    rig: Any, local: pathlib.Path
+) -> None:
+    storage = rig.make_storage(local)
+    storage.submit([1], "a", "1")
+    (root,) = local.glob("yogadl_local_cache-*-*")
+    (root / "yogadl.catalogue").touch()
+    for number in range(FEWEST_MERGED + _MERGE_EVERY):
+        storage._catalogue.enter(Entry("b", str(number), 1, "tag", 1, 1, 1))
+    for _ in range(2):
+        assert names(rig.make_storage(local).list()) == [("a", "1")]
 
 
 def test_parts_are_stepped_over(rig: Any, local: pathlib.Path) -> None:

@@ -4,7 +4,12 @@ The format is described in ``docs/catalogue.md``. This package knows of no stora
 small objects that it keeps all that in.
 """
 
-from yogadl.catalogue._catalogue import ENTRY_SECONDS, Catalogue, DoomedError
+from yogadl.catalogue._catalogue import (
+    ENTRY_SECONDS,
+    SEGMENT_ENDING,
+    Catalogue,
+    DoomedError,
+)
 from yogadl.catalogue._entry import CatalogueEntry, Entry, Key, parsed_spec
 from yogadl.catalogue._going_to import GoingTo
 from yogadl.catalogue._known import Known
@@ -14,6 +19,7 @@ from yogadl.catalogue._state import Expected
 __all__ = [
     "ENTRY_SECONDS",
     "ROOT",
+    "SEGMENT_ENDING",
     "Catalogue",
     "CatalogueEntry",
     "CatalogueObjects",

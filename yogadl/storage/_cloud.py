@@ -44,6 +44,7 @@ from yogadl.storage._copying.copying import OpenOriginal, Original
 from yogadl.storage._copying.objects import FarOriginal
 from yogadl.storage._disk.contents import Contents
 from yogadl.storage._disk.folders import LocalFolders
+from yogadl.storage._disk.kept_segment import KeptSegment
 from yogadl.storage._disk.parts import LocalParts
 from yogadl.storage._disk.versions import LocalVersions
 from yogadl.storage._listed import Listed
@@ -108,9 +109,14 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         self._store = self._open_store()
         self._conditions = conditions = ConditionalWrites(self._store, self._configurations)
         folder = self._configurations.bucket_directory_path / CATALOGUE_FOLDER
+        kept = KeptSegment(self._kept_folder)
         self._catalogue = Catalogue(
-            BucketObjects(self._store, str(folder), lambda: conditions.are_ruled_out)
+            BucketObjects(self._store, str(folder), lambda: conditions.are_ruled_out, kept)
         )
+
+    def _kept_folder(self) -> pathlib.Path | None:
+        # All versions have it in one place.
+        return self._version("any", "any").folders.catalogue()
 
     # What a provider supplies
 

@@ -25,7 +25,7 @@ from yogadl.remote._space import FreeSpace, LimitedSpace
 from yogadl.remote._work import Space
 from yogadl.storage._disk.lock import local_lock
 from yogadl.storage._disk.note import FOLDER_MODE, load_note, save_note, trusted_status
-from yogadl.storage._paths import LOCK_FILE, PIECES_FOLDER
+from yogadl.storage._paths import CATALOGUE_FOLDER, LOCK_FILE, PIECES_FOLDER
 
 _ROOT = "yogadl_local_cache"
 
@@ -129,6 +129,14 @@ class LocalFolders:
             f"nothing can be kept in {self.directory}: {refused or f'{folder} is read-only'}. "
             "Choose a local_cache_dir that this user may write to"
         )
+
+    def catalogue(self) -> pathlib.Path | None:
+        """The folder for what is kept of the catalogue; ``None`` if there can be none."""
+        folder = self._own_root / CATALOGUE_FOLDER
+        try:
+            return folder if self._make_safe(folder) is None else None
+        except OSError:
+            return None
 
     def _make_safe(self, folder: pathlib.Path) -> str | None:
         """Makes a folder that nobody else can write to; says why that cannot be."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from yogadl.conditional import SMALL_BYTES
 from yogadl.errors import UnsafeStoreError
+from yogadl.storage._disk.kept_segment import KeptSegment
 from yogadl.storage._objects.store import ObjectStore
 
 
@@ -17,10 +18,18 @@ class BucketObjects:
         store: the bucket.
         folder: a key without its last slash.
         are_ruled_out: whether conditional writes are known to be none.
+        kept: what is not to be read again.
     """
 
-    def __init__(self, store: ObjectStore, folder: str, are_ruled_out: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        folder: str,
+        are_ruled_out: Callable[[], bool],
+        kept: KeptSegment,
+    ) -> None:
         self._store = store
+        self._kept = kept
         self._prefix = f"{folder}/"
         self._are_ruled_out = are_ruled_out
 
@@ -34,14 +43,23 @@ class BucketObjects:
     def read(
         self, key: str, patience: float | None = None, largest: int = SMALL_BYTES
     ) -> tuple[bytes, str] | None:
-        return self._store.read(f"{self._prefix}{key}", patience, largest)
+        kept = self._kept.get(key)
+        if kept is not None:
+            # What is named by its contents needs no tag.
+            return kept, ""
+        found = self._store.read(f"{self._prefix}{key}", patience, largest)
+        if found is not None:
+            self._kept.put(key, found[0])
+        return found
 
     def write(
         self, key: str, data: bytes, if_tag: str | None = None, patience: float | None = None
     ) -> str:
         if self._are_ruled_out():
             raise self.cannot_be_trusted("none are made there")
-        return self._store.write(f"{self._prefix}{key}", data, if_tag, patience)
+        tag = self._store.write(f"{self._prefix}{key}", data, if_tag, patience)
+        self._kept.put(key, data)
+        return tag
 
     def delete(self, key: str) -> None:
         self._store.delete(f"{self._prefix}{key}")
