@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from disk_use import disk_bytes
 from test_far import arrays, data_requests, everything, far, length
 from waiting import wait_until
 
@@ -43,7 +44,7 @@ def opened(rig: Any, local: pathlib.Path, version: str, limit: int | None) -> Re
 
 
 def used(local: pathlib.Path) -> int:
-    return sum(512 * path.lstat().st_blocks for path in local.rglob("*") if path.is_file())
+    return disk_bytes(local.rglob("*"))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6])

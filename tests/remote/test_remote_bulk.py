@@ -52,7 +52,7 @@ def test_data_sets_take_turns(
         begin = HEAD_BYTES
         for files, pieces in zip(found[:2], (10, 2), strict=True):
             whole = (files.file(0), begin, begin + pieces * PIECE)
-            queue.add_bulk(iter([whole]), files.traffic)
+            queue.add_bulk(iter([whole]), pieces * PIECE, files.traffic)
         behind = begin + 12 * PIECE
         wanted = [Work(files.file(0), behind, behind + CELL) for files in found]
         queue.soon.extend([wanted[2], wanted[0]])
@@ -66,6 +66,32 @@ def test_data_sets_take_turns(
         assert list(queue.soon) == [wanted[0]]
         assert queue.has_bulk(found[0].traffic)
         assert not queue.has_bulk(found[1].traffic)
+        for work in queue.flying:
+            work.file.pieces.release(work.start, work.stop, work.is_bulk)
+
+
+@pytest.mark.parametrize(("pieces", "begun"), [(4, 4), (5, 2)])
+def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
+    site: Site, monkeypatch: pytest.MonkeyPatch, pieces: int, begun: int
+) -> None:
+    """What comes at once need not wait, since the first records come with it."""
+    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 4)
+    monkeypatch.setattr(_queue, "HELD_CONNECTIONS", 2)
+    monkeypatch.setattr(_queue, "AT_ONCE_BYTES", 4 * PIECE)
+    monkeypatch.setattr(_queue, "_HOLD_SECONDS", 1000.0)
+    store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        files, queue = ref.reader.files, _queue.WorkQueue()
+        whole = (files.file(0), HEAD_BYTES, HEAD_BYTES + pieces * PIECE)
+        queue.add_bulk(iter([whole]), pieces * PIECE, files.traffic)
+
+        def taken() -> int:
+            return len(list(iter(lambda: queue.take(1 << 30), None)))
+
+        assert taken() == begun
+        assert queue.start_bulk() == (begun < pieces)
+        assert taken() == min(pieces, 4) - begun
         for work in queue.flying:
             work.file.pieces.release(work.start, work.stop, work.is_bulk)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from disk_use import disk_bytes
 from remote_rig import Site
 from test_remote_faults import everything
 from waiting import wait_until
@@ -66,7 +67,7 @@ def read(site: Site, version: int, space: LimitedSpace) -> None:
 
 
 def used(site: Site) -> int:
-    return sum(512 * path.lstat().st_blocks for path in site.folder.glob("yogadl.*/*"))
+    return disk_bytes(site.folder.glob("yogadl.*/*"))
 
 
 def remove_all(site: Site) -> int:

@@ -85,13 +85,18 @@ class CacheFile(MappedReader, FileReader):
             checking.announce(positions)
             checking.lookup(positions)
             self.forget(start, int(positions[-1]) + 1)
-        check_digest(self._whole_file, self.header, self._name)
+        check_digest(self.file, self.header, self._name)
 
     def pieces(self) -> Iterator[Array]:
-        return pieces(self._whole_file)
+        return pieces(self.file)
 
     @property
-    def _whole_file(self) -> MappedFile:
+    def file(self) -> MappedFile:
+        """All of it.
+
+        Raises:
+            ClosedError: it is closed.
+        """
         memory = self._memory
         assert isinstance(memory, MappedFile)
         return memory

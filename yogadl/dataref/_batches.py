@@ -137,11 +137,16 @@ class StreamBatches:
         end = self._epochs.order.stop(epoch)
         if self._drop_remainder:
             end -= (end - start) % self._size
-        size = self._size
-        if self._out is None:
-            size = chunk_sizes.BATCHES.of(self._epochs.reader().record_bytes, size)
-        for number, at in enumerate(range(start, end, size)):
+        at = start
+        for number in itertools.count():
+            if at >= end:
+                return
+            size = self._size
+            if self._out is None:
+                # Asked for each time: what is fetched is read faster once all of it is here.
+                size = chunk_sizes.BATCHES.of(self._epochs.reader().record_bytes, size)
             yield _Chunk(at, min(at + size, end), number)
+            at += size
 
     # Reading
 

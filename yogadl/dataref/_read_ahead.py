@@ -74,8 +74,9 @@ class ReadAhead:
         nbytes = reader.record_bytes * len(reader) // order.num_shards
         self._forgets = not order.shuffle and nbytes > _KEPT_BYTES
         self._announces = window > 0
-        in_order = not order.shuffle and order.num_shards == 1
-        self._piece = announced_together(reader, window, in_order)
+        self._window = window
+        self._in_order = not order.shuffle and order.num_shards == 1
+        self._piece = self._piece_now()
         self.at = start
         self._announced = start
         self._forgotten = start
@@ -97,11 +98,16 @@ class ReadAhead:
             self._announced = start + self._piece
             if self._announces:
                 self._announce(start, start + self._piece)
+                # Of what is fetched, more are announced together once all of it is here.
+                self._piece = self._piece_now()
         # Other threads may still be reading a little behind.
         if self._forgets and at - self._forgotten >= 2 * self._piece:
             start, self._forgotten = self._forgotten, at - self._piece
             first, last = self._positions(start, start + 1), self._positions(at - self._piece, at)
             self._reader.forget(int(first[0]), int(last[0]) + 1)
+
+    def _piece_now(self) -> int:
+        return announced_together(self._reader, self._window, self._in_order)
 
     def _announce(self, start: int, stop: int) -> None:
         positions = self._positions(start, stop)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from yogadl.cache.traffic import Traffic
     from yogadl.remote._http import Connections
 
-CONNECTIONS = 64
+CONNECTIONS = 80
 """Threads of a process, each with a connection."""
 
 _IDLE_SECONDS = 5.0
@@ -85,10 +85,10 @@ class Fetcher:
                 self._queue.soon.append(work)
                 self._start_thread()
 
-    def want_whole(self, ranges: Iterator[Range], traffic: Traffic) -> None:
+    def want_whole(self, ranges: Iterator[Range], nbytes: int, traffic: Traffic) -> None:
         """Asks for ranges of which everything will be needed, some time; see ``Bulk``."""
         with self._mutex:
-            self._queue.add_bulk(ranges, traffic)
+            self._queue.add_bulk(ranges, nbytes, traffic)
             idle = min(self._idle, BULK_CONNECTIONS)
             for _ in range(idle):
                 self._start_thread()

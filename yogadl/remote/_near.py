@@ -14,11 +14,13 @@ from collections.abc import Sequence
 
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.opening import open_cache
+from yogadl.cache.reader import CacheFile
 from yogadl.errors import YogadlError
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._whole import check_whole, is_noted
 
-_LOOK_SECONDS = 0.1
+# Who reads the last records of a first epoch waits for this; to look takes some microseconds.
+_LOOK_SECONDS = 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ class Near:
         self._checking = 0
         try:
             if self._are_complete() and all(map(is_noted, self._paths())):
-                self._open()
+                self._reader = open_cache(path)
         except (YogadlError, OSError) as error:
             self.give_up(error)
 
@@ -70,10 +72,13 @@ class Near:
 
     def _check(self) -> None:
         try:
+            reader = open_cache(self._path)
+            # Its memory is that of the check, so that it need not be mapped page by page once more.
+            file = reader if isinstance(reader, CacheFile) else None
             for path in self._paths():
                 if not is_noted(path):
-                    check_whole(path)
-            self._open()
+                    check_whole(path, file)
+            self._reader = reader
         except (YogadlError, OSError) as error:
             self.give_up(error)
 
@@ -83,6 +88,3 @@ class Near:
         _log.warning("What was fetched is not read as whole files: %s", error)
         self._failed = True
         self._reader = None
-
-    def _open(self) -> None:
-        self._reader = open_cache(self._path)

@@ -24,7 +24,7 @@ from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import BRIDGED_CELLS
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._planner import FIRST_RECORDS
-from yogadl.remote._queue import BULK_BYTES, HELD_CONNECTIONS
+from yogadl.remote._queue import AT_ONCE_BYTES, BULK_BYTES, HELD_CONNECTIONS
 from yogadl.remote._records import RemoteRecords, is_whole_cheaper
 from yogadl.remote._sparse_file import CELL
 
@@ -130,7 +130,8 @@ def plan(
             _in_bulk(files.entries - (0 if table else head)) for files, _ in kinds
         )
         # Each process asks for the first records by themselves, unless they come in bulk already.
-        early = min(1.0, shards_here * HELD_CONNECTIONS * BULK_BYTES / files_bytes)
+        held = HELD_CONNECTIONS * BULK_BYTES if files_bytes > AT_ONCE_BYTES else files_bytes
+        early = min(1.0, shards_here * held / files_bytes)
         alone = round(shards_here * min(FIRST_RECORDS, records / shards_here) * (1 - early))
         of_records = requests + len(kinds) * alone, nbytes
     else:

@@ -18,8 +18,10 @@ from yogadl.remote._passing import AHEAD_BYTES
 from yogadl.remote._sparse_file import CELL
 from yogadl.remote._work import Bulk, Range, RemoteFile, Work, cells
 
-BULK_CONNECTIONS = 32
+BULK_CONNECTIONS = 48
 BULK_BYTES = 8 << 20
+AT_ONCE_BYTES = BULK_CONNECTIONS * BULK_BYTES
+"""What is no more is asked for at once."""
 QUEUED = 4096
 """Ranges that may wait to be fetched soon."""
 
@@ -30,9 +32,10 @@ LARGE_BYTES = 64 << 10
 
 # Bulk that may be fetched in part twice is not cut up by what is there in so small pieces.
 _BRIDGED_BYTES = 16 << 10
-# Until the first records have been asked for, or for so long, bulk has but a few connections.
+# Until the first records have been asked for, or for so long, bulk that does not come at once has
+# but some of the connections.
 _HOLD_SECONDS = 0.5
-HELD_CONNECTIONS = 8
+HELD_CONNECTIONS = 24
 # Of what streams need next, how much is looked at for what somebody waits for.
 _LOOKED_AT = 64
 
@@ -59,10 +62,10 @@ class WorkQueue:
         # What a stream waits for at its very beginning comes first.
         self._holds_bulk_until: float | None = None
 
-    def add_bulk(self, ranges: Iterator[Range], traffic: Traffic) -> None:
+    def add_bulk(self, ranges: Iterator[Range], nbytes: int, traffic: Traffic) -> None:
         """Adds ranges of which everything will be needed, some time; see ``Bulk``."""
         self._bulk.append(Bulk(ranges, traffic))
-        if self._holds_bulk_until is None:
+        if self._holds_bulk_until is None and nbytes > AT_ONCE_BYTES:
             self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
 
     def start_bulk(self) -> bool:

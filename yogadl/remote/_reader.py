@@ -230,7 +230,7 @@ class _RemoteExtents(Extents):
         if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
             files = self.reader.files
             whole = _all_of(weakref.ref(files), self.reader._sharing)
-            fetcher().want_whole(whole, files.traffic)
+            fetcher().want_whole(whole, files.nbytes, files.traffic)
             return
         positions = np.asarray(self.positions)
         # What is small would not be fetched by itself while all is, and to find out where it is

@@ -16,6 +16,7 @@ import time
 
 from yogadl.cache.mapping import Descriptor
 from yogadl.cache.parts import read_header
+from yogadl.cache.reader import CacheFile
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, YogadlError
 from yogadl.remote._sparse_file import CELL
@@ -37,16 +38,20 @@ def is_noted(path: pathlib.Path) -> bool:
         return False
 
 
-def check_whole(path: pathlib.Path) -> None:
+def check_whole(path: pathlib.Path, opened: CacheFile | None = None) -> None:
     """Compares a file with its digest and its name, and notes that.
+
+    Args:
+        path: of the file.
+        opened: the file, if it is open, and read as soon as that is done.
 
     Raises:
         CacheFormatError: it is another.
         FileSystemError: it cannot be read.
     """
-    header, file = read_header(path)
+    header, file = read_header(path) if opened is None else (opened.header, opened.file)
     before = _fingerprint(path)
-    check_digest(file, header, str(path))
+    check_digest(file, header, str(path), stays=opened is not None)
     if header.digest.hex() != path.stem:
         raise ChecksumError(f"{path} is {header.digest.hex()}, and has the name of another")
     _note(path, before)
