@@ -24,7 +24,12 @@ from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import BRIDGED_CELLS
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._planner import FIRST_RECORDS
-from yogadl.remote._queue import AT_ONCE_BYTES, BULK_BYTES, HELD_CONNECTIONS
+from yogadl.remote._queue import (
+    AT_ONCE_BYTES,
+    BULK_BYTES,
+    BULK_CONNECTIONS,
+    HELD_CONNECTIONS,
+)
 from yogadl.remote._records import RemoteRecords, is_whole_cheaper
 from yogadl.remote._sparse_file import CELL
 
@@ -130,8 +135,7 @@ def plan(
             _in_bulk(files.entries - (0 if table else head)) for files, _ in kinds
         )
         # Each process asks for the first records by themselves, unless they come in bulk already.
-        held = HELD_CONNECTIONS * BULK_BYTES if files_bytes > AT_ONCE_BYTES else files_bytes
-        early = min(1.0, shards_here * held / files_bytes)
+        early = min(1.0, _bulk_at_first(shards_here, files_bytes) / files_bytes)
         alone = round(shards_here * min(FIRST_RECORDS, records / shards_here) * (1 - early))
         of_records = requests + len(kinds) * alone, nbytes
     else:
@@ -163,6 +167,16 @@ def plan(
         epoch_seconds=network.seconds(requests, of_index[1] + of_records[1], connections),
         later_seconds=network.seconds(*later, connections),
     )
+
+
+def _bulk_at_first(processes: int, files_bytes: int) -> float:
+    """Bytes that come in bulk already when one of some processes, which begin together, asks for
+    its first records; those that have done so before it are at all their connections."""
+    if files_bytes <= AT_ONCE_BYTES:
+        return files_bytes
+    before = (processes - 1) / 2
+    connections = processes * HELD_CONNECTIONS + before * (BULK_CONNECTIONS - HELD_CONNECTIONS)
+    return connections * BULK_BYTES
 
 
 def _total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
