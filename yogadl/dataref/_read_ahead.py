@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ Array = np.ndarray[Any, Any]
 DEFAULT_WINDOW = 64 << 20
 """Bytes that are announced beyond the record being read."""
 
+# How often it is seen whether other processes of this machine read the other shards.
+_LOOK_SECONDS = 0.05
 _SAMPLES = 8
 # By multiples of which they are moved, less whole numbers: no two are moved alike.
 _GOLDEN = 0.618
@@ -83,7 +86,12 @@ class ReadAhead:
         self._trusted = 0
         # The system reads ahead by itself what is read from the beginning, and no bucket does.
         is_for_whole = order.shuffle or (reader.is_far and not start)
-        self._whole = self._announces and is_for_whole and reader.is_read_whole(order.num_shards)
+        self._shard = order.num_shards, order.shard_rank
+        may_be_whole = self._announces and is_for_whole
+        self._whole = may_be_whole and reader.is_read_whole(*self._shard)
+        # Others may still begin to read the rest on this machine.
+        self._may_become_whole = may_be_whole and reader.is_far and not self._whole
+        self._next_look = time.monotonic() + _LOOK_SECONDS
 
     def before(self, at: int, stop: int | None = None) -> None:
         """Announces the epoch's records ``at … stop-1``, about to be read, and what comes soon.
@@ -93,6 +101,8 @@ class ReadAhead:
             stop: by default, it is one record.
         """
         self.at = at
+        if self._may_become_whole and time.monotonic() >= self._next_look:
+            self._look_for_others()
         while self._announced < (at + 1 if stop is None else stop) + self._piece:
             start = self._announced
             self._announced = start + self._piece
@@ -105,6 +115,12 @@ class ReadAhead:
             start, self._forgotten = self._forgotten, at - self._piece
             first, last = self._positions(start, start + 1), self._positions(at - self._piece, at)
             self._reader.forget(int(first[0]), int(last[0]) + 1)
+
+    def _look_for_others(self) -> None:
+        self._next_look = time.monotonic() + _LOOK_SECONDS
+        if self._reader.is_read_whole(*self._shard):
+            self._may_become_whole = False
+            self._reader.announce(range(len(self._reader)))
 
     def _piece_now(self) -> int:
         return announced_together(self._reader, self._window, self._in_order)

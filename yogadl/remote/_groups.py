@@ -61,9 +61,9 @@ class RemoteGroups(RemoteRecords):
     def traffic(self) -> list[Traffic]:
         return [each for reader in self._readers for each in reader.traffic()]
 
-    def _is_wanted_whole(self, num_shards: int) -> bool:
+    def _is_wanted_whole(self, num_shards: int, rank: int) -> bool:
         # All are asked, since each remembers how many share it.
-        are_wanted = [reader.is_read_whole(num_shards) for reader in self._readers]
+        are_wanted = [reader.is_read_whole(num_shards, rank) for reader in self._readers]
         return all(are_wanted)
 
     def _far_extents(self, positions: Array | range) -> list[Extents]:

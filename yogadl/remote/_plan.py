@@ -127,7 +127,10 @@ def plan(
     head = min(HEAD_BYTES, table or files_bytes)
     rest = max(0, table - head)
     opening = shards_here + (rest > 0), shards_here * head + rest
-    is_bulk = all(is_whole_cheaper(files.nbytes // max(count, 1), num_shards) for files, _ in kinds)
+    is_bulk = all(
+        is_whole_cheaper(files.nbytes // max(count, 1), num_shards, shards_here)
+        for files, _ in kinds
+    )
     if is_bulk:
         # Each byte once, whichever process asks for it, and each file by itself.
         of_index = _total(_in_bulk(files.sizes - files.entries) for files, _ in kinds)

@@ -191,7 +191,7 @@ class WorkQueue:
         work.start = min(first + BULK_BYTES, work.stop)
         bridge = _BRIDGED_BYTES if file.again < file.most_again else 0
         found = None
-        for start, stop in file.pieces.missing(first, work.start, bridge)[:1]:
+        for start, stop in file.pieces.missing(first, work.start, bridge, leaves_claimed=True)[:1]:
             if bridge:
                 file.again += file.pieces.count(start, stop)
             # What another process is fetching is left to it.

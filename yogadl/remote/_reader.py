@@ -199,9 +199,10 @@ class RemoteReader(RemoteRecords):
     def traffic(self) -> list[Traffic]:
         return [self.files.traffic]
 
-    def _is_wanted_whole(self, num_shards: int) -> bool:
+    def _is_wanted_whole(self, num_shards: int, rank: int) -> bool:
         self._sharing = num_shards
-        return is_whole_cheaper(self._bytes_of_each(), num_shards)
+        here = self.files.file(0).pieces.shards_here(rank, num_shards)
+        return is_whole_cheaper(self._bytes_of_each(), num_shards, here)
 
     def _far_extents(self, positions: Array | range) -> list[Extents]:
         return [_RemoteExtents(self, positions)]

@@ -44,9 +44,15 @@ class Version:
     sums: TokenSums
 
 
-def is_whole_cheaper(record_bytes: int, num_shards: int) -> bool:
-    """Whether all is wanted, or requests for the records of a shard would cost as much as all."""
-    return num_shards == 1 or record_bytes * num_shards <= REQUEST_BYTES
+def is_whole_cheaper(record_bytes: int, num_shards: int, shards_here: int = 1) -> bool:
+    """Whether all is wanted on this machine, or requests for what is would cost as much as all.
+
+    Args:
+        record_bytes: of one, on average.
+        num_shards: into which the records are divided.
+        shards_here: how many of them are read on this machine.
+    """
+    return num_shards <= shards_here or record_bytes * num_shards <= REQUEST_BYTES * shards_here
 
 
 class RemoteRecords(RecordReader):
@@ -158,15 +164,15 @@ class RemoteRecords(RecordReader):
     def is_far(self) -> bool:
         return True
 
-    def is_read_whole(self, num_shards: int) -> bool:
-        """Whether all is wanted, or requests for a share of it would cost as much as all."""
+    def is_read_whole(self, num_shards: int, rank: int) -> bool:
+        """Whether all is wanted on this machine, or requests for a share would cost as much."""
         whole = self._whole()
         if whole is not None:
-            return whole.is_read_whole(num_shards)
-        return self._is_wanted_whole(num_shards)
+            return whole.is_read_whole(num_shards, rank)
+        return self._is_wanted_whole(num_shards, rank)
 
     @abc.abstractmethod
-    def _is_wanted_whole(self, num_shards: int) -> bool:
+    def _is_wanted_whole(self, num_shards: int, rank: int) -> bool:
         """See :meth:`is_read_whole`."""
 
     def extents(self, positions: Array | range) -> list[Extents]:

@@ -37,6 +37,7 @@ from yogadl.cache.mapping import Descriptor
 from yogadl.cache.memory import private_memory
 from yogadl.per_process import PerProcess
 from yogadl.remote._in_memory import CELL, InMemory
+from yogadl.remote._range_locks import RangeLocks
 
 __all__ = ["CELL", "SparseFile", "open_sparse", "sized_file"]
 
@@ -49,11 +50,13 @@ _MODE = 0o664
 _SMALLEST_CLAIM = 64
 # Locks of what is fetched in bulk are so far behind those of cells.
 _BULK = 1 << 60
+# And those of who reads which shard of how many, behind these.
+_SHARDS = 1 << 61
+_MOST_SHARDS = 512
 # Cells that are looked for in the file at once.
 _LOOK_CELLS = 4096
 # What is known of all files together has about so many pages of memory at most.
 _KNOWN_PAGES = 8192
-_LACKS_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 _log = logging.getLogger(__name__)
 
@@ -84,12 +87,15 @@ class SparseFile:
         count = size // CELL
         self._data = _shared(path, size)
         self._marks = sized_file(path.with_name(f"{path.name}.cells"), count)
+        self._locks = RangeLocks(self._marks)
         # Those that this process knows to be there.
         self._known = private_memory(count)
         self._cells: Array = np.frombuffer(self._known, "u1")
         # Ranges of cells that this process is fetching; and those of them that come in bulk.
         self._claimed: list[tuple[int, int]] = []
         self._bulk: list[tuple[int, int]] = []
+        # What this process has said that it reads.
+        self._shards: set[int] = set()
         self.memory = InMemory()
 
     # What is there
@@ -125,15 +131,23 @@ class SparseFile:
             there[: len(found)] |= found
         return there
 
-    def missing(self, start: int, stop: int, bridge: int = 0) -> list[tuple[int, int]]:
+    def missing(
+        self, start: int, stop: int, bridge: int = 0, leaves_claimed: bool = False
+    ) -> list[tuple[int, int]]:
         """The parts of a range that are not there, nor being fetched by this process.
 
         Args:
             start, stop: the range.
             bridge: gaps of at most so many bytes between them are counted in.
+            leaves_claimed: without what other processes have claimed, but not in bulk, as far as
+                the system tells.
         """
         first = start // CELL
-        wanted = ~self._with_own(first, self._look(first, stop // CELL))
+        there = self._with_own(first, self._look(first, stop // CELL))
+        if leaves_claimed:
+            for begin, end in self._locks.of_others(first, stop // CELL):
+                there[begin - first : end - first] = True
+        wanted = ~there
         edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False))
         starts, stops = edges[::2], edges[1::2]
         if bridge and len(starts) > 1:
@@ -193,7 +207,7 @@ class SparseFile:
         that no thread of this process is fetching any of them.
         """
         first, count = start // CELL, (stop - start) // CELL
-        while self._is_in_bulk(first, count) or not self._lock(first, count):
+        while self._is_in_bulk(first, count) or not self._locks.take(first, count):
             if count <= _SMALLEST_CLAIM:
                 return start
             count = max(count // 2, _SMALLEST_CLAIM)
@@ -204,7 +218,7 @@ class SparseFile:
         """Keeps others from fetching a large range, though not from the small ranges in it that
         they are fetching already; whether no other process has claimed any of it so."""
         first, last = start // CELL, stop // CELL
-        if not self._lock(_BULK + first, last - first):
+        if not self._locks.take(_BULK + first, last - first):
             return False
         self._claimed.append((first, last))
         self._bulk.append((first, last))
@@ -215,10 +229,7 @@ class SparseFile:
         if any(begin < first + count and first < end for begin, end in self._bulk):
             # To ask for a lock that this process has would be to drop it.
             return False
-        if not self._lock(_BULK + first, count, fcntl.LOCK_SH):
-            return True
-        self._unlock(_BULK + first, count)
-        return False
+        return self._locks.is_taken(_BULK + first, count)
 
     def release(self, start: int, stop: int, is_bulk: bool = False) -> None:
         """Lets others fetch what was claimed and is not there."""
@@ -226,22 +237,25 @@ class SparseFile:
         self._claimed.remove((first, last))
         if is_bulk:
             self._bulk.remove((first, last))
-        self._unlock(_BULK + first if is_bulk else first, last - first)
+        self._locks.drop(_BULK + first if is_bulk else first, last - first)
 
-    def _unlock(self, first: int, count: int) -> None:
-        with contextlib.suppress(OSError):
-            # Where there are no locks, there is none to drop.
-            fcntl.lockf(self._marks.number, fcntl.LOCK_UN, count, first)
+    def shards_here(self, rank: int, num_shards: int) -> int:
+        """How many of some shards processes of this machine read, which have the file open.
 
-    def _lock(self, first: int, count: int, kind: int = fcntl.LOCK_EX) -> bool:
-        try:
-            fcntl.lockf(self._marks.number, kind | fcntl.LOCK_NB, count, first)
-        except (BlockingIOError, PermissionError):
-            return False
-        except OSError as error:
-            if error.errno not in _LACKS_LOCKS:
-                raise
-        return True
+        Args:
+            rank: the shard that this process reads, which is noted.
+            num_shards: of how many.
+        """
+        if num_shards > _MOST_SHARDS:
+            return 1
+        first = _SHARDS + num_shards * (num_shards - 1) // 2
+        # Who just looks for others may be in the way; the next time he will not.
+        if first + rank not in self._shards and self._locks.take(first + rank, 1):
+            self._shards.add(first + rank)
+        return sum(
+            at - first == rank or at in self._shards or self._locks.is_taken(at, 1)
+            for at in range(first, first + num_shards)
+        )
 
     def write(self, start: int, data: memoryview) -> None:
         """Writes some bytes, which are not there before they are marked.
@@ -284,6 +298,7 @@ class SparseFile:
         self._claimed.clear()
         self.memory.clear()
         self._bulk.clear()
+        self._shards.clear()
 
 
 def open_sparse(path: pathlib.Path, size: int) -> SparseFile:
