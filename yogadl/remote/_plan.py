@@ -36,6 +36,9 @@ from yogadl.remote._sparse_file import CELL
 Array = np.ndarray[Any, Any]
 
 _ROUND_TRIPS = 3
+# What a process reads until it is seen that the others of its machine read the rest: some of them
+# one batch, and some two.
+_SETTLING_RECORDS = 48
 
 
 @dataclass(frozen=True)
@@ -127,10 +130,8 @@ def plan(
     head = min(HEAD_BYTES, table or files_bytes)
     rest = max(0, table - head)
     opening = shards_here + (rest > 0), shards_here * head + rest
-    is_bulk = all(
-        is_whole_cheaper(files.nbytes // max(count, 1), num_shards, shards_here)
-        for files, _ in kinds
-    )
+    sizes = [files.nbytes // max(count, 1) for files, _ in kinds]
+    is_bulk = all(is_whole_cheaper(size, num_shards, shards_here) for size in sizes)
     if is_bulk:
         # Each byte once, whichever process asks for it, and each file by itself.
         of_index = _total(_in_bulk(files.sizes - files.entries) for files, _ in kinds)
@@ -138,8 +139,11 @@ def plan(
             _in_bulk(files.entries - (0 if table else head)) for files, _ in kinds
         )
         # Each process asks for the first records by themselves, unless they come in bulk already.
-        early = min(1.0, _bulk_at_first(shards_here, files_bytes) / files_bytes)
-        alone = round(shards_here * min(FIRST_RECORDS, records / shards_here) * (1 - early))
+        alone, early = FIRST_RECORDS, _bulk_at_first(shards_here, files_bytes) / files_bytes
+        if not all(is_whole_cheaper(size, num_shards) for size in sizes):
+            # Before it sees that the others are here.
+            alone, early = _SETTLING_RECORDS, 0.0
+        alone = round(shards_here * min(alone, records / shards_here) * max(0.0, 1 - early))
         of_records = requests + len(kinds) * alone, nbytes
     else:
         of_index = _total(_of_index(files.counts, records, window) for files, _ in kinds)
