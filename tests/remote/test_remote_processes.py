@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -13,9 +14,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from remote_rig import Always, Answer, Asked, Never, Opener, Site
 from test_remote_faults import SPEC, everything, records
@@ -24,7 +26,7 @@ from waiting import wait_until
 from yogadl import backoff
 from yogadl.errors import ClosedError
 from yogadl.remote import _fetcher, _passing, _queue
-from yogadl.remote._sparse_file import SparseFile, open_sparse
+from yogadl.remote._sparse_file import CELL, SparseFile, open_sparse
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
 FORK = multiprocessing.get_context("fork")
@@ -129,6 +131,103 @@ def test_bulk_and_others_of_two_processes(tmp_path: pathlib.Path) -> None:
     pieces.release(0, size, is_bulk=True)
     for start, stop in ((4096, 8192), (8192, 16384)):
         pieces.release(start, stop)
+
+
+@contextlib.contextmanager
+def claiming(path: pathlib.Path, size: int, act: Callable[[SparseFile], object]) -> Iterator[None]:
+    """Another process has a file open, and has done something with it, until it is killed."""
+
+    def run(ready: Any) -> None:
+        pieces = open_sparse(path, size)
+        act(pieces)
+        ready.set()
+        time.sleep(100)
+
+    ready = FORK.Event()
+    other = FORK.Process(target=run, args=(ready,))
+    other.start()
+    try:
+        assert ready.wait(30)
+        yield
+    finally:
+        other.kill()
+        other.join()
+
+
+def test_shards_that_are_read_on_this_machine(tmp_path: pathlib.Path) -> None:
+    path, size = tmp_path / "file", 1 << 20
+    pieces = open_sparse(path, size)
+    assert pieces.shards_here(2, 4) == 1
+    assert pieces.shards_here(0, 1) == 1
+    with claiming(path, size, lambda other: other.shards_here(0, 4)):
+        assert pieces.shards_here(2, 4) == 2
+        # Others of as many count, not processes, nor the same ranks of other numbers.
+        assert pieces.shards_here(0, 3) == 1
+        with claiming(path, size, lambda other: other.shards_here(0, 4)):
+            assert pieces.shards_here(2, 4) == 2
+        with claiming(path, size, lambda other: [other.shards_here(at, 4) for at in (1, 3)]):
+            assert pieces.shards_here(2, 4) == 4
+        assert pieces.shards_here(2, 4) == 2
+        # They have many machines.
+        assert pieces.shards_here(2, 1_000_000) == 1
+    assert pieces.shards_here(2, 4) == 1
+    # Its own are not lost by looking.
+    with claiming(path, size, lambda other: _assert_shards(other, 2)):
+        pass
+
+
+def _assert_shards(pieces: SparseFile, count: int) -> None:
+    assert pieces.shards_here(1, 4) == count
+
+
+def test_bulk_leaves_to_others_what_they_are_fetching(tmp_path: pathlib.Path) -> None:
+    path, cells = tmp_path / "file", 100
+    places = [[(70, 75), (10, 12)], [(40, 41), (11, 14)], [(0, 3), (99, 100)]]
+
+    def claims(ranges: list[tuple[int, int]]) -> Callable[[SparseFile], object]:
+        return lambda other: [other.claim(CELL * begin, CELL * end) for begin, end in ranges]
+
+    with contextlib.ExitStack() as stack:
+        for ranges in places:
+            stack.enter_context(claiming(path, cells * CELL, claims(ranges)))
+        pieces = open_sparse(path, cells * CELL)
+        assert pieces.missing(0, cells * CELL) == [(0, cells * CELL)]
+        found = pieces.missing(0, cells * CELL, leaves_claimed=True)
+        told = [(begin // CELL, end // CELL) for begin, end in found]
+        # Of two that overlap, the first one has what both wanted.
+        assert told == [(3, 10), (12, 40), (41, 70), (75, 99)]
+    assert pieces.missing(0, cells * CELL, leaves_claimed=True) == [(0, cells * CELL)]
+
+
+def test_shards_of_one_machine_are_fetched_together(site: Site) -> None:
+    """What all of them need is all of it, which comes in large pieces, each byte once."""
+    count, large = 200, 80_000
+    data = np.random.default_rng(1).integers(0, 256, (count, large), dtype="u1")
+    near = site.store(({"x": row, "number": n} for n, row in enumerate(data)), spec=SPEC)
+    wanted = sorted(everything(near))
+    barrier, results = FORK.Barrier(2), FORK.SimpleQueue()
+
+    def read(rank: int) -> None:
+        with site.ref() as ref:
+            stream = ref.stream(**ORDER, shard_rank=rank, num_shards=2)
+            barrier.wait(30)
+            found = []
+            for batch in stream.batches(4):
+                found += zip(map(int, batch["number"]), map(bytes, batch["x"]), strict=True)
+            results.put(found)
+        os._exit(0)
+
+    with site.twisting(slowly):
+        readers = [FORK.Process(target=read, args=(rank,)) for rank in range(2)]
+        for reader in readers:
+            reader.start()
+        assert sorted(results.get() + results.get()) == wanted
+        for reader in readers:
+            reader.join(60)
+            assert reader.exitcode == 0
+    nbytes = sum(asked.stop - asked.start for asked in site.web.asked)
+    assert nbytes < 1.1 * count * large
+    assert len(site.web.asked) < count / 2
 
 
 def test_closing_while_somebody_waits(site: Site) -> None:
