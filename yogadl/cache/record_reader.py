@@ -200,7 +200,7 @@ class RecordReader(Closing):
         """What was asked for of other machines, one for each place that it comes from."""
         return []
 
-    def is_read_whole(self, num_shards: int, rank: int) -> bool:  # noqa: ARG002 # for others
+    def is_read_whole(self, num_shards: int, rank: int) -> bool | None:  # noqa: ARG002 # for others
         """Whether all is to be announced before a shard of it is read in some other order.
 
         Then reading it from end to end is several times faster than record by record.
@@ -208,6 +208,9 @@ class RecordReader(Closing):
         Args:
             num_shards: into which it is divided.
             rank: which of them is read.
+
+        Returns:
+            ``None`` if that cannot be said yet, but soon.
         """
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return self.record_bytes * num_shards <= _DENSE_BYTES and self.record_bytes * len(

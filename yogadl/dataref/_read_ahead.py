@@ -17,10 +17,9 @@ Array = np.ndarray[Any, Any]
 DEFAULT_WINDOW = 64 << 20
 """Bytes that are announced beyond the record being read."""
 
-# How often it is seen whether other processes of this machine read the other shards.
-_LOOK_SECONDS = 0.05
-# Within this time, those that began together should have been seen.
-_SETTLING_SECONDS = 0.5
+# How often it is seen whether other processes of this machine read the other shards, at first and
+# later on.
+_LOOK_SECONDS, _LATER_LOOK_SECONDS = 0.05, 0.5
 _SAMPLES = 8
 # By multiples of which they are moved, less whole numbers: no two are moved alike.
 _GOLDEN = 0.618
@@ -90,11 +89,12 @@ class ReadAhead:
         is_for_whole = order.shuffle or (reader.is_far and not start)
         self._shard = order.num_shards, order.shard_rank
         may_be_whole = self._announces and is_for_whole
-        self._whole = may_be_whole and reader.is_read_whole(*self._shard)
+        answer = reader.is_read_whole(*self._shard) if may_be_whole else False
+        self._whole = bool(answer)
         # Others may still begin to read the rest on this machine.
-        self._may_become_whole = may_be_whole and reader.is_far and not self._whole
-        self._started = time.monotonic()
-        self._next_look = self._started + _LOOK_SECONDS
+        self._may_become_whole = may_be_whole and reader.is_far and not answer
+        self._is_settling = answer is None
+        self._next_look = time.monotonic() + _LOOK_SECONDS
 
     def before(self, at: int, stop: int | None = None) -> None:
         """Announces the epoch's records ``at … stop-1``, about to be read, and what comes soon.
@@ -104,11 +104,13 @@ class ReadAhead:
             stop: by default, it is one record.
         """
         self.at = at
-        is_settling = self._may_become_whole and self._look_for_others()
+        if self._may_become_whole and time.monotonic() >= self._next_look:
+            self._look_for_others()
         stop = at + 1 if stop is None else stop
-        while self._announced < (stop if is_settling else stop + self._piece):
+        # What is asked for by itself need not be if all is, which may turn out soon.
+        while self._announced < (stop if self._is_settling else stop + self._piece):
             start = self._announced
-            self._announced = stop if is_settling else start + self._piece
+            self._announced = stop if self._is_settling else start + self._piece
             if self._announces:
                 self._announce(start, self._announced)
                 # Of what is fetched, more are announced together once all of it is here.
@@ -119,17 +121,14 @@ class ReadAhead:
             first, last = self._positions(start, start + 1), self._positions(at - self._piece, at)
             self._reader.forget(int(first[0]), int(last[0]) + 1)
 
-    def _look_for_others(self) -> bool:
-        """Sees whether all is wanted by now; whether it is still too early to say that it is not,
-        so that only what is read at once is to be asked for by itself."""
-        now = time.monotonic()
-        if now >= self._next_look:
-            self._next_look = now + _LOOK_SECONDS
-            if self._reader.is_read_whole(*self._shard):
-                self._may_become_whole = False
-                self._reader.announce(range(len(self._reader)))
-                return False
-        return now < self._started + _SETTLING_SECONDS
+    def _look_for_others(self) -> None:
+        answer = self._reader.is_read_whole(*self._shard)
+        self._is_settling = answer is None
+        seconds = _LOOK_SECONDS if self._is_settling else _LATER_LOOK_SECONDS
+        self._next_look = time.monotonic() + seconds
+        if answer:
+            self._may_become_whole = False
+            self._reader.announce(range(len(self._reader)))
 
     def _piece_now(self) -> int:
         return announced_together(self._reader, self._window, self._in_order)

@@ -61,10 +61,10 @@ class RemoteGroups(RemoteRecords):
     def traffic(self) -> list[Traffic]:
         return [each for reader in self._readers for each in reader.traffic()]
 
-    def _is_wanted_whole(self, num_shards: int, rank: int) -> bool:
+    def _is_wanted_whole(self, num_shards: int, rank: int) -> bool | None:
         # All are asked, since each remembers how many share it.
         are_wanted = [reader.is_read_whole(num_shards, rank) for reader in self._readers]
-        return all(are_wanted)
+        return False if False in are_wanted else None if None in are_wanted else True
 
     def _far_extents(self, positions: Array | range) -> list[Extents]:
         return [each for reader in self._readers for each in reader.extents(positions)]

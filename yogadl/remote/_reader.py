@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ Array = np.ndarray[Any, Any]
 _FETCHES = 4
 """Times that a record is fetched before it is given up as damaged."""
 
+_SETTLING_SECONDS = 0.5
+
 # As a share of a file: what may come twice, since a request costs more than it does.
 _AGAIN = 0.01
 
@@ -67,6 +70,8 @@ class RemoteReader(RemoteRecords):
         # Whether the last records read were here, so that the next may be read without looking.
         self._is_here = False
         self._sharing = 1
+        # When others that began together should have been seen.
+        self._settled: float | None = None
 
     @property
     def files(self) -> RemoteFiles:
@@ -199,10 +204,14 @@ class RemoteReader(RemoteRecords):
     def traffic(self) -> list[Traffic]:
         return [self.files.traffic]
 
-    def _is_wanted_whole(self, num_shards: int, rank: int) -> bool:
+    def _is_wanted_whole(self, num_shards: int, rank: int) -> bool | None:
         self._sharing = num_shards
         here = self.files.file(0).pieces.shards_here(rank, num_shards)
-        return is_whole_cheaper(self._bytes_of_each(), num_shards, here)
+        if is_whole_cheaper(self._bytes_of_each(), num_shards, here):
+            return True
+        if self._settled is None:
+            self._settled = time.monotonic() + _SETTLING_SECONDS
+        return None if time.monotonic() < self._settled else False
 
     def _far_extents(self, positions: Array | range) -> list[Extents]:
         return [_RemoteExtents(self, positions)]

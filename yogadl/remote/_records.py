@@ -164,15 +164,19 @@ class RemoteRecords(RecordReader):
     def is_far(self) -> bool:
         return True
 
-    def is_read_whole(self, num_shards: int, rank: int) -> bool:
-        """Whether all is wanted on this machine, or requests for a share would cost as much."""
+    def is_read_whole(self, num_shards: int, rank: int) -> bool | None:
+        """Whether all is wanted on this machine, or requests for a share would cost as much.
+
+        Of processes that begin together, none is the first to be there; so that others read the
+        rest can be said for a while only if they do.
+        """
         whole = self._whole()
         if whole is not None:
             return whole.is_read_whole(num_shards, rank)
         return self._is_wanted_whole(num_shards, rank)
 
     @abc.abstractmethod
-    def _is_wanted_whole(self, num_shards: int, rank: int) -> bool:
+    def _is_wanted_whole(self, num_shards: int, rank: int) -> bool | None:
         """See :meth:`is_read_whole`."""
 
     def extents(self, positions: Array | range) -> list[Extents]:
