@@ -52,7 +52,7 @@ _SMALLEST_CLAIM = 64
 _BULK = 1 << 60
 # And those of who reads which shard of how many, behind these.
 _SHARDS = 1 << 61
-_MOST_SHARDS = 512
+_MOST_SHARDS = 4096
 # Cells that are looked for in the file at once.
 _LOOK_CELLS = 4096
 # What is known of all files together has about so many pages of memory at most.
@@ -249,8 +249,9 @@ class SparseFile:
         if num_shards > _MOST_SHARDS:
             return 1
         first = _SHARDS + num_shards * (num_shards - 1) // 2
-        # Who just looks for others may be in the way; the next time he will not.
-        if first + rank not in self._shards and self._locks.take(first + rank, 1):
+        # Each time anew: who just looks for others may have been in the way, and whoever looks at
+        # the file by another descriptor drops it.
+        if self._locks.take(first + rank, 1):
             self._shards.add(first + rank)
         return sum(
             at - first == rank or at in self._shards or self._locks.is_taken(at, 1)
