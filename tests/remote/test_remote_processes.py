@@ -99,40 +99,6 @@ def test_a_process_that_is_stopped(
         claiming.join()
 
 
-def test_bulk_and_others_of_two_processes(tmp_path: pathlib.Path) -> None:
-    path, size = tmp_path / "file", 1 << 20
-
-    def claim(ready: Any) -> None:
-        pieces = open_sparse(path, size)
-        assert pieces.claim_bulk(0, size // 2)
-        assert pieces.claim(size // 2, size // 2 + 4096) > size // 2
-        ready.set()
-        time.sleep(100)
-
-    ready = FORK.Event()
-    claiming = FORK.Process(target=claim, args=(ready,))
-    claiming.start()
-    try:
-        assert ready.wait(30)
-        pieces = open_sparse(path, size)
-        # What comes in bulk is waited for; the little that comes otherwise does not stop bulk.
-        assert not pieces.claim_bulk(size // 4, size)
-        assert pieces.claim(4096, 8192) == 4096
-        assert pieces.claim_bulk(size // 2, size)
-        pieces.release(size // 2, size, is_bulk=True)
-        assert pieces.claim(size // 2, size // 2 + 4096) == size // 2
-    finally:
-        claiming.kill()
-        claiming.join()
-    assert pieces.claim(4096, 8192) == 8192
-    assert pieces.claim_bulk(0, size)
-    # It has it itself.
-    assert pieces.claim(8192, 16384) == 16384
-    pieces.release(0, size, is_bulk=True)
-    for start, stop in ((4096, 8192), (8192, 16384)):
-        pieces.release(start, stop)
-
-
 @contextlib.contextmanager
 def claiming(path: pathlib.Path, size: int, act: Callable[[SparseFile], object]) -> Iterator[None]:
     """Another process has a file open, and has done something with it, until it is killed."""
@@ -152,6 +118,30 @@ def claiming(path: pathlib.Path, size: int, act: Callable[[SparseFile], object])
     finally:
         other.kill()
         other.join()
+
+
+def test_bulk_and_others_of_two_processes(tmp_path: pathlib.Path) -> None:
+    path, size = tmp_path / "file", 1 << 20
+
+    def claim(pieces: SparseFile) -> None:
+        assert pieces.claim_bulk(0, size // 2)
+        assert pieces.claim(size // 2, size // 2 + 4096) > size // 2
+
+    with claiming(path, size, claim):
+        pieces = open_sparse(path, size)
+        # What comes in bulk is waited for; the little that comes otherwise does not stop bulk.
+        assert not pieces.claim_bulk(size // 4, size)
+        assert pieces.claim(4096, 8192) == 4096
+        assert pieces.claim_bulk(size // 2, size)
+        pieces.release(size // 2, size, is_bulk=True)
+        assert pieces.claim(size // 2, size // 2 + 4096) == size // 2
+    assert pieces.claim(4096, 8192) == 8192
+    assert pieces.claim_bulk(0, size)
+    # It has it itself.
+    assert pieces.claim(8192, 16384) == 16384
+    pieces.release(0, size, is_bulk=True)
+    for start, stop in ((4096, 8192), (8192, 16384)):
+        pieces.release(start, stop)
 
 
 def test_shards_that_are_read_on_this_machine(tmp_path: pathlib.Path) -> None:
