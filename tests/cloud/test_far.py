@@ -157,8 +157,13 @@ def test_every_process_reads_and_each_byte_comes_once(
     s3.make_storage(local).submit(arrays(size=50_000, count=200), "a", "1")
     size = len(s3.raw.get("data/a/1/cache.mdb"))
     context = multiprocessing.get_context("fork")
+    # What comes to who ends is asked for again by those who go on.
+    ended = context.Barrier(4)
     with s3.counting() as requests:
-        shards = [context.Process(target=read_shard, args=(s3, elsewhere, r, 4)) for r in range(4)]
+        shards = [
+            context.Process(target=read_shard, args=(s3, elsewhere, rank, ended))
+            for rank in range(4)
+        ]
         for shard in shards:
             shard.start()
         for shard in shards:
@@ -173,13 +178,14 @@ def length(request: Request) -> int:
     return int(last) - int(first) + 1
 
 
-def read_shard(rig: Any, local: pathlib.Path, rank: int, count: int) -> None:
+def read_shard(rig: Any, local: pathlib.Path, rank: int, ended: Any) -> None:
     with far(rig, local) as ref:
-        order = {"shuffle": True, "shuffle_seed": 1, "shard_rank": rank, "num_shards": count}
+        order = {"shuffle": True, "shuffle_seed": 1, "shard_rank": rank, "num_shards": 4}
         found = everything(ref.stream(shuffle_then_shard=True, **order))
         known = dict(everything(arrays(size=50_000, count=200)))
         assert len(found) == 50
         assert all(known[number] == data for number, data in found)
+        ended.wait(120)
 
 
 def test_after_a_fork(rig: Any, local: pathlib.Path, elsewhere: pathlib.Path) -> None:

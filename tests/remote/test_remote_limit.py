@@ -21,7 +21,7 @@ from test_remote_faults import everything
 from waiting import wait_until
 
 from yogadl.dataref import RemoteDataRef
-from yogadl.remote import _kept, _ledger, _space
+from yogadl.remote import _kept, _ledger, _near, _space
 from yogadl.remote._kept import kept_versions, remove_unused, set_pinned
 from yogadl.remote._notes import note_opened
 from yogadl.remote._space import LimitedSpace
@@ -380,6 +380,17 @@ def test_what_cannot_be_removed_does_not_keep_the_rest(stored: Site, suffix: str
     assert used(stored) <= limit + 100_000
     # Nor is it an error for who removes it by hand.
     remove_all(stored)
+
+
+def test_what_is_logged_keeps_nothing(stored: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pytest keeps it until the end of a test, with the errors in it and their frames."""
+
+    def fail(*_given: object) -> None:
+        raise OSError("some error")
+
+    monkeypatch.setattr(_near, "check_whole", fail)
+    keep(stored, 1, limited(stored, 3 * VERSION))
+    assert remove_all(stored) > VERSION
 
 
 def test_a_pin_that_comes_while_room_is_made(stored: Site, monkeypatch: pytest.MonkeyPatch) -> None:

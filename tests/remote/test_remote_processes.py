@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import mmap
 import multiprocessing
 import os
 import pathlib
@@ -69,7 +70,7 @@ def _claim_some(pieces: SparseFile, size: int) -> None:
 
 
 def _claim_in_bulk(pieces: SparseFile, size: int) -> None:
-    assert pieces.claim_bulk(size // 2 // 4096 * 4096, size)
+    assert pieces.claim_bulk(size // 2 // 4096 * 4096, size) == size
 
 
 @pytest.mark.parametrize("claim_all", [_claim_some, _claim_in_bulk])
@@ -123,25 +124,59 @@ def claiming(path: pathlib.Path, size: int, act: Callable[[SparseFile], object])
 def test_bulk_and_others_of_two_processes(tmp_path: pathlib.Path) -> None:
     path, size = tmp_path / "file", 1 << 20
 
+    little = size // 4 * 3
+
     def claim(pieces: SparseFile) -> None:
-        assert pieces.claim_bulk(0, size // 2)
-        assert pieces.claim(size // 2, size // 2 + 4096) > size // 2
+        assert pieces.claim_bulk(0, size // 2) == size // 2
+        assert pieces.claim(little, little + 4096) == little + 4096
 
     with claiming(path, size, claim):
         pieces = open_sparse(path, size)
-        # What comes in bulk is waited for; the little that comes otherwise does not stop bulk.
-        assert not pieces.claim_bulk(size // 4, size)
+        # What comes in bulk is waited for.
+        assert pieces.claim_bulk(size // 4, size) == size // 4
         assert pieces.claim(4096, 8192) == 4096
-        assert pieces.claim_bulk(size // 2, size)
+        # The little that comes otherwise is left out, unless it may come twice.
+        assert pieces.claim_bulk(little, size) == little
+        assert pieces.claim_bulk(size // 2, size) == little
+        pieces.release(size // 2, little, is_bulk=True)
+        assert pieces.claim_bulk(size // 2, size, bridge=4096) == size
         pieces.release(size // 2, size, is_bulk=True)
-        assert pieces.claim(size // 2, size // 2 + 4096) == size // 2
+        assert pieces.claim(little, little + 4096) == little
     assert pieces.claim(4096, 8192) == 8192
-    assert pieces.claim_bulk(0, size)
+    assert pieces.claim_bulk(0, size) == 4096
+    pieces.release(0, 4096, is_bulk=True)
+    pieces.release(4096, 8192)
+    assert pieces.claim_bulk(0, size) == size
     # It has it itself.
     assert pieces.claim(8192, 16384) == 16384
     pieces.release(0, size, is_bulk=True)
-    for start, stop in ((4096, 8192), (8192, 16384)):
-        pieces.release(start, stop)
+    pieces.release(8192, 16384)
+
+
+def test_nothing_is_claimed_twice(tmp_path: pathlib.Path) -> None:
+    """Two processes claim at once, one in bulk; each notes what it has, and looks for the other."""
+    path, cells, rounds = tmp_path / "file", 256, 4000
+    held = np.frombuffer(mmap.mmap(-1, 2 * cells), "u1").reshape(2, cells)
+
+    def run(own: int, start: Any) -> None:
+        pieces, rng = open_sparse(path, cells * CELL), np.random.default_rng(own)
+        start.wait(30)
+        for first in rng.integers(0, cells - 64, rounds).tolist():
+            begin, end = first * CELL, (first + 64) * CELL
+            got = (pieces.claim_bulk if own else pieces.claim)(begin, end)
+            held[own, first : got // CELL] = 1
+            assert not held[1 - own, first : got // CELL].any()
+            held[own] = 0
+            if got > begin:
+                pieces.release(begin, got, is_bulk=bool(own))
+
+    start = FORK.Barrier(2)
+    both = [FORK.Process(target=run, args=(own, start)) for own in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(60)
+    assert [process.exitcode for process in both] == [0, 0]
 
 
 def test_shards_that_are_read_on_this_machine(tmp_path: pathlib.Path) -> None:

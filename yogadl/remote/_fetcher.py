@@ -337,7 +337,7 @@ class Fetcher:
         except DiskError as error:
             level = logging.DEBUG if self._has_told_disk else logging.WARNING
             self._has_told_disk = True
-            _log.log(level, "%s cannot be written to: %s", work.file.pieces.path, error)
+            _log.log(level, "%s cannot be written to: %s", work.file.pieces.path, str(error))
             work.file.space.is_full()
             if not (work.is_bulk or work.must_keep):
                 self._transfer(work, connections, is_kept=False)

@@ -84,7 +84,8 @@ class Near:
 
     def give_up(self, error: Exception) -> None:
         """Has the files not be read themselves any more, after an error."""
-        # Record by record, what is wrong is found and fetched again.
-        _log.warning("What was fetched is not read as whole files: %s", error)
+        # Record by record, what is wrong is found and fetched again. Who keeps what is logged must
+        # not keep the error, which has the files, so that they would not be removed.
+        _log.warning("What was fetched is not read as whole files: %s", str(error))
         self._failed = True
         self._reader = None

@@ -88,7 +88,8 @@ class Planner:
                 _fetch(reader, positions, must_keep)
             except Exception as error:
                 # Who reads the records meets it, too; and others' records are still to be fetched.
-                _log.debug("Cannot fetch ahead: %s", error)
+                # Not the error itself, as in ``_near``.
+                _log.debug("Cannot fetch ahead: %s", str(error))
             # Nobody else may want it any more.
             del reader, positions
 

@@ -192,12 +192,13 @@ class WorkQueue:
         bridge = _BRIDGED_BYTES if file.again < file.most_again else 0
         found = None
         for start, stop in file.pieces.missing(first, work.start, bridge, leaves_claimed=True)[:1]:
-            if bridge:
-                file.again += file.pieces.count(start, stop)
+            again = file.pieces.count(start, stop) if bridge else 0
             # What another process is fetching is left to it.
-            if file.pieces.claim_bulk(start, stop):
-                work.start = stop
-                found = Work(file, start, stop, bulk)
+            end = file.pieces.claim_bulk(start, stop, bridge)
+            if end > start:
+                file.again += again
+                work.start = end
+                found = Work(file, start, end, bulk)
         if work.start >= work.stop:
             bulk.work = None
         if found is not None:

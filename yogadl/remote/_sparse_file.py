@@ -143,11 +143,7 @@ class SparseFile:
                 the system tells.
         """
         first = start // CELL
-        there = self._with_own(first, self._look(first, stop // CELL))
-        if leaves_claimed:
-            for begin, end in self._locks.of_others(first, stop // CELL):
-                there[begin - first : end - first] = True
-        wanted = ~there
+        wanted = ~self._there(first, stop // CELL, leaves_claimed)
         edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False))
         starts, stops = edges[::2], edges[1::2]
         if bridge and len(starts) > 1:
@@ -158,18 +154,21 @@ class SparseFile:
         return list(zip(*found.tolist(), strict=True))
 
     def count(self, start: int, stop: int) -> int:
-        """How many bytes of a range are there, or being fetched by this process."""
-        there = self._cells[start // CELL : stop // CELL] != 0
-        return int(np.count_nonzero(self._with_own(start // CELL, there))) * CELL
+        """How many bytes of a range are there, or being fetched but by others in bulk."""
+        there = self._there(start // CELL, stop // CELL, leaves_claimed=True)
+        return int(np.count_nonzero(there)) * CELL
 
     def is_claimed(self, start: int, stop: int) -> bool:
         """Whether this process is fetching some of a range."""
         first, last = start // CELL, stop // CELL
         return any(begin < last and first < end for begin, end in self._claimed)
 
-    def _with_own(self, first: int, there: Array) -> Array:
-        """Which cells from one on are there, bool, and those that this process is fetching."""
-        last = first + len(there)
+    def _there(self, first: int, last: int, leaves_claimed: bool) -> Array:
+        """Which cells are there, or not :meth:`missing` for another reason, bool."""
+        there = self._look(first, last)
+        if leaves_claimed:
+            for begin, end in self._locks.of_others(first, last):
+                there[begin - first : end - first] = True
         for begin, end in self._claimed:
             if begin < last and first < end:
                 there[max(begin - first, 0) : end - first] = True
@@ -207,22 +206,44 @@ class SparseFile:
         that no thread of this process is fetching any of them.
         """
         first, count = start // CELL, (stop - start) // CELL
-        while self._is_in_bulk(first, count) or not self._locks.take(first, count):
+        while not self._takes(first, count):
             if count <= _SMALLEST_CLAIM:
                 return start
             count = max(count // 2, _SMALLEST_CLAIM)
         self._claimed.append((first, first + count))
         return (first + count) * CELL
 
-    def claim_bulk(self, start: int, stop: int) -> bool:
-        """Keeps others from fetching a large range, though not from the small ranges in it that
-        they are fetching already; whether no other process has claimed any of it so."""
+    def _takes(self, first: int, count: int) -> bool:
+        """Claims some cells unless another process is fetching any."""
+        if not self._locks.take(first, count):
+            return False
+        # Afterwards, as who claims in bulk does it: of the two, one sees the other.
+        if self._is_in_bulk(first, count):
+            self._locks.drop(first, count)
+            return False
+        return True
+
+    def claim_bulk(self, start: int, stop: int, bridge: int = 0) -> int:
+        """Keeps others from fetching a large range that is :meth:`missing`, though not from the
+        small ranges in it that they are fetching already; returns where what was claimed ends.
+
+        That is ``start`` if another process has claimed any of it so, or its first bytes meanwhile.
+
+        Args:
+            start, stop: the range.
+            bridge: small ranges of others that are not longer are fetched, too.
+        """
         first, last = start // CELL, stop // CELL
         if not self._locks.take(_BULK + first, last - first):
-            return False
-        self._claimed.append((first, last))
-        self._bulk.append((first, last))
-        return True
+            return start
+        left = self.missing(start, stop, bridge, leaves_claimed=True)
+        end = left[0][1] // CELL if left and left[0][0] == start else first
+        if end < last:
+            self._locks.drop(_BULK + end, last - end)
+        if end > first:
+            self._claimed.append((first, end))
+            self._bulk.append((first, end))
+        return end * CELL
 
     def _is_in_bulk(self, first: int, count: int) -> bool:
         """Whether another process is fetching some cells in bulk."""
