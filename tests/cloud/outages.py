@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import random
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -73,8 +74,9 @@ def outage(rig: Rig, kind: str) -> Iterator[None]:
         "stalls": dataclasses.replace(STALL, seconds=_STALL_SECONDS * SCALE),
     }
     if kind == "damage":
-        # What is damaged whenever it is fetched is damaged where it is.
-        with rig.failing(FLIP_ANSWER, "read", where=lambda asked: asked.number % 3 == 0):
+        # What is damaged whenever it is fetched is damaged where it is; so it is none in any order.
+        roll = random.Random(1)
+        with rig.failing(FLIP_ANSWER, "read", where=lambda _: roll.random() < 1 / 3):
             yield
     elif kind in faults:
         with rig.failing(faults[kind]):

@@ -53,6 +53,8 @@ def xml(code: str) -> str:
 
 S3_ANSWERS: list[tuple[int, str, type[errors.StoreError]]] = [
     (404, "NoSuchBucket", errors.BucketNotFoundError),
+    # Altered on its way, and so no word that something is not there.
+    (404, "NoSuciKey", errors.NetworkError),
     (403, "AccessDenied", errors.AccessDeniedError),
     (403, "AllAccessDisabled", errors.AccessDeniedError),
     (403, "InvalidAccessKeyId", errors.CredentialsError),

@@ -14,9 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from yogadl.errors import CacheReplacedError, ClosedError
 from yogadl.per_process import PerProcess
-from yogadl.remote._object import ChangedError
 from yogadl.remote._passing import Passing
 from yogadl.remote._queue import BULK_CONNECTIONS, QUEUED, WorkQueue
 from yogadl.remote._sparse_file import CELL, SparseFile
@@ -174,7 +172,7 @@ class Fetcher:
                 while lacking:
                     is_ours = True
                     for file, start, stop in lacking:
-                        _raise_failure(file, start, stop, started)
+                        file.raise_failure(start, stop, started)
                         is_ours &= self._hurry(file, *cells(start, stop), started)
                     if starts_bulk and self._queue.start_bulk():
                         self._idle = 0
@@ -380,20 +378,6 @@ def _lacking(pieces: SparseFile, start: int, stop: int) -> Iterator[tuple[int, i
     there = [pieces.has(at, at + CELL) for at in range(start, stop, CELL)]
     if not all(there):
         yield start + there.index(False) * CELL, stop - there[::-1].index(False) * CELL
-
-
-def _raise_failure(file: RemoteFile, start: int, stop: int, since: float) -> None:
-    """Raises why a range could not be had, if that was found after it was first waited for."""
-    name = file.asked.name
-    if file.ended.is_set():
-        raise ClosedError(f"{name} was closed while it was read; fetch it again")
-    for first, last, when, error in file.failures:
-        if first < stop and start < last and when >= since:
-            if isinstance(error, ChangedError):
-                raise CacheReplacedError(
-                    f"{name} was replaced or deleted while it was read: {error}; fetch it again"
-                ) from error
-            raise error
 
 
 fetcher = PerProcess(Fetcher)

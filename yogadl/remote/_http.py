@@ -195,8 +195,8 @@ class Connections:
                 connection = self._open[key] = key.connect()
             connection.request("GET", target, headers=headers)
             answer = self._last = connection.getresponse()
-        except _BROKEN:
-            if is_new:
+        except _BROKEN as error:
+            if is_new or isinstance(error, TimeoutError):
                 raise
             # A server may close a connection that was idle.
             self._drop(key)

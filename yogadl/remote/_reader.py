@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
@@ -30,12 +30,10 @@ from yogadl.remote._near import Near
 from yogadl.remote._planner import has_order, merged, planner
 from yogadl.remote._queue import LARGE_BYTES
 from yogadl.remote._records import RemoteRecords, Version, is_whole_cheaper
+from yogadl.remote._right import fetches
 from yogadl.remote._work import Range
 
 Array = np.ndarray[Any, Any]
-
-_FETCHES = 4
-"""Times that a record is fetched before it is given up as damaged."""
 
 _SETTLING_SECONDS = 0.5
 
@@ -176,28 +174,56 @@ class RemoteReader(RemoteRecords):
             A buffer, uint8, and their entries with offsets in it; as aligned as in a file, and with
             a page behind them.
         """
-        for _ in range(_FETCHES):
-            numbers, entries = self.look_up(positions)
-            ranges = self._ranges(numbers, entries)
-            buffer, staged = _room_for(entries)
-            wrong = list(range(len(ranges)))
-            if self._is_here:
+        read = self._read_once(positions)
+        return (read if not read.wrong else self._mended(positions, read))[:2]
+
+    def _mended(self, positions: Array, first: _Read) -> _Read:
+        """The same with what was wrong fetched again, record by record."""
+        entries = first.entries.copy()
+        sources = [(first.buffer, staged) for staged in first.staged]
+        for at in first.wrong:
+            found = self._right_one(positions[at : at + 1])
+            entries[at], sources[at] = found.entries[0], (found.buffer, found.staged[0])
+        buffer, staged = _room_for(entries)
+        for (source, was), now in zip(sources, staged, strict=True):
+            start, begin, length = int(now["offset"]), int(was["offset"]), int(now["length"])
+            buffer[start : start + length] = source[begin : begin + length]
+        return _Read(buffer, staged, entries, [])
+
+    def _right_one(self, position: Array) -> _Read:
+        """A record, int64 ``[1]``, that was wrong.
+
+        Raises:
+            ChecksumError: it still is.
+        """
+        for _ in fetches():
+            read = self._read_once(position)
+            if not read.wrong:
+                return read
+        raise ChecksumError(
+            f"{self.version.name}: record {position[0]} is not what was written, however often it "
+            "is fetched; rebuild the data set"
+        )
+
+    def _read_once(self, positions: Array) -> _Read:
+        """Some records, of which those that are wrong will be fetched again."""
+        numbers, entries = self.look_up(positions)
+        ranges = self._ranges(numbers, entries)
+        buffer, staged = _room_for(entries)
+        wrong = list(range(len(ranges)))
+        if self._is_here:
+            wrong = _read_into(buffer, ranges, staged, wrong)
+        if wrong:
+            needed = merged(ranges[at] for at in wrong)
+            dropped = _pages_of(ranges[at] for at in wrong)
+            with fetcher().holding(needed, True, dropped) as self._is_here:
                 wrong = _read_into(buffer, ranges, staged, wrong)
-            if wrong:
-                needed = merged(ranges[at] for at in wrong)
-                dropped = _pages_of(ranges[at] for at in wrong)
-                with fetcher().holding(needed, True, dropped) as self._is_here:
-                    wrong = _read_into(buffer, ranges, staged, wrong)
-            if not wrong:
-                return buffer, staged
+        if wrong:
             # They are damaged, or what led to them.
             self._is_here = False
             fetcher().discard([ranges[at] for at in wrong])
             self._index.forget(positions[wrong])
-        raise ChecksumError(
-            f"{self.version.name}: record {positions[wrong[0]]} is not what was written, "
-            f"{_FETCHES} times; rebuild the data set"
-        )
+        return _Read(buffer, staged, entries, wrong)
 
     # Fetching ahead
 
@@ -224,6 +250,21 @@ class RemoteReader(RemoteRecords):
         return all(
             file.pieces.has(start, stop) for file, start, stop in self.record_ranges(positions)
         )
+
+
+class _Read(NamedTuple):
+    """Records that were read.
+
+    Attributes:
+        buffer, staged: see :meth:`RemoteReader._staged`.
+        entries: where they are in their files.
+        wrong: which are not what was written, or were found at the wrong places.
+    """
+
+    buffer: Array
+    staged: Array
+    entries: Array
+    wrong: list[int]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,9 @@ from yogadl.remote._work import Range
 
 Array = np.ndarray[Any, Any]
 
-_FETCHES = 4
+# Times that something is fetched before it is given up as damaged; the first of them, and the pause
+# before the next, which is twice as long each time.
+_FETCHES, _AT_ONCE, _PAUSE_SECONDS = 10, 3, 0.01
 
 
 class WrongBytesError(Exception):
@@ -21,6 +24,17 @@ class WrongBytesError(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+def fetches() -> Iterator[None]:
+    """The times that something is fetched, the later ones after a while.
+
+    What damages answers on their way may damage every other one, or be over soon.
+    """
+    for number in range(_FETCHES):
+        if number >= _AT_ONCE:
+            time.sleep(_PAUSE_SECONDS * 2 ** (number - _AT_ONCE))
+        yield
 
 
 def right_bytes(
@@ -40,7 +54,7 @@ def right_bytes(
         YogadlError: they cannot be had.
     """
     numbers = list(range(len(wanted)))
-    for _ in range(_FETCHES):
+    for _ in fetches():
         wrong = []
         with fetcher().holding([wanted[number] for number in numbers]):
             for number in numbers:

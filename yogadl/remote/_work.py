@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from yogadl import backoff
 from yogadl.cache.traffic import Traffic
-from yogadl.remote._object import RemoteObject
+from yogadl.errors import CacheReplacedError, ClosedError, StoreError
+from yogadl.remote._object import ChangedError, RemoteObject
 from yogadl.remote._sparse_file import CELL, SparseFile
 
 _FAILURES = 64
@@ -55,6 +57,27 @@ class RemoteFile:
     )
     most_again: int = 0
     again: int = 0
+
+    def raise_failure(self, start: int, stop: int, since: float) -> None:
+        """Raises why some bytes could not be had, if they have been waited for for long enough.
+
+        Args:
+            start, stop: the range.
+            since: when it began to be waited for.
+        """
+        name = self.asked.name
+        if self.ended.is_set():
+            raise ClosedError(f"{name} was closed while it was read; fetch it again")
+        # What began long before may fail now, and what somebody waits for since is asked for again.
+        soonest = since + backoff.LIMITS.patience / 2
+        for first, last, when, error in self.failures:
+            is_old = when < soonest and isinstance(error, StoreError) and error.is_transient
+            if first < stop and start < last and when >= since and not is_old:
+                if isinstance(error, ChangedError):
+                    raise CacheReplacedError(
+                        f"{name} was replaced or deleted while it was read: {error}; fetch it again"
+                    ) from error
+                raise error
 
 
 @dataclass(eq=False)

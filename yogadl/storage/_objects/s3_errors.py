@@ -22,6 +22,9 @@ from yogadl.storage._objects.store import AlteredAnswerError
 MISSING = frozenset(("404", "NoSuchKey", "NotFound"))
 FAILED_PRECONDITIONS = frozenset(("412", "PreconditionFailed", "ConditionalRequestConflict"))
 
+# With status 404. Another code is one of these that was altered on its way.
+_NOT_FOUND = MISSING | {"NoSuchBucket", "NoSuchUpload", "NoSuchVersion"}
+
 # What was sent is not what arrived.
 _ALTERED = frozenset(
     (
@@ -145,7 +148,7 @@ def _translate_answer(error: Any, doing: str, hint: str) -> StoreError:
     said = f"{doing}: the store answered {status} {code}: {message}"
     if code == "NoSuchBucket":
         return BucketNotFoundError(f"{said}. Create the bucket, or correct its name")
-    if code in _ALTERED or code == "RequestTimeout":
+    if code in _ALTERED or code == "RequestTimeout" or (status == 404 and code not in _NOT_FOUND):
         return NetworkError(f"{said}. Is the network all right?")
     if code in _CREDENTIALS:
         return CredentialsError(f"{said}. {hint}Renew the credentials, or correct them")
