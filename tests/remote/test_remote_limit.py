@@ -388,7 +388,7 @@ def test_what_is_logged_keeps_nothing(stored: Site, monkeypatch: pytest.MonkeyPa
     def fail(*_given: object) -> None:
         raise OSError("some error")
 
-    monkeypatch.setattr(_near, "check_whole", fail)
+    monkeypatch.setattr(_near, "compare", fail)
     keep(stored, 1, limited(stored, 3 * VERSION))
     assert remove_all(stored) > VERSION
 

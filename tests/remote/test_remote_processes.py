@@ -100,6 +100,18 @@ def test_a_process_that_is_stopped(
         claiming.join()
 
 
+def test_a_process_that_is_stopped_is_waited_for_once(site: Site) -> None:
+    """Not for each of the records that it has claimed."""
+    near = site.store(records(), spec=SPEC)
+    with site.ref() as ref:
+        path, size = site.here()[0], int(ref.reader.files.sizes[0])
+        with claiming(path, size, lambda pieces: _claim_in_bulk(pieces, size)):
+            for number in range(200, 240):
+                assert everything([ref[number]]) == everything([near[number]])
+        # Each time, it would be 200 seconds.
+        assert ref.reader.files.traffic.waited < 60
+
+
 @contextlib.contextmanager
 def claiming(path: pathlib.Path, size: int, act: Callable[[SparseFile], object]) -> Iterator[None]:
     """Another process has a file open, and has done something with it, until it is killed."""

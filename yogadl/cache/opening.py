@@ -24,7 +24,10 @@ from yogadl.format import header as headers
 
 
 def open_cache(
-    path: pathlib.Path, check_records: bool = False, access: Access = Access.RANDOM
+    path: pathlib.Path,
+    check_records: bool = False,
+    access: Access = Access.RANDOM,
+    mapped: MappedFile | None = None,
 ) -> FileReader:
     """Opens a cache file, of this release or of 0.1.4.
 
@@ -34,6 +37,7 @@ def open_cache(
             has none.
         access: what to tell the system of reads that are not announced. A file of 0.1.4 is left to
             the system's own ways.
+        mapped: the file, if it is in this process's memory already.
 
     Raises:
         CacheNotFoundError: there is no such file.
@@ -41,12 +45,14 @@ def open_cache(
         FileSystemError: it cannot be opened; see its subclasses.
     """
     while True:
-        found = _open(followed(path), check_records, access)
+        found = _open(followed(path), check_records, access, mapped)
         if found is not None:
             return found
 
 
-def _open(path: pathlib.Path, check_records: bool, access: Access) -> FileReader | None:
+def _open(
+    path: pathlib.Path, check_records: bool, access: Access, mapped: MappedFile | None
+) -> FileReader | None:
     """``None`` for one that was replaced or removed, and lost its parts, before it was locked."""
     try:
         with telling("open", path):
@@ -59,7 +65,7 @@ def _open(path: pathlib.Path, check_records: bool, access: Access) -> FileReader
     if not stat.S_ISREG(os.fstat(descriptor.number).st_mode):
         raise ForeignFileError(f"{shown(path)} is no regular file, so it is no cache")
     with telling("map", path):
-        file = MappedFile(descriptor, path)
+        file = MappedFile(descriptor, path) if mapped is None else mapped
     file.expect(Access.RANDOM)
     page = file.array[headers.HEADER_OFFSET : headers.BODY_OFFSET].tobytes()
     if headers.is_header(page):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,24 +29,35 @@ def pieces(file: MappedFile, start: int = 0) -> Iterator[Array]:
         file.forget(at, at + PIECE_BYTES)
 
 
-def check_digest(file: MappedFile, header: headers.Header, name: str, stays: bool = False) -> None:
+def check_digest(
+    file: MappedFile,
+    header: headers.Header,
+    name: str,
+    arrived: Callable[[int], int] | None = None,
+) -> None:
     """Compares a whole file of format 1 with its digest.
 
     Args:
         file: the file.
         header: of the file.
         name: what to call it in errors.
-        stays: leave it in this process's memory, as it is read next.
+        arrived: waits until some bytes from an offset on are there, and says where those end. What
+            was compared then stays in this process's memory.
 
     Raises:
         ChecksumError: it is another.
     """
-    body: Iterable[Array] = pieces(file, headers.BODY_OFFSET)
-    if stays:
-        starts = range(headers.BODY_OFFSET, len(file.array), _CHECKED_BYTES)
-        body = (file.array[at : at + _CHECKED_BYTES] for at in starts)
+    body = pieces(file, headers.BODY_OFFSET) if arrived is None else _arriving(file, arrived)
     if digest_of(file.array[: headers.BODY_OFFSET], body) != header.digest:
         raise ChecksumError(f"{name} is not what was written; {REPAIR}")
+
+
+def _arriving(file: MappedFile, arrived: Callable[[int], int]) -> Iterator[Array]:
+    at = headers.BODY_OFFSET
+    while at < len(file.array):
+        end = min(arrived(at), at + _CHECKED_BYTES)
+        yield file.array[at:end]
+        at = end
 
 
 def digest_of(head: Array, body: Iterable[Array | bytes]) -> bytes:

@@ -23,8 +23,9 @@ class RemoteDataRef(OpenedDataRef[RemoteRecords]):
 
     What is needed is fetched, in the order of the stream that is read, and kept on the local disk,
     where all processes of the machine find it. Every record is compared with its checksum whenever
-    it is read. Nothing but records that were written is ever given out: what cannot be had is an
-    error, after some time of trying.
+    it is read, until all of them are here and the files were compared with their digests. Nothing
+    but records that were written is given out: what cannot be had is an error, after some time of
+    trying.
 
     Safe for threads. Survives a fork; pickled, it opens the same version where it is unpickled, and
     insists on the same contents. A context manager that closes it. ``storage.fetch`` and

@@ -41,6 +41,8 @@ _RARE, _LATER_TIMES = 0.005, 4
 _LATENCIES = 128
 # What another process has claimed and not brought for so long is fetched here as well.
 _OTHERS_SECONDS = 5.0
+# And then what others claim of the file is, for so long: who has stopped has claimed much.
+_OTHERS_LATE_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -200,7 +202,10 @@ class Fetcher:
             elif not any(work.file is file and work.start == start for work in urgent):
                 urgent.append(Work(file, start, stop))
                 self._start_thread()
-            is_late = now - since > _OTHERS_SECONDS
+            if is_late := now - since > _OTHERS_SECONDS:
+                file.others_are_late = now + _OTHERS_LATE_SECONDS
+            elif now < file.others_are_late:
+                is_late = file.pieces.others_have(start, stop)
         else:
             late = now - self._late_seconds()
             flying = [work for work in self._queue.flying if work.touches(file, start, stop)]

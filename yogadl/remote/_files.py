@@ -95,6 +95,10 @@ class RemoteFiles:
             self._complete += 1
         return True
 
+    def path(self, number: int) -> pathlib.Path:
+        """Where what is here of a file is."""
+        return self._paths(number)
+
     def paths(self) -> list[pathlib.Path]:
         """Of all of them on this machine; some more than once if they are parts of a table."""
         return [self._paths(number) for number in range(len(self))]

@@ -1,26 +1,36 @@
 """When all of a version has been fetched: its files are read like any other on this machine.
 
-They are compared with their digests first, in a thread, and noted to be whole; see ``_whole``.
+They are compared with their digests first, in a thread, and noted to be whole; see ``_whole``. That
+begins while they are fetched, so that little is left to be done when the last bytes come, and what
+is larger than memory is not read from the disk once more.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
 import os
 import pathlib
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 
 from yogadl.cache.file_reader import FileReader
+from yogadl.cache.mapping import MappedFile
 from yogadl.cache.opening import open_cache
-from yogadl.cache.reader import CacheFile
-from yogadl.errors import YogadlError
+from yogadl.errors import ChecksumError, YogadlError
+from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
-from yogadl.remote._whole import check_whole, is_noted
+from yogadl.remote._whole import compare, is_noted, note
+from yogadl.remote._work import RemoteFile
 
 # Who reads the last records of a first epoch waits for this; to look takes some microseconds.
 _LOOK_SECONDS = 0.01
+_ARRIVAL_SECONDS = 0.004
+# What is compared at a time: enough that the interpreter's lock is not waited for very often.
+_STEP_BYTES = 8 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -52,14 +62,17 @@ class Near:
             now = time.monotonic()
             if now >= self._next_look and self._checking != os.getpid():
                 self._next_look = now + _LOOK_SECONDS
-                if self._are_complete():
+                if self._are_complete() or self._are_coming():
                     self._checking = os.getpid()
                     self._start_check()
         return self._reader
 
     def _start_check(self) -> None:
         try:
-            threading.Thread(target=self._check, name="yogadl check", daemon=True).start()
+            # It has none of this while it waits: who closes the version fetches no more of it.
+            threading.Thread(
+                target=_check, args=(weakref.ref(self),), name="yogadl check", daemon=True
+            ).start()
         except RuntimeError as error:
             # The system has no more.
             self.give_up(error)
@@ -67,20 +80,32 @@ class Near:
     def _are_complete(self) -> bool:
         return all(files.are_complete() for files in self._kinds)
 
+    def _are_coming(self) -> bool:
+        return any(fetcher().has_bulk(files.traffic) for files in self._kinds)
+
     def _paths(self) -> Sequence[pathlib.Path]:
         return [path for files in self._kinds for path in files.paths()]
 
-    def _check(self) -> None:
-        try:
-            reader = open_cache(self._path)
-            # Its memory is that of the check, so that it need not be mapped page by page once more.
-            file = reader if isinstance(reader, CacheFile) else None
-            for path in self._paths():
-                if not is_noted(path):
-                    check_whole(path, file)
-            self._reader = reader
-        except (YogadlError, OSError) as error:
-            self.give_up(error)
+    def file(self, number: int) -> tuple[pathlib.Path, RemoteFile] | None:
+        """One of all files, and where it is on this machine; ``None`` behind the last."""
+        for files in self._kinds:
+            if number < len(files):
+                return files.path(number), files.file(number)
+            number -= len(files)
+        return None
+
+    def open(self, own: MappedFile | None) -> None:
+        """Has the files be read themselves from now on.
+
+        Args:
+            own: the version's file, if it is in memory already: it need not be mapped page by page
+                once more.
+        """
+        self._reader = open_cache(self._path, mapped=own)
+
+    def stop(self) -> None:
+        """What was compared is not all of it; begins anew when it is, or more is coming."""
+        self._checking = 0
 
     def give_up(self, error: Exception) -> None:
         """Has the files not be read themselves any more, after an error."""
@@ -89,3 +114,85 @@ class Near:
         _log.warning("What was fetched is not read as whole files: %s", str(error))
         self._failed = True
         self._reader = None
+
+
+class _StoppedError(Exception):
+    """No more is coming, or nobody wants it."""
+
+
+def _check(wanted: weakref.ref[Near]) -> None:
+    """Compares all files with their digests as they arrive."""
+    own = None
+    try:
+        for number in itertools.count():
+            near = wanted()
+            found = None if near is None else near.file(number)
+            del near
+            if found is None:
+                break
+            mapped = _checked(*found)
+            own = mapped if number == 0 else own
+            del found, mapped
+        near = wanted()
+        if near is not None:
+            near.open(own)
+    except _StoppedError:
+        near = wanted()
+        if near is not None:
+            near.stop()
+    except (YogadlError, OSError) as error:
+        near = wanted()
+        if near is not None:
+            near.give_up(error)
+
+
+def _checked(path: pathlib.Path, file: RemoteFile) -> MappedFile | None:
+    """A file once it has been compared with its digest; ``None`` if that was done before.
+
+    Raises:
+        CacheFormatError: it is not what it should be, as a whole.
+        _StoppedError: not all of it is there.
+    """
+    while not is_noted(path):
+        with file.pieces.checking() as is_alone:
+            if is_alone:
+                found = _compared(path, file)
+                if found is not None:
+                    return found
+        # Another process does it, of whose comparing this one sees the note.
+        _wait(file)
+    return None
+
+
+def _compared(path: pathlib.Path, file: RemoteFile) -> MappedFile | None:
+    """The same by this process; ``None`` if some of it was fetched again meanwhile."""
+    before, was_complete = file.pieces.discarded(), file.pieces.is_kept(0, file.size)
+    try:
+        fingerprint, found = compare(path, functools.partial(_arrived, file))
+    except ChecksumError:
+        if was_complete and file.pieces.discarded() == before:
+            raise
+        return None
+    if file.pieces.discarded() != before:
+        return None
+    note(path, fingerprint)
+    return found
+
+
+def _arrived(file: RemoteFile, start: int) -> int:
+    """Waits until some bytes from an offset on are there; where these end."""
+    while True:
+        is_coming, end = fetcher().has_bulk(file.traffic), start
+        while end < file.size and file.pieces.is_kept(end, min(end + _STEP_BYTES, file.size)):
+            end = min(end + _STEP_BYTES, file.size)
+        if end > start:
+            file.pieces.check_size()
+            return end
+        if not is_coming:
+            raise _StoppedError
+        _wait(file)
+
+
+def _wait(file: RemoteFile) -> None:
+    if file.ended.wait(_ARRIVAL_SECONDS):
+        raise _StoppedError

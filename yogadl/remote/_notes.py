@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yogadl.remote._ledger import exclusive
-from yogadl.remote._whole import replace_text
+from yogadl.remote._own_file import replace_file
 
 VERSION_SUFFIX = ".mdb"
 
@@ -161,7 +161,7 @@ def note_of(path: pathlib.Path) -> pathlib.Path:
 
 
 def _save(path: pathlib.Path, note: Note) -> None:
-    replace_text(note_of(path), json.dumps(dataclasses.asdict(note)))
+    replace_file(note_of(path), json.dumps(dataclasses.asdict(note)).encode())
 
 
 def _read(path: pathlib.Path) -> Any:
@@ -198,4 +198,4 @@ def _change_versions(
     if not after:
         path.unlink(missing_ok=True)
     elif after != before:
-        replace_text(path, json.dumps({"object": name, "versions": after}))
+        replace_file(path, json.dumps({"object": name, "versions": after}).encode())

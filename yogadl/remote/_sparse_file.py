@@ -18,16 +18,15 @@ of cells open but once. Where a file system has no locks, some bytes may come tw
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import itertools
 import logging
 import mmap
 import os
 import pathlib
-import stat
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -35,17 +34,17 @@ import numpy as np
 from yogadl.cache.files import telling
 from yogadl.cache.mapping import Descriptor
 from yogadl.cache.memory import private_memory
+from yogadl.errors import TruncatedCacheError
 from yogadl.per_process import PerProcess
 from yogadl.remote._in_memory import CELL, InMemory
+from yogadl.remote._own_file import sized_file, write_all
 from yogadl.remote._range_locks import RangeLocks
 
-__all__ = ["CELL", "SparseFile", "open_sparse", "sized_file"]
+__all__ = ["CELL", "SparseFile", "open_sparse"]
 
 Array = np.ndarray[Any, Any]
 
 _HERE = 1
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_MODE = 0o664
 # What another process is fetching some of is tried in halves, down to so many cells.
 _SMALLEST_CLAIM = 64
 # Locks of what is fetched in bulk are so far behind those of cells.
@@ -53,6 +52,10 @@ _BULK = 1 << 60
 # And those of who reads which shard of how many, behind these.
 _SHARDS = 1 << 61
 _MOST_SHARDS = 4096
+# And the one of who compares the file with its digest.
+_CHECK = 3 << 60
+# What changes whenever something is discarded stands behind the cells.
+_STAMP_BYTES = 8
 # Cells that are looked for in the file at once.
 _LOOK_CELLS = 4096
 # What is known of all files together has about so many pages of memory at most.
@@ -143,15 +146,8 @@ class SparseFile:
                 the system tells.
         """
         first = start // CELL
-        wanted = ~self._there(first, stop // CELL, leaves_claimed)
-        edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False))
-        starts, stops = edges[::2], edges[1::2]
-        if bridge and len(starts) > 1:
-            far = starts[1:] - stops[:-1] > bridge // CELL
-            starts = np.concatenate((starts[:1], starts[1:][far]))
-            stops = np.concatenate((stops[:-1][far], stops[-1:]))
-        found = (np.stack((starts, stops)) + first) * CELL
-        return list(zip(*found.tolist(), strict=True))
+        runs = _runs(~self._there(first, stop // CELL, leaves_claimed), bridge // CELL)
+        return [((first + begin) * CELL, (first + end) * CELL) for begin, end in runs]
 
     def count(self, start: int, stop: int) -> int:
         """How many bytes of a range are there, or being fetched but by others in bulk."""
@@ -245,6 +241,11 @@ class SparseFile:
             self._bulk.append((first, end))
         return end * CELL
 
+    def others_have(self, start: int, stop: int) -> bool:
+        """Whether other processes have claimed some of a range, as far as the system tells."""
+        first, last = start // CELL, stop // CELL
+        return self._is_in_bulk(first, last - first) or any(self._locks.of_others(first, last))
+
     def _is_in_bulk(self, first: int, count: int) -> bool:
         """Whether another process is fetching some cells in bulk."""
         if any(begin < first + count and first < end for begin, end in self._bulk):
@@ -279,13 +280,26 @@ class SparseFile:
             for at in range(first, first + num_shards)
         )
 
-    def write(self, start: int, data: memoryview) -> None:
+    def write(self, start: int, data: memoryview, looks: bool = False) -> None:
         """Writes some bytes, which are not there before they are marked.
+
+        Those that are there stay as they are: they may have been compared with the file's digest.
+
+        Args:
+            start: of the first.
+            data: them.
+            looks: others may have brought some of them meanwhile.
 
         Raises:
             OSError: the disk is full, or failing.
         """
-        _write(self._data, start, data)
+        first, last = start // CELL, -(-(start + len(data)) // CELL)
+        if not looks and self._known.find(b"\1", first, last) < 0:
+            write_all(self._data, start, data)
+            return
+        for begin, end in _runs(~self._look(first, last)):
+            low, high = max((first + begin) * CELL, start), (first + end) * CELL
+            write_all(self._data, low, data[low - start : high - start])
 
     def mark(self, start: int, stop: int) -> None:
         """Says that a range is there.
@@ -294,7 +308,7 @@ class SparseFile:
             OSError: likewise.
         """
         first, last = start // CELL, stop // CELL
-        _write(self._marks, first, memoryview(bytes([_HERE]) * (last - first)))
+        write_all(self._marks, first, memoryview(bytes([_HERE]) * (last - first)))
         _forget_if_much()
         self._cells[first:last] = _HERE
 
@@ -308,8 +322,32 @@ class SparseFile:
         with telling("write", self.path):
             # Of what was never marked, a full disk has no room for zeros.
             if any(os.pread(self._marks.number, last - first, first)):
-                _write(self._marks, first, memoryview(bytes(last - first)))
+                write_all(self._marks, first, memoryview(bytes(last - first)))
+                write_all(self._marks, len(self._cells), memoryview(os.urandom(_STAMP_BYTES)))
         self._cells[first:last] = 0
+
+    def discarded(self) -> bytes:
+        """What is another whenever something was discarded, by whichever process."""
+        return os.pread(self._marks.number, _STAMP_BYTES, len(self._cells))
+
+    def check_size(self) -> None:
+        """Sees that nobody cut the file off, as a process dies that touches a map of it then.
+
+        Raises:
+            TruncatedCacheError: somebody did.
+        """
+        if os.fstat(self._data.number).st_size < self._size:
+            raise TruncatedCacheError(f"{self.path} was cut off")
+
+    @contextlib.contextmanager
+    def checking(self) -> Iterator[bool]:
+        """Whether no other process compares the file with its digest; none does meanwhile."""
+        is_alone = self._locks.take(_CHECK, 1)
+        try:
+            yield is_alone
+        finally:
+            if is_alone:
+                self._locks.drop(_CHECK, 1)
 
     def forget(self) -> None:
         """Gives back the memory of what this process knows to be there; the file still says it."""
@@ -334,6 +372,17 @@ def open_sparse(path: pathlib.Path, size: int) -> SparseFile:
         if found is None or found._size != size:
             found = _open[str(path)] = SparseFile(path, size)
         return found
+
+
+def _runs(wanted: Array, bridge: int = 0) -> list[tuple[int, int]]:
+    """The stretches of ``True``; gaps of at most so many between them are counted in."""
+    edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False))
+    starts, stops = edges[::2], edges[1::2]
+    if bridge and len(starts) > 1:
+        far = starts[1:] - stops[:-1] > bridge
+        starts = np.concatenate((starts[:1], starts[1:][far]))
+        stops = np.concatenate((stops[:-1][far], stops[-1:]))
+    return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
 def _forget_if_much() -> None:
@@ -364,35 +413,3 @@ def _shared(path: pathlib.Path, size: int) -> Descriptor:
         # It may have been removed before it was locked.
         if os.fstat(descriptor.number).st_nlink:
             return descriptor
-
-
-def sized_file(path: pathlib.Path, size: int) -> Descriptor:
-    """A file that is at least so long, open for reading and writing."""
-    with telling("write", path):
-        try:
-            descriptor = _own(path)
-        except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EEXIST):
-                raise
-            # All that is lost of what is no file of ours is what can be fetched again.
-            _log.warning("Replacing %s: %s", path, error.strerror)
-            path.unlink(missing_ok=True)
-            descriptor = _own(path)
-        if os.fstat(descriptor.number).st_size < size:
-            os.ftruncate(descriptor.number, size)
-    return descriptor
-
-
-def _own(path: pathlib.Path) -> Descriptor:
-    """A file that only this path leads to, made if there is none."""
-    descriptor = Descriptor(os.open(path, _FLAGS, _MODE))
-    status = os.fstat(descriptor.number)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        raise OSError(errno.EEXIST, "it is no regular file, or has other names")
-    return descriptor
-
-
-def _write(file: Descriptor, start: int, data: memoryview) -> None:
-    while len(data):
-        written = os.pwrite(file.number, data, start)
-        start, data = start + written, data[written:]

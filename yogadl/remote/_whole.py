@@ -12,13 +12,14 @@ import logging
 import os
 import pathlib
 import stat
-import time
+from collections.abc import Callable
+from typing import TypeAlias
 
-from yogadl.cache.mapping import Descriptor
+from yogadl.cache.mapping import Descriptor, MappedFile
 from yogadl.cache.parts import read_header
-from yogadl.cache.reader import CacheFile
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, YogadlError
+from yogadl.remote._own_file import replace_file
 from yogadl.remote._sparse_file import CELL
 
 _LARGEST_NOTE = 1000
@@ -27,34 +28,67 @@ _PIECE = 1 << 20
 
 _log = logging.getLogger(__name__)
 
+Fingerprint: TypeAlias = list[int]
+"""Bytes, inode, and the times of contents and status in ns."""
+
 
 def is_noted(path: pathlib.Path) -> bool:
     """Whether a file was compared with its digest, and not touched since."""
     try:
-        note = Descriptor(os.open(_note_of(path), _FLAGS))
-        return bool(json.loads(os.read(note.number, _LARGEST_NOTE)) == _fingerprint(path))
+        noted = Descriptor(os.open(_note_of(path), _FLAGS))
+        return bool(json.loads(os.read(noted.number, _LARGEST_NOTE)) == _fingerprint(path))
     except (OSError, ValueError, RecursionError):
         # Then it is compared with its digest, which says for sure.
         return False
 
 
-def check_whole(path: pathlib.Path, opened: CacheFile | None = None) -> None:
+def check_whole(path: pathlib.Path) -> None:
     """Compares a file with its digest and its name, and notes that.
 
     Args:
         path: of the file.
-        opened: the file, if it is open, and read as soon as that is done.
 
     Raises:
         CacheFormatError: it is another.
         FileSystemError: it cannot be read.
     """
-    header, file = read_header(path) if opened is None else (opened.header, opened.file)
-    before = _fingerprint(path)
-    check_digest(file, header, str(path), stays=opened is not None)
+    note(path, compare(path)[0])
+
+
+def compare(
+    path: pathlib.Path, arrived: Callable[[int], int] | None = None
+) -> tuple[Fingerprint, MappedFile]:
+    """Compares a file with its digest and its name.
+
+    Args:
+        path: of the file.
+        arrived: for one that is being fetched, see ``check_digest``.
+
+    Returns:
+        What the file system said of the file when all of it was there, and the file.
+
+    Raises:
+        CacheFormatError: it is another.
+        FileSystemError: it cannot be read.
+    """
+    fingerprint: Fingerprint = []
+
+    def ends(at: int) -> int:
+        assert arrived is not None
+        end = arrived(at)
+        if end == header.file_size:
+            fingerprint[:] = _fingerprint(path)
+        return end
+
+    if arrived is None:
+        fingerprint[:] = _fingerprint(path)
+    else:
+        arrived(0)
+    header, file = read_header(path)
+    check_digest(file, header, str(path), None if arrived is None else ends)
     if header.digest.hex() != path.stem:
         raise ChecksumError(f"{path} is {header.digest.hex()}, and has the name of another")
-    _note(path, before)
+    return fingerprint, file
 
 
 def is_whole(path: pathlib.Path, size: int, check: bool = False) -> bool:
@@ -94,15 +128,15 @@ def note_whole(path: pathlib.Path, size: int) -> None:
         cells = Descriptor(os.open(_cells_of(path), flags, 0o664))
         for at in range(0, size // CELL, _PIECE):
             os.pwrite(cells.number, b"\1" * min(_PIECE, size // CELL - at), at)
-        _note(path, _fingerprint(path))
+        note(path, _fingerprint(path))
     except OSError as error:
         _log.info("Cannot note that %s is whole: %s", path, error)
 
 
 def forget_whole(path: pathlib.Path) -> None:
     """Takes back what was noted, before the file is written to."""
-    for note in (_note_of(path), _cells_of(path)):
-        note.unlink(missing_ok=True)
+    for beside in (_note_of(path), _cells_of(path)):
+        beside.unlink(missing_ok=True)
 
 
 def _may_be_complete(path: pathlib.Path, size: int) -> bool:
@@ -118,32 +152,17 @@ def _may_be_complete(path: pathlib.Path, size: int) -> bool:
     return True
 
 
-def _fingerprint(path: pathlib.Path) -> list[int]:
+def _fingerprint(path: pathlib.Path) -> Fingerprint:
     status = os.stat(path, follow_symlinks=False)
     return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def _note(path: pathlib.Path, fingerprint: list[int]) -> None:
+def note(path: pathlib.Path, fingerprint: Fingerprint) -> None:
+    """Notes that a file was compared with its digest when the file system said that of it."""
     try:
-        replace_text(_note_of(path), json.dumps(fingerprint))
+        replace_file(_note_of(path), json.dumps(fingerprint).encode())
     except OSError as error:
         _log.info("Cannot note that %s is whole: %s", path, error)
-
-
-def replace_text(path: pathlib.Path, text: str) -> None:
-    """Replaces a small file by another; others may not write to it, whatever the umask.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    partial = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    try:
-        with open(os.open(partial, flags, 0o664), "w", encoding="ascii") as file:
-            file.write(text)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _note_of(path: pathlib.Path) -> pathlib.Path:

@@ -42,6 +42,7 @@ class RemoteFile:
         failures: the last ranges that could not be had: start, stop, when, and why.
         most_again: how many bytes bulk may bring again that are there, in small pieces between
             others that are not; ``again`` is how many it has.
+        others_are_late: until when what other processes fetch is not waited for.
         space: says whether there is room to keep so many bytes more.
         ended: set when nobody can want anything of it any more.
     """
@@ -57,6 +58,7 @@ class RemoteFile:
     )
     most_again: int = 0
     again: int = 0
+    others_are_late: float = 0.0
 
     def raise_failure(self, start: int, stop: int, since: float) -> None:
         """Raises why some bytes could not be had, if they have been waited for for long enough.

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import os
 import pathlib
 from collections.abc import Callable
 
 import xxhash
 
 from yogadl.catalogue import SEGMENT_ENDING
+from yogadl.remote._own_file import replace_file
 
 LARGEST = 4 << 20
 """Bytes of what is kept: of some 50,000 versions."""
 
 _NAME = "segment"
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _log = logging.getLogger(__name__)
 
@@ -37,8 +40,9 @@ class KeptSegment:
         if folder is None:
             return None
         try:
-            with open(folder / _NAME, "rb") as file:
-                data = file.read(LARGEST + 1)
+            # A pipe, say, is none, and empty.
+            with open(os.open(folder / _NAME, _FLAGS), "rb") as file:
+                data = file.read(LARGEST + 1) or b""
         except OSError:
             return None
         return data if _key(data) == key else None
@@ -50,7 +54,7 @@ class KeptSegment:
         folder = self._folder()
         if folder is not None:
             try:
-                (folder / _NAME).write_bytes(data)
+                replace_file(folder / _NAME, data)
             except OSError as error:
                 _log.debug("A segment of the catalogue is not kept: %s", error)
 

@@ -1,0 +1,71 @@
+"""Files that only this package has, in folders that are trusted."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import pathlib
+import stat
+import time
+
+from yogadl.cache.files import telling
+from yogadl.cache.mapping import Descriptor
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_MODE = 0o664
+
+_log = logging.getLogger(__name__)
+
+
+def sized_file(path: pathlib.Path, size: int) -> Descriptor:
+    """A file that is at least so long, open for reading and writing."""
+    with telling("write", path):
+        try:
+            descriptor = _own(path)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EEXIST):
+                raise
+            # All that is lost of what is no file of ours is what can be fetched again.
+            _log.warning("Replacing %s: %s", path, error.strerror)
+            path.unlink(missing_ok=True)
+            descriptor = _own(path)
+        if os.fstat(descriptor.number).st_size < size:
+            os.ftruncate(descriptor.number, size)
+    return descriptor
+
+
+def _own(path: pathlib.Path) -> Descriptor:
+    """A file that only this path leads to, made if there is none."""
+    descriptor = Descriptor(os.open(path, _FLAGS, _MODE))
+    status = os.fstat(descriptor.number)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        raise OSError(errno.EEXIST, "it is no regular file, or has other names")
+    return descriptor
+
+
+def write_all(file: Descriptor, start: int, data: memoryview) -> None:
+    """Writes bytes at an offset.
+
+    Raises:
+        OSError: the disk is full, or failing.
+    """
+    while len(data):
+        written = os.pwrite(file.number, data, start)
+        start, data = start + written, data[written:]
+
+
+def replace_file(path: pathlib.Path, data: bytes) -> None:
+    """Replaces a small file by another; others may not write to it, whatever the umask.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    partial = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        with open(os.open(partial, flags, 0o664), "wb") as file:
+            file.write(data)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
