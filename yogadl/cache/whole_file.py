@@ -15,8 +15,6 @@ from yogadl.format import header as headers
 Array = np.ndarray[Any, Any]
 
 PIECE_BYTES = 16 << 20
-# A digest lets other threads run for each, and may have to wait for them then.
-_CHECKED_BYTES = 256 << 20
 
 
 def pieces(file: MappedFile, start: int = 0) -> Iterator[Array]:
@@ -55,7 +53,7 @@ def check_digest(
 def _arriving(file: MappedFile, arrived: Callable[[int], int]) -> Iterator[Array]:
     at = headers.BODY_OFFSET
     while at < len(file.array):
-        end = min(arrived(at), at + _CHECKED_BYTES)
+        end = arrived(at)
         yield file.array[at:end]
         at = end
 

@@ -29,8 +29,9 @@ from yogadl.remote._work import RemoteFile
 # Who reads the last records of a first epoch waits for this; to look takes some microseconds.
 _LOOK_SECONDS = 0.01
 _ARRIVAL_SECONDS = 0.004
-# What is compared at a time: enough that the interpreter's lock is not waited for very often.
-_STEP_BYTES = 8 << 20
+# What is compared at a time: at least so much unless it is the end, since the interpreter's lock is
+# waited for each time; and at most.
+_STEP_BYTES, _MOST_BYTES = 8 << 20, 256 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -181,10 +182,15 @@ def _compared(path: pathlib.Path, file: RemoteFile) -> MappedFile | None:
 
 def _arrived(file: RemoteFile, start: int) -> int:
     """Waits until some bytes from an offset on are there; where these end."""
+    most = min(start + _MOST_BYTES, file.size)
     while True:
-        is_coming, end = fetcher().has_bulk(file.traffic), start
-        while end < file.size and file.pieces.is_kept(end, min(end + _STEP_BYTES, file.size)):
-            end = min(end + _STEP_BYTES, file.size)
+        # Before it is looked for, so that nothing comes unseen.
+        is_coming = fetcher().has_bulk(file.traffic) or file.pieces.others_have(
+            start, min(start + _STEP_BYTES, most)
+        )
+        end = start
+        while end < most and file.pieces.is_kept(end, min(end + _STEP_BYTES, most)):
+            end = min(end + _STEP_BYTES, most)
         if end > start:
             file.pieces.check_size()
             return end
