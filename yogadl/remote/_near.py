@@ -29,6 +29,8 @@ from yogadl.remote._work import RemoteFile
 # Who reads the last records of a first epoch waits for this; to look takes some microseconds.
 _LOOK_SECONDS = 0.01
 _ARRIVAL_SECONDS = 0.004
+# Of several kinds of files, some may come and others not.
+_STOPPED_SECONDS = 1.0
 # What is compared at a time: at least so much unless it is the end, since the interpreter's lock is
 # waited for each time; and at most.
 _STEP_BYTES, _MOST_BYTES = 8 << 20, 256 << 20
@@ -106,6 +108,7 @@ class Near:
 
     def stop(self) -> None:
         """What was compared is not all of it; begins anew when it is, or more is coming."""
+        self._next_look = time.monotonic() + _STOPPED_SECONDS
         self._checking = 0
 
     def give_up(self, error: Exception) -> None:
