@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
-from remote_rig import Always, Answer, Asked, Never, Site, random_faults
+from remote_rig import Always, Answer, Asked, Never, Site, WebObject, random_faults
 from waiting import wait_until
 
 import yogadl
@@ -25,6 +25,7 @@ from yogadl.errors import (
     AccessDeniedError,
     CacheReplacedError,
     ChecksumError,
+    NetworkError,
     StoreError,
     StoreUnavailableError,
     YogadlError,
@@ -32,6 +33,7 @@ from yogadl.errors import (
 from yogadl.format import header as headers
 from yogadl.remote import _right
 from yogadl.remote._fetcher import fetcher
+from yogadl.remote._http import Connections
 
 FAULTS = 1000 if os.environ.get("YOGADL_OUTAGES") == "full" else 60
 """``make outages`` has all of them."""
@@ -236,30 +238,45 @@ def test_an_error_is_of_what_is_waited_for_now(site: Site, monkeypatch: pytest.M
         assert everything(ref.stream(**order)) == everything(near.stream(**order))
 
 
-def test_a_request_that_fails_late_is_made_again(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    near = site.store(records(200, 40_000), spec=SPEC)
-    limits = backoff.Limits(patience=1.0, answer=1.0, first_pause=0.01, fewest=1)
-    monkeypatch.setattr(backoff, "LIMITS", limits)
+def test_what_failed_while_it_was_waited_for_briefly_is_no_error(site: Site) -> None:
+    """It began long before; unless no other request would help."""
+    site.store(records(10), spec=SPEC)
+    with site.ref() as ref:
+        file = ref.reader.files.file(0)
+        outage, denial = StoreUnavailableError("it is out"), AccessDeniedError("not for you")
+        file.failures += [(1000, 2000, 500.0, outage), (3000, 4000, 500.0, denial)]
+        patience = backoff.LIMITS.patience
+        file.raise_failure(1000, 2000, 500.0 - 0.4 * patience)
+        for at, since, error in (
+            (1000, 500.0 - 0.6 * patience, StoreUnavailableError),
+            (3000, 500.0, AccessDeniedError),
+        ):
+            with pytest.raises(error):
+                file.raise_failure(at + 999, at + 1001, since)
+            # Of other bytes, or from before.
+            file.raise_failure(at + 1000, at + 1001, since)
+            file.raise_failure(at, at + 1, 500.1)
+
+
+def test_a_time_out_is_not_tried_again_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a connection is that the server has closed meanwhile."""
+    site.store(records(10), spec=SPEC)
+    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits(answer=0.3))
     stalled: list[Asked] = []
 
     def stall(asked: Asked, made: Answer) -> Answer:
-        # What was asked for long before, twice; and what is asked for since somebody waits, once.
-        if len(stalled) < 3:
-            stalled.append(asked)
-            made.stalls = 5.0
+        stalled.append(asked)
+        made.stalls = 60.0
         return made
 
-    with site.ref() as ref:
-        wanted = np.array([150])
-        fetcher().ensure(ref.reader.index_ranges(wanted))
-        with site.twisting(stall):
-            for extents in ref.reader.extents(wanted):
-                extents.will_need()
-            wait_until(lambda: len(stalled) == 2)
-            time.sleep(0.7)  # of the second it has
-            assert everything([ref[150]]) == everything([near[150]])
+    size = site.path().stat().st_size
+    asked = WebObject(f"http://127.0.0.1:{site.web.port}/a/1/cache.mdb", "it")
+    connections = Connections()
+    with contextlib.closing(connections):
+        connections.read(asked, size, 0, 100, lambda *_: None)
+        with site.twisting(stall), pytest.raises(NetworkError, match="timed out"):
+            connections.read(asked, size, 0, 100, lambda *_: None)
+    assert len(stalled) == 1
 
 
 def test_an_object_that_is_gone_is_not_asked_for_piece_by_piece(site: Site) -> None:

@@ -192,7 +192,7 @@ def _keep(file: RemoteFile, data: bytes) -> None:
     whole = len(data) // CELL * CELL
     if not file.pieces.has(0, whole) and file.space.take(whole):
         try:
-            file.pieces.write(0, memoryview(data)[:whole], looks=True)
+            file.pieces.write(0, memoryview(data)[:whole])
             file.pieces.mark(0, whole)
         except OSError:
             # What is read of it is fetched again.

@@ -280,21 +280,17 @@ class SparseFile:
             for at in range(first, first + num_shards)
         )
 
-    def write(self, start: int, data: memoryview, looks: bool = False) -> None:
+    def write(self, start: int, data: memoryview) -> None:
         """Writes some bytes, which are not there before they are marked.
 
-        Those that are there stay as they are: they may have been compared with the file's digest.
-
-        Args:
-            start: of the first.
-            data: them.
-            looks: others may have brought some of them meanwhile.
+        Those that are there stay as they are, whoever brought them: they may have been compared
+        with the file's digest.
 
         Raises:
             OSError: the disk is full, or failing.
         """
         first, last = start // CELL, -(-(start + len(data)) // CELL)
-        if not looks and self._known.find(b"\1", first, last) < 0:
+        if b"\1" not in os.pread(self._marks.number, last - first, first):
             write_all(self._data, start, data)
             return
         for begin, end in _runs(~self._look(first, last)):

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # What is large stays with the heaps of the C library otherwise, of which many threads have many.
 _LARGE_BYTES = 64 << 10
-# What is claimed is left to who claimed it for longer than that.
-_LATE_SECONDS = 1.0
 
 
 class EndedError(Exception):
@@ -86,8 +84,7 @@ class Transfer:
             raise EndedError
         if self._is_kept:
             try:
-                is_late = time.monotonic() - work.progressed > _LATE_SECONDS
-                pieces.write(offset, data, looks=is_late or not work.is_claimed)
+                pieces.write(offset, data)
                 # A cell that is whole now began in this answer, or in one before it.
                 pieces.mark(before, self._at)
             except OSError as error:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import xxhash
 
+from yogadl.cache.mapping import Descriptor
 from yogadl.catalogue import SEGMENT_ENDING
 from yogadl.remote._own_file import replace_file
 
@@ -40,9 +41,8 @@ class KeptSegment:
         if folder is None:
             return None
         try:
-            # A pipe, say, is none, and empty.
-            with open(os.open(folder / _NAME, _FLAGS), "rb") as file:
-                data = file.read(LARGEST + 1) or b""
+            file = Descriptor(os.open(folder / _NAME, _FLAGS))
+            data = os.read(file.number, LARGEST + 1)
         except OSError:
             return None
         return data if _key(data) == key else None
