@@ -268,23 +268,38 @@ def write_branches(
     branch_pages = 0
     while len(level) > 1:
         upper: list[tuple[bytes, int]] = []
-        nodes: list[bytes] = []
-        room = 0
-        for key, page in level:
-            node = _branch_node(key, page)
-            if len(node) + _POINTER > room:
-                if nodes:
-                    write(_tree_page(next_page(), P_BRANCH, nodes))
-                upper.append((key, next_page()))
-                # The first key of a branch page is never compared, and LMDB keeps it empty.
-                node, nodes, room = _branch_node(b"", page), [], _LEAF_ROOM
-                branch_pages += 1
-            nodes.append(node)
-            room -= len(node) + _POINTER
-        write(_tree_page(next_page(), P_BRANCH, nodes))
+        for children in _branches(level):
+            upper.append((children[0][0], next_page()))
+            # The first key of a branch page is never compared, and LMDB keeps it empty.
+            nodes = [
+                _branch_node(b"", children[0][1]),
+                *itertools.starmap(_branch_node, children[1:]),
+            ]
+            write(_tree_page(next_page(), P_BRANCH, nodes))
+        branch_pages += len(upper)
         level = upper
         depth += 1
     return level[0][1], depth, branch_pages
+
+
+def _branches(level: list[tuple[bytes, int]]) -> list[list[tuple[bytes, int]]]:
+    """The pages of a level, at least two, by the branch pages above it.
+
+    Each has as many as there is room for, and at least two: of one that has fewer, LMDB aborts the
+    process.
+    """
+    pages: list[list[tuple[bytes, int]]] = []
+    room = 0
+    for key, page in level:
+        size = NODE_HEADER + len(key) + len(key) % 2 + _POINTER
+        if size > room:
+            pages.append([])
+            size, room = NODE_HEADER + _POINTER, _LEAF_ROOM
+        pages[-1].append((key, page))
+        room -= size
+    if len(pages[-1]) == 1:
+        pages[-1].insert(0, pages[-2].pop())
+    return pages
 
 
 def _branch_node(key: bytes, page: int) -> bytes:
