@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 from collections.abc import Callable
@@ -35,3 +36,15 @@ class PerProcess(Generic[Made]):
                     self._made = self._make()
         found: Made = self._made
         return found
+
+
+def _end_imports() -> None:
+    """Waits for what a thread imports.
+
+    NumPy imports it when ``np.unique`` is first called. A child that is forked meanwhile would wait
+    for ever for the lock that the thread has on it.
+    """
+    importlib.import_module("numpy.ma")
+
+
+os.register_at_fork(before=_end_imports)

@@ -321,7 +321,9 @@ class Fetcher:
                     self._idle = max(0, self._idle - 1)
 
     def _fetch(self, work: Work, connections: Connections) -> None:
-        is_kept = work.file.space.take(work.stop - work.start)
+        # Who has claimed some bytes may be about to write them, right or wrong: nobody else does,
+        # since those that are there may be compared as a whole, and then nobody looks again.
+        is_kept = work.is_claimed and work.file.space.take(work.stop - work.start)
         if (work.is_bulk or work.must_keep) and not is_kept:
             with self._mutex:
                 self._queue.end_bulk(work.bulk)
@@ -337,6 +339,9 @@ class Fetcher:
     def _keep(self, work: Work, connections: Connections) -> None:
         try:
             self._transfer(work, connections, is_kept=True)
+            with self._mutex:
+                # Or some of it still waits there until somebody reads it.
+                self._passing.drop([(work.file, work.start, work.stop)])
         except DiskError as error:
             level = logging.DEBUG if self._has_told_disk else logging.WARNING
             self._has_told_disk = True

@@ -55,8 +55,12 @@ def write_all(file: Descriptor, start: int, data: memoryview) -> None:
         start, data = start + written, data[written:]
 
 
-def replace_file(path: pathlib.Path, data: bytes) -> None:
+def replace_file(path: pathlib.Path, *data: bytes) -> None:
     """Replaces a small file by another; others may not write to it, whatever the umask.
+
+    Args:
+        path: of the file.
+        data: its bytes, one after the other.
 
     Raises:
         OSError: it cannot be written.
@@ -65,7 +69,7 @@ def replace_file(path: pathlib.Path, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         with open(os.open(partial, flags, 0o664), "wb") as file:
-            file.write(data)
+            file.writelines(data)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

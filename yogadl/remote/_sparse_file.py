@@ -10,9 +10,10 @@ very large files it forgets that now and then, so as not to have a byte for each
 
 What there is no room for passes through memory: this process has it for a while.
 
-Who fetches some bytes holds a POSIX lock on their cells, which the system drops when the process
-dies, and which a child does not have after a fork. Such locks are a process's: it may have the file
-of cells open but once. Where a file system has no locks, some bytes may come twice.
+Who fetches some bytes, to write them here, holds a POSIX lock on their cells, which the system
+drops when the process dies, and which a child does not have after a fork. Such locks are a
+process's: it may have the file of cells open but once. Where a file system has no locks, some bytes
+may come twice.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from yogadl.remote._in_memory import CELL, InMemory
 from yogadl.remote._own_file import sized_file, write_all
 from yogadl.remote._range_locks import RangeLocks
 
-__all__ = ["CELL", "SparseFile", "open_sparse"]
+__all__ = ["CELL", "SparseFile", "open_marks", "open_sparse"]
 
 Array = np.ndarray[Any, Any]
 
@@ -89,7 +90,7 @@ class SparseFile:
         self._size = size
         count = size // CELL
         self._data = _shared(path, size)
-        self._marks = sized_file(path.with_name(f"{path.name}.cells"), count)
+        self._marks = sized_file(cells_of(path), count)
         self._locks = RangeLocks(self._marks)
         # Those that this process knows to be there.
         self._known = private_memory(count)
@@ -322,6 +323,14 @@ class SparseFile:
                 write_all(self._marks, len(self._cells), memoryview(os.urandom(_STAMP_BYTES)))
         self._cells[first:last] = 0
 
+    def sync(self) -> None:
+        """Has the disk have what was written, which a crash of the machine takes otherwise.
+
+        Raises:
+            OSError: it is failing.
+        """
+        os.fsync(self._data.number)
+
     def discarded(self) -> bytes:
         """What is another whenever something was discarded, by whichever process."""
         return os.pread(self._marks.number, _STAMP_BYTES, len(self._cells))
@@ -363,11 +372,33 @@ def open_sparse(path: pathlib.Path, size: int) -> SparseFile:
     Raises:
         FileSystemError: it cannot be made.
     """
+    name = os.path.realpath(path)
     with _opening():
-        found = _open.get(str(path))
+        found = _open.get(name)
         if found is None or found._size != size:
-            found = _open[str(path)] = SparseFile(path, size)
+            found = _open[name] = SparseFile(path, size)
         return found
+
+
+@contextlib.contextmanager
+def open_marks(path: pathlib.Path) -> Iterator[Descriptor]:
+    """The file of the cells of a sparse file, to be read: with this process's locks on it kept.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    with _opening():
+        found = _open.get(os.path.realpath(path))
+        if found is not None:
+            yield found._marks
+        else:
+            cells = cells_of(path)
+            yield Descriptor(os.open(cells, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
+
+
+def cells_of(path: pathlib.Path) -> pathlib.Path:
+    """The file of the cells of a sparse file."""
+    return path.with_name(f"{path.name}.cells")
 
 
 def _runs(wanted: Array, bridge: int = 0) -> list[tuple[int, int]]:

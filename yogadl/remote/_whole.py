@@ -20,7 +20,7 @@ from yogadl.cache.parts import read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, YogadlError
 from yogadl.remote._own_file import replace_file
-from yogadl.remote._sparse_file import CELL
+from yogadl.remote._sparse_file import CELL, cells_of, open_marks
 
 _LARGEST_NOTE = 1000
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -36,7 +36,7 @@ def is_noted(path: pathlib.Path) -> bool:
     """Whether a file was compared with its digest, and not touched since."""
     try:
         noted = Descriptor(os.open(_note_of(path), _FLAGS))
-        return bool(json.loads(os.read(noted.number, _LARGEST_NOTE)) == _fingerprint(path))
+        return bool(json.loads(os.read(noted.number, _LARGEST_NOTE)) == fingerprint_of(path))
     except (OSError, ValueError, RecursionError):
         # Then it is compared with its digest, which says for sure.
         return False
@@ -77,11 +77,11 @@ def compare(
         assert arrived is not None
         end = arrived(at)
         if end == header.file_size:
-            fingerprint[:] = _fingerprint(path)
+            fingerprint[:] = fingerprint_of(path)
         return end
 
     if arrived is None:
-        fingerprint[:] = _fingerprint(path)
+        fingerprint[:] = fingerprint_of(path)
     else:
         arrived(0)
     header, file = read_header(path)
@@ -118,42 +118,43 @@ def is_whole(path: pathlib.Path, size: int, check: bool = False) -> bool:
     return True
 
 
-def note_whole(path: pathlib.Path, size: int) -> None:
-    """Notes that all bytes of a file are there, which was just compared with its digest.
+def mark_whole(path: pathlib.Path, size: int) -> None:
+    """Says of a file that it is to have all of its bytes, before it gets its name.
 
-    That it cannot be noted is no error: it is compared once more.
+    So nobody who opens it then, to read it from afar, writes to it. That it cannot be said is no
+    error: then nothing is.
     """
+    _note_of(path).unlink(missing_ok=True)
+    count = size // CELL
+    pieces = (b"\1" * min(_PIECE, count - at) for at in range(0, count, _PIECE))
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        cells = Descriptor(os.open(_cells_of(path), flags, 0o664))
-        for at in range(0, size // CELL, _PIECE):
-            os.pwrite(cells.number, b"\1" * min(_PIECE, size // CELL - at), at)
-        note(path, _fingerprint(path))
+        # Who has the file that had the name goes on with what he has.
+        replace_file(cells_of(path), *pieces)
     except OSError as error:
         _log.info("Cannot note that %s is whole: %s", path, error)
-
-
-def forget_whole(path: pathlib.Path) -> None:
-    """Takes back what was noted, before the file is written to."""
-    for beside in (_note_of(path), _cells_of(path)):
-        beside.unlink(missing_ok=True)
+        cells_of(path).unlink(missing_ok=True)
 
 
 def _may_be_complete(path: pathlib.Path, size: int) -> bool:
     """Whether nothing says that some bytes of a file are missing."""
     try:
-        cells = Descriptor(os.open(_cells_of(path), _FLAGS))
+        with open_marks(path) as cells:
+            for at in range(0, size // CELL, _PIECE):
+                count = min(_PIECE, size // CELL - at)
+                if os.pread(cells.number, count, at) != b"\1" * count:
+                    return False
     except FileNotFoundError:
-        return True
-    for at in range(0, size // CELL, _PIECE):
-        count = min(_PIECE, size // CELL - at)
-        if os.pread(cells.number, count, at) != b"\1" * count:
-            return False
+        pass
     return True
 
 
-def _fingerprint(path: pathlib.Path) -> Fingerprint:
-    status = os.stat(path, follow_symlinks=False)
+def fingerprint_of(file: pathlib.Path | int) -> Fingerprint:
+    """That of the file of a name, or of an open one.
+
+    Raises:
+        OSError: it cannot be had.
+    """
+    status = os.stat(file) if isinstance(file, int) else os.lstat(file)
     return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
 
@@ -167,7 +168,3 @@ def note(path: pathlib.Path, fingerprint: Fingerprint) -> None:
 
 def _note_of(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(f"{path.name}.whole")
-
-
-def _cells_of(path: pathlib.Path) -> pathlib.Path:
-    return path.with_name(f"{path.name}.cells")

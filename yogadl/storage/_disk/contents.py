@@ -8,7 +8,8 @@ and whoever may write to one bucket must not decide what is read of another.
 
 A file gets its name when it is whole and was compared with its digest, by a rename. Who has opened
 what had the name before keeps it, and locks on it; if that is not whole, since it is read from
-afar, or is damaged, it is written to instead, which gives everybody the right bytes.
+afar, or is damaged, it is written to instead, which gives everybody the right bytes; unless it is
+not whole even so.
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ from yogadl.errors import (
 )
 from yogadl.remote._kept import STAGED_FILE, alone, collect, forget, settled
 from yogadl.remote._notes import note_opened
-from yogadl.remote._whole import forget_whole, is_whole, note_whole
+from yogadl.remote._sparse_file import SparseFile, open_sparse
+from yogadl.remote._whole import fingerprint_of, is_whole, mark_whole, note
 from yogadl.storage._disk.folders import LocalFolders
 from yogadl.storage._disk.note import make_trusted, trusted_status
 
 _PIECE = 4 << 20
+# What others write to is completed so often; then it is left to them.
+_TRIES = 3
 
 _log = logging.getLogger(__name__)
 
@@ -137,16 +141,12 @@ class Contents:
                 # Nothing is removed meanwhile, so what is there stays if it is held.
                 held = _held_by_others(path)
                 if held is None:
-                    forget_whole(path)
-                    file.commit(path)
-                    # It was exclusive, as that of any file that is being written.
-                    fcntl.flock(lock.number, fcntl.LOCK_SH)
+                    _commit(file, path, lock)
             if held is not None:
-                lock = held
-                if not is_whole(path, size, check=True):
-                    _log.info("%s is open, and completed by a download.", path)
-                    _copy(file.fileno(), path, size)
-        note_whole(path, size)
+                if is_whole(path, size, check=True) or _is_completed(file.fileno(), path, size):
+                    return held
+                with settled(path.parent.parent, fcntl.LOCK_SH):
+                    _commit(file, path, lock)
         return lock
 
     @contextlib.contextmanager
@@ -204,11 +204,42 @@ def _held_by_others(path: pathlib.Path) -> Descriptor | None:
     return lock
 
 
-def _copy(source: int, path: pathlib.Path, size: int) -> None:
-    """Writes what an open file has into another that is there, and stays the same file."""
-    target = Descriptor(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+def _commit(file: PartialFile, path: pathlib.Path, lock: Descriptor) -> None:
+    """Gives a file its name, and notes that it is whole; ``lock`` is of the same file."""
+    mark_whole(path, os.fstat(lock.number).st_size)
+    file.commit(path)
+    note(path, fingerprint_of(lock.number))
+    # It was exclusive, as that of any file that is being written.
+    fcntl.flock(lock.number, fcntl.LOCK_SH)
+
+
+def _is_completed(source: int, path: pathlib.Path, size: int) -> bool:
+    """Whether a file that is there, and stays the same file, has what an open one has, now.
+
+    Others may be writing to it, and what they are about to write may be damaged.
+    """
+    _log.info("%s is open, and completed by a download.", path)
+    try:
+        for _ in range(_TRIES):
+            _complete(source, open_sparse(path, size), size)
+            if is_whole(path, size, check=True):
+                return True
+    except (OSError, FileSystemError) as error:
+        _log.info("%s cannot be completed: %s", path, str(error))
+    return False
+
+
+def _complete(source: int, target: SparseFile, size: int) -> None:
+    """Writes what an open file has into another as far as that does not have it."""
     at = 0
     while at < size:
-        at += os.pwrite(target.number, os.pread(source, _PIECE, at), at)
-    os.ftruncate(target.number, size)
-    os.fsync(target.number)
+        data = os.pread(source, _PIECE, at)
+        end, there = at + len(data), bytearray(len(data))
+        if target.is_kept(at, end):
+            target.read_into(at, memoryview(there))
+        if there != data or not target.is_kept(at, end):
+            target.discard(at, end)
+            target.write(at, memoryview(data))
+            target.mark(at, end)
+        at = end
+    target.sync()
