@@ -12,8 +12,9 @@ from remote_rig import Answer, Asked, Site
 from test_remote_faults import SPEC, everything, records
 from waiting import wait_until
 
+from yogadl.cache.mapping import Descriptor
 from yogadl.dataref import RemoteDataRef
-from yogadl.remote import _fetcher, _near, _queue, _whole
+from yogadl.remote import _fetcher, _near, _queue, _sparse_file, _whole
 from yogadl.remote._fetcher import fetcher
 from yogadl.remote._sparse_file import CELL, open_sparse
 
@@ -45,8 +46,9 @@ def test_some_is_compared_before_all_has_come(
         return end
 
     def late(asked: Asked, made: Answer) -> Answer:
-        # The last large piece of the file, or of the last of many.
-        if asked.start > asked.size - 700_000 and asked.size > 600_000 and not is_late:
+        # A large piece at the end of a file.
+        is_large = asked.stop - asked.start > 50_000
+        if is_large and asked.start > max(asked.size - 700_000, 300_000) and not is_late:
             is_late.append(asked)
             made.stalls = 0.0 if has_compared.wait(20.0) else 60.0
         return made
@@ -188,3 +190,60 @@ def test_discards_are_seen_by_others(tmp_path: pathlib.Path) -> None:
         assert os.waitpid(child, 0)[1] == 0
         seen.append(file.discarded())
     assert len(set(seen)) == len(seen)
+
+
+def test_what_a_crash_may_have_taken_is_compared_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.store(records(), spec=SPEC)
+    with site.ref() as ref:
+        everything(ref.stream(**ORDER))
+        wait_until_whole(ref)
+    (path,) = site.here()
+    assert _whole.is_noted(path)
+    monkeypatch.setattr(_whole, "_start_of_machine", lambda: "another")
+    assert not _whole.is_noted(path)
+    with site.ref() as ref:
+        wait_until_whole(ref)
+    assert _whole.is_noted(path)
+
+
+def test_only_who_has_claimed_bytes_writes_them(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has looked at what is there may write long afterwards, and what came may be damaged.
+
+    Until then, nobody takes the file for whole.
+    """
+    monkeypatch.setattr(_fetcher, "_LATE_SECONDS", 0.1)
+    near = site.store(records(), spec=SPEC)
+    wanted = everything(near.stream(**ORDER))
+    write, held, may_write = _sparse_file.write_all, threading.Event(), threading.Event()
+
+    def write_late(file: Descriptor, start: int, data: memoryview) -> None:
+        if start <= 1_000_000 < start + len(data) and not held.is_set():
+            held.set()
+            may_write.wait(60.0)
+        write(file, start, data)
+
+    monkeypatch.setattr(_sparse_file, "write_all", write_late)
+    with site.ref() as ref:
+        assert everything(ref.stream(**ORDER)) == wanted
+        assert held.is_set()
+        (path,) = site.here()
+        assert not open_sparse(path, path.stat().st_size).is_kept(1_000_000, 1_000_001)
+        assert not _whole.is_noted(path)
+        may_write.set()
+        wait_until(lambda: not fetcher()._queue.flying)
+        for _ in range(3):
+            assert everything(ref.stream(**ORDER)) == wanted
+        wait_until_whole(ref)
+        assert everything(ref.stream(**ORDER)) == wanted
+        assert path.read_bytes() == site.path().read_bytes()
+
+
+def test_a_folder_of_two_names_has_one_file(tmp_path: pathlib.Path) -> None:
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    assert open_sparse(folder / "a", 4 * CELL) is open_sparse(link / "a", 4 * CELL)

@@ -179,8 +179,6 @@ def _compared(path: pathlib.Path, file: RemoteFile) -> MappedFile | None:
         return None
     if file.pieces.discarded() != before:
         return None
-    # What a crash of the machine would take is not to be trusted after it.
-    file.pieces.sync()
     note(path, fingerprint)
     return found
 

@@ -2,11 +2,14 @@
 
 ``<name>.whole`` has what the file system said of the file when it was compared with its digest, as
 JSON: bytes, inode, and the times of its contents and of its status in ns. So nobody has to read it
-all to know that, unless it was touched.
+all to know that, unless it was touched. Behind these is what tells one start of the machine from
+another, if the file was not written through to the disk: what a crash takes of it is not seen
+otherwise, and to write it through takes as long as to fetch it.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -25,6 +28,8 @@ from yogadl.remote._sparse_file import CELL, cells_of, open_marks
 _LARGEST_NOTE = 1000
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PIECE = 1 << 20
+# Linux's.
+_START = pathlib.Path("/proc/sys/kernel/random/boot_id")
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +41,9 @@ def is_noted(path: pathlib.Path) -> bool:
     """Whether a file was compared with its digest, and not touched since."""
     try:
         noted = Descriptor(os.open(_note_of(path), _FLAGS))
-        return bool(json.loads(os.read(noted.number, _LARGEST_NOTE)) == fingerprint_of(path))
+        found = json.loads(os.read(noted.number, _LARGEST_NOTE))
+        known = fingerprint_of(path)
+        return found in (known, [*known, _start_of_machine()])
     except (OSError, ValueError, RecursionError):
         # Then it is compared with its digest, which says for sure.
         return False
@@ -158,12 +165,28 @@ def fingerprint_of(file: pathlib.Path | int) -> Fingerprint:
     return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def note(path: pathlib.Path, fingerprint: Fingerprint) -> None:
-    """Notes that a file was compared with its digest when the file system said that of it."""
+def note(path: pathlib.Path, fingerprint: Fingerprint, is_on_disk: bool = False) -> None:
+    """Notes that a file was compared with its digest when the file system said that of it.
+
+    Args:
+        path: of the file.
+        fingerprint: what it said.
+        is_on_disk: whether a crash of the machine would take nothing of it.
+    """
+    found = fingerprint if is_on_disk else [*fingerprint, _start_of_machine()]
     try:
-        replace_file(_note_of(path), json.dumps(fingerprint).encode())
+        replace_file(_note_of(path), json.dumps(found).encode())
     except OSError as error:
         _log.info("Cannot note that %s is whole: %s", path, error)
+
+
+@functools.cache
+def _start_of_machine() -> str:
+    """What each start of it has another of; of systems that do not tell, nothing."""
+    try:
+        return _START.read_text().strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _note_of(path: pathlib.Path) -> pathlib.Path:

@@ -208,7 +208,7 @@ def _commit(file: PartialFile, path: pathlib.Path, lock: Descriptor) -> None:
     """Gives a file its name, and notes that it is whole; ``lock`` is of the same file."""
     mark_whole(path, os.fstat(lock.number).st_size)
     file.commit(path)
-    note(path, fingerprint_of(lock.number))
+    note(path, fingerprint_of(lock.number), is_on_disk=True)
     # It was exclusive, as that of any file that is being written.
     fcntl.flock(lock.number, fcntl.LOCK_SH)
 

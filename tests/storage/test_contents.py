@@ -1,0 +1,94 @@
+"""A download that completes a file which others have open, and write to."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from yogadl.cache.parts import read_header
+from yogadl.remote import _whole
+from yogadl.remote._sparse_file import CELL, SparseFile, open_sparse
+from yogadl.storage import LFSStorage
+from yogadl.storage._disk import contents
+
+
+class Opened:
+    """A whole file, and what is kept of the same, which somebody has open."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        storage = LFSStorage(folder / "stored")
+        storage.submit([{"x": os.urandom(1 + at)} for at in range(1000)], "a", "1")
+        (source,) = folder.rglob("cache.mdb")
+        self.data = source.read_bytes()
+        self.size = len(self.data)
+        self.path = folder / f"{read_header(source)[0].digest.hex()}.mdb"
+        self.kept = open_sparse(self.path, self.size)
+        self.source = os.open(source, os.O_RDONLY)
+
+    def complete(self) -> bool:
+        return contents._is_completed(self.source, self.path, self.size)
+
+    def write_blindly(self, start: int, data: bytes) -> None:
+        """As who has looked at what is there before it came."""
+        os.pwrite(self.kept._data.number, data, start)
+
+
+@pytest.fixture
+def opened(tmp_path: pathlib.Path) -> Iterator[Opened]:
+    made = Opened(tmp_path)
+    yield made
+    os.close(made.source)
+
+
+def none(opened: Opened) -> None:
+    pass
+
+
+def some(opened: Opened) -> None:
+    opened.kept.write(4 * CELL, memoryview(opened.data)[4 * CELL : 9 * CELL])
+    opened.kept.mark(4 * CELL, 9 * CELL)
+
+
+def damaged(opened: Opened) -> None:
+    opened.kept.write(0, memoryview(os.urandom(opened.size)))
+    opened.kept.mark(0, opened.size)
+
+
+def in_memory(opened: Opened) -> None:
+    """And what is not in the file is."""
+    opened.kept.memory.add(0, memoryview(opened.data))
+
+
+@pytest.mark.parametrize("there", [none, some, damaged, in_memory])
+def test_whatever_is_there(opened: Opened, there: Callable[[Opened], None]) -> None:
+    there(opened)
+    assert opened.complete()
+    assert opened.path.read_bytes() == opened.data
+    assert _whole.is_noted(opened.path)
+    # What comes afterwards is not written.
+    opened.kept.write(0, memoryview(os.urandom(opened.size)))
+    assert opened.path.read_bytes() == opened.data
+    assert _whole.is_noted(opened.path)
+
+
+@pytest.mark.parametrize("times", [1, 2, 1000])
+def test_others_write_what_came_damaged(
+    opened: Opened, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it was written, and before it is compared."""
+    synced, sync = [], SparseFile.sync
+
+    def sync_and_spoil(file: SparseFile) -> None:
+        sync(file)
+        synced.append(file)
+        if len(synced) <= times:
+            opened.write_blindly(7 * CELL + 3, os.urandom(2 * CELL))
+
+    monkeypatch.setattr(SparseFile, "sync", sync_and_spoil)
+    assert opened.complete() == (times < 1000)
+    assert _whole.is_noted(opened.path) == (times < 1000)
+    if times < 1000:
+        assert opened.path.read_bytes() == opened.data

@@ -1,0 +1,42 @@
+"""Forks while threads are at work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import importlib.abc, os, sys, threading, time
+import yogadl.storage
+import numpy as np
+
+is_importing = threading.Event()
+
+
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "numpy.ma" and not is_importing.is_set():
+            is_importing.set()
+            time.sleep(0.5)
+        return None
+
+
+assert "numpy.ma" not in sys.modules
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=np.unique, args=(np.arange(3),))
+thread.start()
+is_importing.wait()
+child = os.fork()
+if not child:
+    np.unique(np.arange(3))
+    os._exit(0)
+thread.join()
+assert os.waitpid(child, 0) == (child, 0)
+"""
+
+
+def test_a_thread_that_imports_what_numpy_imports_late() -> None:
+    """A child that was forked meanwhile would wait for it for ever."""
+    subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM], check=True, timeout=60
+    )
