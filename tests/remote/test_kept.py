@@ -7,9 +7,10 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -232,3 +233,44 @@ def test_what_replaces_nothing_reads_no_notes(tmp_path: pathlib.Path) -> None:
     forget(tmp_path, "s3://bucket/other")
     is_over = True
     assert len(opened) == 2
+
+
+KILLED = """
+import pathlib, sys, time
+from yogadl.remote._own_file import replace_file
+
+
+def data():
+    yield b"some"
+    print("ready", flush=True)
+    time.sleep(600)
+
+
+replace_file(pathlib.Path(sys.argv[1]), data())
+"""
+
+
+@pytest.mark.parametrize("folder", [OBJECTS_FOLDER, PARTS_FOLDER])
+@pytest.mark.parametrize("removes", [collect, lambda folder: remove_unused([folder], 0)])
+def test_what_a_killed_process_was_writing_goes(
+    made: pathlib.Path, tmp_path: pathlib.Path, folder: str, removes: Callable[..., Any]
+) -> None:
+    """And what a living one writes stays."""
+    shutil.copytree(made, tmp_path / "kept")
+    for version in kept_versions(tmp_path / "kept"):
+        note_opened(version.path, NAMES[0])
+    before = sorted((tmp_path / "kept" / folder).iterdir())
+    note = before[0].with_name(f"{before[0].name}.whole")
+    command = [sys.executable, "-c", KILLED, note]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            removes(tmp_path / "kept")
+            (partial,) = note.parent.glob(f"{note.name}*")
+        finally:
+            process.kill()
+    assert partial.exists()
+    removes(tmp_path / "kept")
+    assert not partial.exists()
+    assert set(before) <= set(note.parent.iterdir())

@@ -21,7 +21,7 @@ from yogadl.cache.files import shown, sync_folder, telling
 from yogadl.closing import Closing
 from yogadl.errors import ClosedError, InvalidArgumentError, StorageFullError, YogadlError
 
-_SUFFIX = ".partial"
+PARTIAL_SUFFIX = ".partial"
 _CHECK_EVERY = 64 << 20
 _RESERVE = 1 << 30
 _BUILDERS_ADVICE = "use another storage directory, or make the data set smaller (is it infinite?)"
@@ -36,10 +36,18 @@ def remove_leftovers(path: pathlib.Path) -> int:
 
     Safe to call while others write, from any process on this machine.
     """
-    removed = 0
-    begin, end = f"{path.name}.", _SUFFIX
+    return _remove_leftovers(path.parent, f"{path.name}.")
+
+
+def remove_all_leftovers(folder: pathlib.Path) -> int:
+    """The same for all that is in a folder which only this package writes to."""
+    return _remove_leftovers(folder, "")
+
+
+def _remove_leftovers(folder: pathlib.Path, begin: str) -> int:
+    removed, end = 0, PARTIAL_SUFFIX
     try:
-        with os.scandir(path.parent) as found:
+        with os.scandir(folder) as found:
             # A folder may be named so, too: that of an id.
             names = [
                 entry.name
@@ -49,9 +57,9 @@ def remove_leftovers(path: pathlib.Path) -> int:
                 and entry.is_file(follow_symlinks=False)
             ]
     except OSError as error:
-        _log.info("Cannot look for leftovers in %s: %s", shown(path.parent), error.strerror)
+        _log.info("Cannot look for leftovers in %s: %s", shown(folder), error.strerror)
         return 0
-    for leftover in map(path.with_name, names):
+    for leftover in map(folder.joinpath, names):
         try:
             removed += _remove_leftover(leftover)
         except FileNotFoundError:
@@ -129,7 +137,7 @@ class PartialFile(Closing):
 
     def _create(self) -> tuple[pathlib.Path, int]:
         while True:
-            path = self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}{_SUFFIX}")
+            path = self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with telling("write", path):
                 descriptor = os.open(path, flags, 0o666)

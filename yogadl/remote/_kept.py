@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from yogadl.cache.files import telling
-from yogadl.cache.partial import remove_leftovers
+from yogadl.cache.partial import remove_all_leftovers
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
 from yogadl.errors import YogadlError
 from yogadl.remote import _notes
@@ -178,7 +178,7 @@ def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
 def _remove_unused(kept: dict[pathlib.Path, list[KeptVersion]], nbytes: int) -> int:
     for folder in kept:
         for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
-            remove_leftovers(folder / inner / STAGED_FILE)
+            remove_all_leftovers(folder / inner)
     shares_of = {folder: _Shares(folder) for folder in kept}
     freed = sum(_remove_parts(folder, shares) for folder, shares in shares_of.items())
     found = [(it, shares_of[folder]) for folder, versions in kept.items() for it in versions]
@@ -224,6 +224,8 @@ def collect(folder: pathlib.Path) -> None:
         folder: of the store.
     """
     with settled(folder, fcntl.LOCK_EX):
+        for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
+            remove_all_leftovers(folder / inner)
         shares = _Shares(folder)
         for path in _versions_in(folder):
             if not _notes.load(path).names:

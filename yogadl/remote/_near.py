@@ -170,7 +170,10 @@ def _checked(path: pathlib.Path, file: RemoteFile) -> MappedFile | None:
 
 def _compared(path: pathlib.Path, file: RemoteFile) -> MappedFile | None:
     """The same by this process; ``None`` if some of it was fetched again meanwhile."""
-    before, was_complete = file.pieces.discarded(), file.pieces.is_kept(0, file.size)
+    before = file.pieces.discarded()
+    # What others took back before is not there, though this process may know that it was.
+    file.pieces.forget()
+    was_complete = file.pieces.is_kept(0, file.size)
     try:
         fingerprint, found = compare(path, functools.partial(_arrived, file))
     except ChecksumError:

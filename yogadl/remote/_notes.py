@@ -161,7 +161,7 @@ def note_of(path: pathlib.Path) -> pathlib.Path:
 
 
 def _save(path: pathlib.Path, note: Note) -> None:
-    replace_file(note_of(path), json.dumps(dataclasses.asdict(note)).encode())
+    replace_file(note_of(path), [json.dumps(dataclasses.asdict(note)).encode()])
 
 
 def _read(path: pathlib.Path) -> Any:
@@ -198,4 +198,4 @@ def _change_versions(
     if not after:
         path.unlink(missing_ok=True)
     elif after != before:
-        replace_file(path, json.dumps({"object": name, "versions": after}).encode())
+        replace_file(path, [json.dumps({"object": name, "versions": after}).encode()])

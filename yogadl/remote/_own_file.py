@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import logging
 import os
 import pathlib
 import stat
-import time
+import uuid
+from collections.abc import Iterable
 
 from yogadl.cache.files import telling
 from yogadl.cache.mapping import Descriptor
+from yogadl.cache.partial import PARTIAL_SUFFIX
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _MODE = 0o664
@@ -55,8 +59,10 @@ def write_all(file: Descriptor, start: int, data: memoryview) -> None:
         start, data = start + written, data[written:]
 
 
-def replace_file(path: pathlib.Path, *data: bytes) -> None:
+def replace_file(path: pathlib.Path, data: Iterable[bytes]) -> None:
     """Replaces a small file by another; others may not write to it, whatever the umask.
+
+    What a killed process leaves is a partial file like any other, see ``remove_leftovers``.
 
     Args:
         path: of the file.
@@ -65,10 +71,13 @@ def replace_file(path: pathlib.Path, *data: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    partial = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         with open(os.open(partial, flags, 0o664), "wb") as file:
+            with contextlib.suppress(OSError):
+                # Where a file system has no locks, nobody removes anything.
+                fcntl.flock(file, fcntl.LOCK_EX)
             file.writelines(data)
         os.replace(partial, path)
     finally:

@@ -136,7 +136,7 @@ def mark_whole(path: pathlib.Path, size: int) -> None:
     pieces = (b"\1" * min(_PIECE, count - at) for at in range(0, count, _PIECE))
     try:
         # Who has the file that had the name goes on with what he has.
-        replace_file(cells_of(path), *pieces)
+        replace_file(cells_of(path), pieces)
     except OSError as error:
         _log.info("Cannot note that %s is whole: %s", path, error)
         cells_of(path).unlink(missing_ok=True)
@@ -175,7 +175,7 @@ def note(path: pathlib.Path, fingerprint: Fingerprint, is_on_disk: bool = False)
     """
     found = fingerprint if is_on_disk else [*fingerprint, _start_of_machine()]
     try:
-        replace_file(_note_of(path), json.dumps(found).encode())
+        replace_file(_note_of(path), [json.dumps(found).encode()])
     except OSError as error:
         _log.info("Cannot note that %s is whole: %s", path, error)
 

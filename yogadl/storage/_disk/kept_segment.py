@@ -54,7 +54,7 @@ class KeptSegment:
         folder = self._folder()
         if folder is not None:
             try:
-                replace_file(folder / _NAME, data)
+                replace_file(folder / _NAME, [data])
             except OSError as error:
                 _log.debug("A segment of the catalogue is not kept: %s", error)
 
