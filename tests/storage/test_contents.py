@@ -92,3 +92,9 @@ def test_others_write_what_came_damaged(
     assert _whole.is_noted(opened.path) == (times < 1000)
     if times < 1000:
         assert opened.path.read_bytes() == opened.data
+
+
+def test_a_pipe_instead_of_the_cells(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.mdb").write_bytes(bytes(CELL))
+    os.mkfifo(tmp_path / "a.mdb.cells")
+    assert not _whole.is_whole(tmp_path / "a.mdb", CELL)

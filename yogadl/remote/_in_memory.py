@@ -85,12 +85,13 @@ class InMemory:
         if not self._cells:
             return []
         first, last = start // CELL, -(-stop // CELL)
-        held = self._held_of(first, last)
-        cells: Iterable[int] = range(first, last)
+        # Of a large range, few may be here.
+        cells = [at for at in range(first, last) if at in self._cells]
+        if only is not None:
+            cells = [at for at in cells if self._cells[at][2] is only]
+        held = self._held_of(first, last) if cells else []
         if held:
             cells = [at for at in cells if not any(begin <= at < end for begin, end in held)]
-        if only is not None:
-            cells = [at for at in cells if at in self._cells and self._cells[at][2] is only]
         return self._remove(cells)
 
     def discard(self, start: int, stop: int) -> list[Passed]:

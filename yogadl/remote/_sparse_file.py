@@ -392,8 +392,8 @@ def open_marks(path: pathlib.Path) -> Iterator[Descriptor]:
         if found is not None:
             yield found._marks
         else:
-            cells = cells_of(path)
-            yield Descriptor(os.open(cells, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            yield Descriptor(os.open(cells_of(path), flags))
 
 
 def cells_of(path: pathlib.Path) -> pathlib.Path:

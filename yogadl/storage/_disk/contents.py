@@ -8,8 +8,8 @@ and whoever may write to one bucket must not decide what is read of another.
 
 A file gets its name when it is whole and was compared with its digest, by a rename. Who has opened
 what had the name before keeps it, and locks on it; if that is not whole, since it is read from
-afar, or is damaged, it is written to instead, which gives everybody the right bytes; unless it is
-not whole even so.
+afar, or is damaged, it is written to instead, which gives everybody the right bytes. If it is not
+whole even then, they keep what they have, and the download gets the name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from yogadl.storage._disk.folders import LocalFolders
 from yogadl.storage._disk.note import make_trusted, trusted_status
 
 _PIECE = 4 << 20
-# What others write to is completed so often; then it is left to them.
+# A file that others write to is completed so often; then it is left to them.
 _TRIES = 3
 
 _log = logging.getLogger(__name__)
@@ -234,6 +234,8 @@ def _complete(source: int, target: SparseFile, size: int) -> None:
     at = 0
     while at < size:
         data = os.pread(source, _PIECE, at)
+        if not data:
+            raise OSError("what was downloaded has been cut off")
         end, there = at + len(data), bytearray(len(data))
         if target.is_kept(at, end):
             target.read_into(at, memoryview(there))
