@@ -41,8 +41,8 @@ class PerProcess(Generic[Made]):
 def _end_imports() -> None:
     """Waits for what a thread imports.
 
-    NumPy imports it when ``np.unique`` is first called. A child that is forked meanwhile would wait
-    for ever for the lock that the thread has on it.
+    Some releases of NumPy import it when ``np.unique`` is first called. A child that is forked
+    meanwhile would wait for ever for the lock that the thread has on it.
     """
     importlib.import_module("numpy.ma")
 
