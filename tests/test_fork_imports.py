@@ -6,17 +6,17 @@ import subprocess
 import sys
 
 PROGRAM = """
-import importlib.abc, os, sys, threading, time
+import importlib.abc, os, sys, threading
 import yogadl.storage
 
-is_importing = threading.Event()
+is_importing, is_forking = threading.Event(), threading.Event()
 
 
 class Slow(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == "numpy.ma" and not is_importing.is_set():
             is_importing.set()
-            time.sleep(0.5)
+            is_forking.wait()
         return None
 
 
@@ -26,6 +26,8 @@ sys.meta_path.insert(0, Slow())
 thread = threading.Thread(target=importlib.import_module, args=("numpy.ma",))
 thread.start()
 is_importing.wait()
+# What was registered last is called first.
+os.register_at_fork(before=is_forking.set)
 child = os.fork()
 if not child:
     importlib.import_module("numpy.ma")

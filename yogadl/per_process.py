@@ -39,7 +39,7 @@ class PerProcess(Generic[Made]):
 
 
 def _end_imports() -> None:
-    """Waits for what a thread imports.
+    """Imports what threads may import, or waits for the one that does.
 
     Some releases of NumPy import it when ``np.unique`` is first called. A child that is forked
     meanwhile would wait for ever for the lock that the thread has on it.

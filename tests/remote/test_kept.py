@@ -236,14 +236,14 @@ def test_what_replaces_nothing_reads_no_notes(tmp_path: pathlib.Path) -> None:
 
 
 KILLED = """
-import pathlib, sys, time
+import pathlib, sys
 from yogadl.remote._own_file import replace_file
 
 
 def data():
     yield b"some"
     print("ready", flush=True)
-    time.sleep(600)
+    sys.stdin.read()
 
 
 replace_file(pathlib.Path(sys.argv[1]), data())
@@ -262,7 +262,8 @@ def test_what_a_killed_process_was_writing_goes(
     before = sorted((tmp_path / "kept" / folder).iterdir())
     note = before[0].with_name(f"{before[0].name}.whole")
     command = [sys.executable, "-c", KILLED, note]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"

@@ -41,7 +41,7 @@ from yogadl.remote._in_memory import CELL, InMemory
 from yogadl.remote._own_file import sized_file, write_all
 from yogadl.remote._range_locks import RangeLocks
 
-__all__ = ["CELL", "SparseFile", "open_marks", "open_sparse"]
+__all__ = ["CELL", "SparseFile", "cells_of", "open_marks", "open_sparse"]
 
 Array = np.ndarray[Any, Any]
 
