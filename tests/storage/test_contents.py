@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -92,6 +95,80 @@ def test_others_write_what_came_damaged(
     assert _whole.is_noted(opened.path) == (times < 1000)
     if times < 1000:
         assert opened.path.read_bytes() == opened.data
+
+
+_OTHER = """
+import os, pathlib, sys
+from yogadl.remote._sparse_file import CELL, open_sparse
+kept = open_sparse(pathlib.Path(sys.argv[1]), int(sys.argv[2]))
+assert kept.claim(7 * CELL, 9 * CELL) == 9 * CELL
+print("claimed", flush=True)
+sys.stdin.readline()
+os.pwrite(kept._data.number, os.urandom(CELL), 7 * CELL)
+"""
+
+
+@contextlib.contextmanager
+def other_process(opened: Opened) -> Iterator[Callable[[], None]]:
+    """One that has claimed some, and looked for it; yields what has it write, and end."""
+    command = [sys.executable, "-c", _OTHER, str(opened.path), str(opened.size)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"claimed\n"
+
+        def write() -> None:
+            process.communicate(b"\n")
+
+        yield write
+    assert process.returncode == 0
+
+
+@contextlib.contextmanager
+def other_thread(opened: Opened) -> Iterator[Callable[[], None]]:
+    """The same, of this process; it need not be a thread."""
+    assert opened.kept.claim(7 * CELL, 9 * CELL) == 9 * CELL
+
+    def write() -> None:
+        opened.write_blindly(7 * CELL, os.urandom(CELL))
+        opened.kept.release(7 * CELL, 9 * CELL)
+
+    yield write
+
+
+@pytest.mark.parametrize("other", [other_thread, other_process])
+def test_who_has_looked_before_writes_late(
+    opened: Opened,
+    other: Callable[[Opened], contextlib.AbstractContextManager[Callable[[], None]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once it was written and marked, and only then."""
+    looks: list[float] = []
+    with other(opened) as write:
+
+        def look(seconds: float) -> None:
+            assert not opened.kept.missing(0, opened.size)
+            looks.append(seconds)
+            if len(looks) == 3:
+                write()
+
+        monkeypatch.setattr("time.sleep", look)
+        assert opened.complete()
+    assert len(looks) == 3
+    assert opened.path.read_bytes() == opened.data
+    assert _whole.is_noted(opened.path)
+
+
+@pytest.mark.parametrize("other", [other_thread, other_process])
+def test_who_has_stopped_writes_much_later(
+    opened: Opened,
+    other: Callable[[Opened], contextlib.AbstractContextManager[Callable[[], None]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(contents, "_FETCH_SECONDS", 0.05)
+    with other(opened) as write:
+        assert not opened.complete()
+        write()
+    assert not _whole.is_noted(opened.path)
 
 
 def test_a_pipe_instead_of_the_cells(tmp_path: pathlib.Path) -> None:

@@ -103,6 +103,20 @@ class Fetcher:
             )
 
     @contextlib.contextmanager
+    def claiming(self, file: RemoteFile, start: int, stop: int) -> Iterator[int]:
+        """Keeps all others from fetching a range meanwhile; yields where what is claimed ends."""
+        with self._mutex:
+            is_ours = file.pieces.is_claimed(start, stop)
+            end = start if is_ours else file.pieces.claim(start, stop)
+        try:
+            yield end
+        finally:
+            if end > start:
+                with self._mutex:
+                    file.pieces.release(start, end)
+                    self._arrived.notify_all()
+
+    @contextlib.contextmanager
     def holding(
         self, ranges: Sequence[Range], starts_bulk: bool = False, dropped: Sequence[Range] = ()
     ) -> Iterator[bool]:

@@ -26,6 +26,7 @@ from yogadl.errors import CacheFormatError, ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.format.entries import ENTRY, salt_of
+from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._groups import RemoteGroups
 from yogadl.remote._near import Near
@@ -190,15 +191,19 @@ def _check_sizes(header: headers.Header, name: str) -> None:
 def _keep(file: RemoteFile, data: bytes) -> None:
     """Keeps the beginning of a file."""
     whole = len(data) // CELL * CELL
-    if not file.pieces.has(0, whole) and file.space.take(whole):
+    if file.pieces.has(0, whole):
+        return
+    with fetcher().claiming(file, 0, whole) as end:
+        if not end or not file.space.take(end):
+            return
         try:
-            file.pieces.write(0, memoryview(data)[:whole])
-            file.pieces.mark(0, whole)
+            file.pieces.write(0, memoryview(data)[:end])
+            file.pieces.mark(0, end)
         except OSError:
             # What is read of it is fetched again.
             file.space.is_full()
         finally:
-            file.space.written(whole)
+            file.space.written(end)
 
 
 def _at_start(section: headers.Section) -> headers.Section:

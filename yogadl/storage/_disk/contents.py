@@ -19,6 +19,7 @@ import fcntl
 import logging
 import os
 import pathlib
+import time
 from collections.abc import Iterator
 
 from yogadl.cache.files import telling
@@ -43,6 +44,8 @@ from yogadl.storage._disk.note import make_trusted, trusted_status
 _PIECE = 4 << 20
 # A file that others write to is completed so often; then it is left to them.
 _TRIES = 3
+# What they are fetching is waited for so long, and looked for so often.
+_FETCH_SECONDS, _LOOK_SECONDS = 5.0, 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -220,13 +223,31 @@ def _is_completed(source: int, path: pathlib.Path, size: int) -> bool:
     """
     _log.info("%s is open, and completed by a download.", path)
     try:
+        target = open_sparse(path, size)
         for _ in range(_TRIES):
-            _complete(source, open_sparse(path, size), size)
+            _complete(source, target, size)
+            if not _are_others_done(target, size):
+                break
             if is_whole(path, size, check=True):
                 return True
     except (OSError, FileSystemError) as error:
         _log.info("%s cannot be completed: %s", path, str(error))
     return False
+
+
+def _are_others_done(target: SparseFile, size: int) -> bool:
+    """Waits until nobody writes to a file any more of which all is marked.
+
+    Who claims bytes of it after that finds them there, and writes none; but who has claimed some
+    before may have looked for them then, and write whenever he goes on.
+    """
+    until = time.monotonic() + _FETCH_SECONDS
+    while target.is_claimed(0, size) or target.others_have(0, size):
+        if time.monotonic() > until:
+            _log.info("%s is still being written to by others.", target.path)
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
 
 
 def _complete(source: int, target: SparseFile, size: int) -> None:
