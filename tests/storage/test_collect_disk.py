@@ -30,7 +30,7 @@ from yogadl.errors import InvalidArgumentError
 from yogadl.storage import LFSStorage
 from yogadl.storage._disk.collector import LocalCollector
 from yogadl.storage._disk.parts import LocalParts
-from yogadl.storage._disk.tables import LocalTables
+from yogadl.storage._disk.tables import BUILDING_FILE, TABLE_ENDING, LocalTables
 
 pytestmark = pytest.mark.once
 
@@ -405,6 +405,26 @@ def _killed(work: Callable[[], object], seconds: float) -> None:
     time.sleep(seconds)  # wherever it is then
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+
+
+def test_who_collected_was_killed_as_he_tried_links(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = LFSStorage(tmp_path)
+    submit(storage, "kept")
+    submit(storage, "1", COUNT)
+    folder = tmp_path / "a" / PARTS_FOLDER
+    os.link(folder / BUILDING_FILE, folder / f"{0:032x}{TABLE_ENDING}")
+    os.link(folder / BUILDING_FILE, folder / f"{1:032x}{TABLE_ENDING}")
+    everything = parts(tmp_path)
+    assert not storage.collect_parts(older_than=AT_ONCE, dry_run=True).skipped
+    (tmp_path / "a" / "1" / "cache.mdb").unlink()
+    storage.collect_parts(older_than=AT_ONCE)
+    assert parts(tmp_path) == needed(storage) < everything
+    assert len(LocalTables(tmp_path / "a").links()) == 1
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+    with storage.fetch("a", "kept") as ref:
+        assert records(ref) == list(range(COUNT))
 
 
 @fork

@@ -138,10 +138,16 @@ class LocalCollector:
         latest = now - (older_than or datetime.timedelta()).total_seconds()
         plan = _Plan()
         needed, current = self._current(doomed)
+        own = identity_of(self._parts / BUILDING_FILE)
         dropped: set[bytes] = set()
         for link in self._tables.links():
             status = os.lstat(link)
-            if (status.st_dev, status.st_ino) in current:
+            identity = status.st_dev, status.st_ino
+            if identity in current:
+                continue
+            if identity == own:
+                # Of who was killed as he tried whether there are links.
+                plan.tables.append(link)
                 continue
             # Its number of names changed when its version was replaced or deleted.
             if status.st_ctime <= latest and _is_free(link, stack):
