@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import logging
 import os
 import pathlib
@@ -13,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from killing import file_events, killed_amid
 
 from yogadl.cache import held, opening
 from yogadl.cache.partial import PartialFile
@@ -395,18 +396,6 @@ def test_a_worker_that_lives_on_does_not_lock_what_it_helped_to_build(
             os.waitpid(child, 0)
 
 
-def _killed(work: Callable[[], object], seconds: float) -> None:
-    """Does something in a child that is killed after some time."""
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            work()
-        os._exit(0)
-    time.sleep(seconds)  # wherever it is then
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-
-
 def test_who_collected_was_killed_as_he_tried_links(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -433,25 +422,25 @@ def test_builders_and_collectors_that_are_killed(tmp_path: pathlib.Path) -> None
     storage = LFSStorage(tmp_path)
     chance = random.Random(1)
     submit(storage, "kept")
-    started = time.monotonic()
-    submit(storage, "1")
-    taken = time.monotonic() - started
-    orphans = 0
+    events = file_events(lambda: submit(storage, "1"))
+    orphans = killed = 0
     for number in range(24):
         with storage.fetch("a", "kept") as ref:
             first = 10_000 * (number + 1)
             if number % 2:
-                _killed(lambda first=first: submit(storage, "1", first), chance.uniform(0, taken))  # type: ignore[misc]
+                work = functools.partial(submit, storage, "1", first)
+                killed += killed_amid(work, chance.randint(1, events))
             else:
                 # What it has to remove.
                 submit(storage, f"{number}", first)
                 (tmp_path / "a" / f"{number}" / "cache.mdb").unlink()
-                collect = LocalParts(tmp_path / "a", "a").collect
-                _killed(lambda collect=collect: collect(AT_ONCE), chance.uniform(0, taken / 4))  # type: ignore[misc]
+                work = functools.partial(LocalParts(tmp_path / "a", "a").collect, AT_ONCE)
+                killed += killed_amid(work, chance.randint(1, events))
             orphans += len(parts(tmp_path) - needed(storage))
             for stored in storage.list():
                 storage.fetch("a", stored.dataset_version).verify()
             assert records(ref) == list(range(COUNT))
+    assert killed >= 12
     assert orphans > 0
     storage.collect_parts(older_than=AT_ONCE)
     assert parts(tmp_path) == needed(storage)

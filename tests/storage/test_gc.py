@@ -6,13 +6,13 @@ import datetime
 import os
 import pathlib
 import random
-import signal
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from killing import file_events, killed_amid
 
 from yogadl.cache import partial
 from yogadl.errors import (
@@ -485,17 +485,10 @@ def test_a_killed_collection_is_finished_by_the_next(
         storage.tag("a", "main", f"{number}-0")
         for more in range(1, 4):
             commit(storage, [more], f"{number}-{more}")
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                storage.gc(keep_last=1, older_than=AT_ONCE)
-                code = 0
-            finally:
-                os._exit(code)
-        time.sleep(chance.uniform(0.0, 0.05))
-        os.kill(pid, signal.SIGKILL)
-        killed += os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
+        events = file_events(lambda: storage.gc(keep_last=1, older_than=AT_ONCE, dry_run=True))
+        killed += killed_amid(
+            lambda: storage.gc(keep_last=1, older_than=AT_ONCE), chance.randint(1, 3 * events)
+        )
         # What is to be kept is whole at any time.
         for tag, version in storage.tags("a").items():
             with storage.fetch("a", tag) as ref:
