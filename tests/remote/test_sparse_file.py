@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pathlib
 import re
+import sys
+from typing import Any
 
 import pytest
 
@@ -72,3 +75,38 @@ def test_what_is_missing(tmp_path: pathlib.Path) -> None:
     file.discard(0, 6 * CELL)
     file.memory.discard(0, 6 * CELL)
     assert file.missing(0, 20 * CELL) == [(0, 9 * CELL), (11 * CELL, 20 * CELL)]
+
+
+def _claim(path: pathlib.Path, ranges: list[tuple[int, int]], told: Any, ending: Any) -> None:
+    """In a process of its own."""
+    file = open_sparse(path, 100 * CELL)
+    for start, stop in ranges:
+        assert file.claim_bulk(start * CELL, stop * CELL) == stop * CELL
+    told.set()
+    assert ending.wait(60)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has locks")
+def test_who_fetches_in_bulk_is_counted(tmp_path: pathlib.Path) -> None:
+    """Each process once, whatever it has claimed; and this one, whether it has or not."""
+    file = open_sparse(tmp_path / "a", 100 * CELL)
+    assert file.processes_in_bulk() == 1
+    context = multiprocessing.get_context("spawn")
+    children = []
+    for begin in (0, 3):
+        told, ending = context.Event(), context.Event()
+        ranges = [(at, at + 2) for at in range(begin, 90, 6)]
+        child = context.Process(target=_claim, args=(tmp_path / "a", ranges, told, ending))
+        child.start()
+        assert told.wait(60)
+        children.append((child, ending))
+        assert file.processes_in_bulk() == 1 + len(children)
+    assert file.claim_bulk(95 * CELL, 97 * CELL) == 97 * CELL
+    # What is claimed by itself is not bulk.
+    assert file.claim(98 * CELL, 99 * CELL) == 99 * CELL
+    for left, (child, ending) in zip((2, 1), children, strict=True):
+        assert file.processes_in_bulk() == left + 1
+        ending.set()
+        child.join()
+        assert child.exitcode == 0
+        assert file.processes_in_bulk() == left

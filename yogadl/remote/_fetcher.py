@@ -19,7 +19,7 @@ from yogadl.remote._passing import Passing
 from yogadl.remote._queue import BULK_CONNECTIONS, QUEUED, WorkQueue
 from yogadl.remote._sparse_file import CELL, SparseFile
 from yogadl.remote._transfer import DiskError, EndedError, Transfer
-from yogadl.remote._work import Range, RemoteFile, Work, cells
+from yogadl.remote._work import Bulk, Range, RemoteFile, Work, cells
 
 if TYPE_CHECKING:
     from yogadl.cache.traffic import Traffic
@@ -85,10 +85,10 @@ class Fetcher:
                 self._queue.soon.append(work)
                 self._start_thread()
 
-    def want_whole(self, ranges: Iterator[Range], nbytes: int, traffic: Traffic) -> None:
-        """Asks for ranges of which everything will be needed, some time; see ``Bulk``."""
+    def want_whole(self, bulk: Bulk) -> None:
+        """Asks for ranges of which everything will be needed, some time."""
         with self._mutex:
-            self._queue.add_bulk(ranges, nbytes, traffic)
+            self._queue.add_bulk(bulk)
             idle = min(self._idle, BULK_CONNECTIONS)
             for _ in range(idle):
                 self._start_thread()
@@ -118,12 +118,16 @@ class Fetcher:
 
     @contextlib.contextmanager
     def holding(
-        self, ranges: Sequence[Range], starts_bulk: bool = False, dropped: Sequence[Range] = ()
+        self,
+        ranges: Sequence[Range],
+        starts_bulk: bool = False,
+        dropped: Sequence[Range] = (),
+        may_come: bool = False,
     ) -> Iterator[bool]:
         """Waits until the bytes of some ranges are there, and has them stay until they are read.
 
         Args:
-            ranges, starts_bulk: see :meth:`ensure`.
+            ranges, starts_bulk, may_come: see :meth:`ensure`.
             dropped: what need not stay of it afterwards if it is only in memory.
 
         Yields:
@@ -143,7 +147,7 @@ class Fetcher:
             for file, start, stop in ranges:
                 file.pieces.memory.hold(start, stop)
         try:
-            self.ensure(ranges, starts_bulk)
+            self.ensure(ranges, starts_bulk, may_come)
             yield False
         finally:
             with self._mutex:
@@ -167,12 +171,15 @@ class Fetcher:
         for file, start, stop in ranges:
             file.pieces.discard(start, stop)
 
-    def ensure(self, ranges: Sequence[Range], starts_bulk: bool = False) -> bool:
+    def ensure(
+        self, ranges: Sequence[Range], starts_bulk: bool = False, may_come: bool = False
+    ) -> bool:
         """Waits until the bytes of some ranges are there; returns whether that was needed.
 
         Args:
             ranges: to wait for.
             starts_bulk: bulk need not wait for anything but these.
+            may_come: those that bulk brings soon are left to it.
 
         Raises:
             CacheReplacedError: what they are of is gone, or another.
@@ -189,7 +196,7 @@ class Fetcher:
                     is_ours = True
                     for file, start, stop in lacking:
                         file.raise_failure(start, stop, started)
-                        is_ours &= self._hurry(file, *cells(start, stop), started)
+                        is_ours &= self._hurry(file, *cells(start, stop), started, may_come)
                     if starts_bulk and self._queue.start_bulk():
                         self._idle = 0
                         self._wake.notify_all()
@@ -200,16 +207,21 @@ class Fetcher:
                 ranges[0][0].traffic.waited += time.monotonic() - started
         return True
 
-    def _hurry(self, file: RemoteFile, start: int, stop: int, since: float) -> bool:
+    def _hurry(self, file: RemoteFile, start: int, stop: int, since: float, may_come: bool) -> bool:
         """Has what is missing of a range fetched next; whether all is under way in this process.
 
         Args:
             file, start, stop: the range.
             since: when it began to be waited for.
+            may_come: see :meth:`ensure`.
         """
         now = time.monotonic()
         missing = file.pieces.missing(start, stop)
         if missing:
+            if may_come and self._queue.is_coming(file, start, stop):
+                are_others_late = now - since > _OTHERS_SECONDS
+                if not (are_others_late and file.pieces.others_have(start, stop)):
+                    return False
             urgent = self._queue.urgent
             if self._queue.hurry(file, start, stop):
                 self._start_thread()
@@ -392,6 +404,10 @@ class Fetcher:
             work.file.traffic.requests += work.requests
             work.file.traffic.nbytes += work.nbytes
             self._brought_bytes += work.nbytes
+            if work.is_bulk:
+                # There may be more connections now than when it began.
+                for _ in range(self._queue.free_for_bulk() - 1):
+                    self._start_thread()
             if work.is_claimed:
                 work.file.pieces.release(work.start, work.stop, work.is_bulk)
             self._arrived.notify_all()

@@ -29,6 +29,7 @@ from yogadl.remote._queue import (
     BULK_BYTES,
     BULK_CONNECTIONS,
     HELD_CONNECTIONS,
+    MACHINE_CONNECTIONS,
 )
 from yogadl.remote._records import RemoteRecords, is_whole_cheaper
 from yogadl.remote._sparse_file import CELL
@@ -36,9 +37,12 @@ from yogadl.remote._sparse_file import CELL
 Array = np.ndarray[Any, Any]
 
 _ROUND_TRIPS = 3
-# What a process reads until it is seen that the others of its machine read the rest: some of them
-# one batch, and some two.
-_SETTLING_RECORDS = 48
+# What a process reads until it is seen that the others of its machine read the rest: one batch, and
+# few of them more.
+_SETTLING = 9 / 8
+# Of what those of a machine may have in flight as they begin, how much has come or is under way
+# when they ask for their first records, as measured.
+_AT_FIRST = 1.5
 
 
 @dataclass(frozen=True)
@@ -139,16 +143,19 @@ def plan(
             _in_bulk(files.entries - (0 if table else head)) for files, _ in kinds
         )
         # Each process asks for the first records by themselves, unless they come in bulk already.
-        alone, early = FIRST_RECORDS, _bulk_at_first(shards_here, files_bytes) / files_bytes
+        alone = -(-FIRST_RECORDS // batch_size) * float(batch_size)
+        early = _bulk_at_first(shards_here, files_bytes) / files_bytes
         if not all(is_whole_cheaper(size, num_shards) for size in sizes):
             # Before it sees that the others are here.
-            alone, early = _SETTLING_RECORDS, 0.0
+            alone, early = alone * _SETTLING, 0.0
         alone = round(shards_here * min(alone, records / shards_here) * max(0.0, 1 - early))
         of_records = requests + len(kinds) * alone, nbytes
     else:
         of_index = _total(_of_index(files.counts, records, window) for files, _ in kinds)
         of_records = len(kinds) * records, round(records * size)
     connections = CONNECTIONS * shards_here
+    if is_bulk:
+        connections = min(BULK_CONNECTIONS * shards_here, MACHINE_CONNECTIONS)
     kept = 1.0
     if local_bytes is not None:
         room = max(0, local_bytes - head - rest - of_index[1])
@@ -178,12 +185,11 @@ def plan(
 
 def _bulk_at_first(processes: int, files_bytes: int) -> float:
     """Bytes that come in bulk already when one of some processes, which begin together, asks for
-    its first records; those that have done so before it are at all their connections."""
+    its first records; what is small is left to bulk afterwards."""
     if files_bytes <= AT_ONCE_BYTES:
         return files_bytes
-    before = (processes - 1) / 2
-    connections = processes * HELD_CONNECTIONS + before * (BULK_CONNECTIONS - HELD_CONNECTIONS)
-    return connections * BULK_BYTES
+    at_once = HELD_CONNECTIONS * BULK_BYTES
+    return at_once if processes == 1 else int(_AT_FIRST * at_once)
 
 
 def _total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:

@@ -19,6 +19,9 @@ from yogadl.remote._sparse_file import CELL
 from yogadl.remote._work import Bulk, Range, RemoteFile, Work, cells
 
 BULK_CONNECTIONS = 48
+MACHINE_CONNECTIONS = 96
+"""For bulk, of all processes of a machine: what is in flight is there later than what is asked for
+by itself, and many processes together would have very much in flight."""
 BULK_BYTES = 8 << 20
 AT_ONCE_BYTES = BULK_CONNECTIONS * BULK_BYTES
 """What is no more is asked for at once."""
@@ -36,6 +39,13 @@ _BRIDGED_BYTES = 16 << 10
 # but some of the connections.
 _HOLD_SECONDS = 0.5
 HELD_CONNECTIONS = 24
+_FEWEST_CONNECTIONS = 2
+# How many processes fetch the same is looked at so often, and first when all of those that began
+# together should have.
+_COUNT_SECONDS = 0.25
+# What is small is left to bulk if that began so recently, or goes on so fast that it is all here or
+# under way so long after it began.
+_SOON_SECONDS, _QUICK_SECONDS = 2.0, 30.0
 # Of what streams need next, how much is looked at for what somebody waits for.
 _LOOKED_AT = 64
 
@@ -62,14 +72,16 @@ class WorkQueue:
         # What a stream waits for at its very beginning comes first.
         self._holds_bulk_until: float | None = None
 
-    def add_bulk(self, ranges: Iterator[Range], nbytes: int, traffic: Traffic) -> None:
-        """Adds ranges of which everything will be needed, some time; see ``Bulk``."""
-        self._bulk.append(Bulk(ranges, traffic))
-        if self._holds_bulk_until is None and nbytes > AT_ONCE_BYTES:
+    def add_bulk(self, bulk: Bulk) -> None:
+        """Adds ranges of which everything will be needed, some time."""
+        self._bulk.append(bulk)
+        if self._holds_bulk_until is None and bulk.nbytes > AT_ONCE_BYTES:
             self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
 
     def start_bulk(self) -> bool:
         """Has bulk wait for nothing any more; whether it did."""
+        if any(bulk.processes > 1 for bulk in self._bulk):
+            return False
         held, self._holds_bulk_until = bool(self._holds_bulk_until), 0.0
         return held
 
@@ -130,10 +142,25 @@ class WorkQueue:
                 if self.lacks_room:
                     break
                 yield from self._claimed(self.soon.popleft(), self.soon)
-        is_held = self._holds_bulk_until is not None and time.monotonic() < self._holds_bulk_until
-        most = HELD_CONNECTIONS if is_held else BULK_CONNECTIONS
-        while bulk < most and self.has_bulk():
+        while self.free_for_bulk() > 0:
             yield from self._next_bulk()
+
+    def free_for_bulk(self) -> int:
+        """How many more connections there may be for bulk, if there is any."""
+        if not self.has_bulk():
+            return 0
+        return self._connections(self._bulk[0]) - sum(work.is_bulk for work in self.flying)
+
+    def _connections(self, bulk: Bulk) -> int:
+        """How many there may be for bulk, of which some is at its turn."""
+        now = time.monotonic()
+        work = bulk.work
+        is_late = now >= max(bulk.begun + _HOLD_SECONDS, bulk.counted + _COUNT_SECONDS)
+        if is_late and work is not None and not work.file.ended.is_set():
+            bulk.counted, bulk.processes = now, work.file.pieces.processes_in_bulk()
+        is_held = self._holds_bulk_until is not None and now < self._holds_bulk_until
+        most = HELD_CONNECTIONS if is_held else MACHINE_CONNECTIONS
+        return min(max(most // bulk.processes, _FEWEST_CONNECTIONS), BULK_CONNECTIONS)
 
     def _comes_later(self, work: Work) -> bool:
         """Whether some work is left to bulk, being so small that a request costs more than that."""
@@ -145,6 +172,16 @@ class WorkQueue:
             self._bulk.popleft()
         return bool(self._bulk) and (
             traffic is None or any(bulk.traffic is traffic for bulk in self._bulk)
+        )
+
+    def is_coming(self, file: RemoteFile, start: int, stop: int) -> bool:
+        """Whether a range is so small that it is left to bulk, which brings it soon."""
+        if stop - start >= LARGE_BYTES or not self.has_bulk(file.traffic):
+            return False
+        now = time.monotonic()
+        return any(
+            bulk.traffic is file.traffic and _is_quick(bulk, now - bulk.begun)
+            for bulk in self._bulk
         )
 
     def _has_work(self, bulk: Bulk) -> bool:
@@ -199,7 +236,14 @@ class WorkQueue:
                 file.again += again
                 work.start = end
                 found = Work(file, start, end, bulk)
+        bulk.passed += work.start - first
         if work.start >= work.stop:
             bulk.work = None
         if found is not None:
             yield found
+
+
+def _is_quick(bulk: Bulk, seconds: float) -> bool:
+    """Whether all of it will soon be here, so long after it began."""
+    share = bulk.passed / max(bulk.nbytes, 1)
+    return seconds < _SOON_SECONDS or share >= seconds / _QUICK_SECONDS

@@ -65,8 +65,12 @@ class RangeLocks:
         self.drop(first, count)
         return False
 
-    def of_others(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Which of some numbers other processes have, as ranges, as far as the system tells."""
+    def of_others(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """Which of some numbers other processes have, as far as the system tells.
+
+        Yields:
+            A range, from a number to another, and the process that has it.
+        """
         asked = [(first, last)] if _CAN_TELL else []
         while asked:
             start, stop = asked.pop()
@@ -77,13 +81,13 @@ class RangeLocks:
                 behind = found[1], stop
                 asked += [each for each in ((start, found[0]), behind) if each[0] < each[1]]
 
-    def _one_of_others(self, first: int, last: int) -> tuple[int, int] | None:
+    def _one_of_others(self, first: int, last: int) -> tuple[int, int, int] | None:
         asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, first, last - first, 0)
         try:
             told = fcntl.fcntl(self._file.number, fcntl.F_GETLK, asked)
         except OSError:
             return None
-        kind, _, start, count, _ = _LOCK.unpack(told)
+        kind, _, start, count, process = _LOCK.unpack(told)
         if kind == fcntl.F_UNLCK:
             return None
-        return max(start, first), min(start + count, last) if count else last
+        return max(start, first), min(start + count, last) if count else last, process

@@ -27,15 +27,17 @@ from yogadl.remote._fetcher import fetcher
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
-from yogadl.remote._planner import has_order, merged, planner
+from yogadl.remote._planner import FIRST_RECORDS, has_order, merged, planner
 from yogadl.remote._queue import LARGE_BYTES
 from yogadl.remote._records import RemoteRecords, Version, is_whole_cheaper
 from yogadl.remote._right import fetches
-from yogadl.remote._work import Range
+from yogadl.remote._work import Bulk, Range
 
 Array = np.ndarray[Any, Any]
 
 _SETTLING_SECONDS = 0.5
+# Of a machine, until it can be seen how many there are.
+_USUAL_PROCESSES = 8
 
 # As a share of a file: what may come twice, since a request costs more than it does.
 _AGAIN = 0.01
@@ -68,6 +70,8 @@ class RemoteReader(RemoteRecords):
         # Whether the last records read were here, so that the next may be read without looking.
         self._is_here = False
         self._sharing = 1
+        # How many records, whether they had to be waited for or not.
+        self._read = 0
         # When others that began together should have been seen.
         self._settled: float | None = None
 
@@ -105,15 +109,15 @@ class RemoteReader(RemoteRecords):
 
     # Finding
 
-    def look_up(self, positions: Array) -> tuple[Array, Array]:
-        """See ``RemoteIndex.look_up``.
+    def look_up(self, positions: Array, may_come: bool = False) -> tuple[Array, Array]:
+        """See ``RemoteIndex.look_up``, and of ``may_come`` ``Fetcher.ensure``.
 
         Raises:
             ChecksumError: the index is damaged there.
             StoreError: it cannot be read.
         """
         # Who waits must not have the files, which another thread may close meanwhile.
-        fetcher().ensure(self.index_ranges(positions))
+        fetcher().ensure(self.index_ranges(positions), may_come=may_come)
         with self._telling_damage():
             return self._index.look_up(positions)
 
@@ -207,7 +211,9 @@ class RemoteReader(RemoteRecords):
 
     def _read_once(self, positions: Array) -> _Read:
         """Some records, of which those that are wrong will be fetched again."""
-        numbers, entries = self.look_up(positions)
+        # A consumer's first batch is not to wait until nearly all is here.
+        may_come, self._read = self._read >= FIRST_RECORDS, self._read + len(positions)
+        numbers, entries = self.look_up(positions, may_come)
         ranges = self._ranges(numbers, entries)
         buffer, staged = _room_for(entries)
         wrong = list(range(len(ranges)))
@@ -216,7 +222,7 @@ class RemoteReader(RemoteRecords):
         if wrong:
             needed = merged(ranges[at] for at in wrong)
             dropped = _pages_of(ranges[at] for at in wrong)
-            with fetcher().holding(needed, True, dropped) as self._is_here:
+            with fetcher().holding(needed, True, dropped, may_come) as self._is_here:
                 wrong = _read_into(buffer, ranges, staged, wrong)
         if wrong:
             # They are damaged, or what led to them.
@@ -281,7 +287,8 @@ class _RemoteExtents(Extents):
         if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
             files = self.reader.files
             whole = _all_of(weakref.ref(files), self.reader._sharing)
-            fetcher().want_whole(whole, files.nbytes, files.traffic)
+            processes = min(self.reader._sharing, _USUAL_PROCESSES)
+            fetcher().want_whole(Bulk(whole, files.nbytes, files.traffic, processes))
             return
         positions = np.asarray(self.positions)
         # What is small would not be fetched by itself while all is, and to find out where it is

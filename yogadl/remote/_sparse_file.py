@@ -164,7 +164,7 @@ class SparseFile:
         """Which cells are there, or not :meth:`missing` for another reason, bool."""
         there = self._look(first, last)
         if leaves_claimed:
-            for begin, end in self._locks.of_others(first, last):
+            for begin, end, _ in self._locks.of_others(first, last):
                 there[begin - first : end - first] = True
         for begin, end in self._claimed:
             if begin < last and first < end:
@@ -246,6 +246,11 @@ class SparseFile:
         """Whether other processes have claimed some of a range, as far as the system tells."""
         first, last = start // CELL, stop // CELL
         return self._is_in_bulk(first, last - first) or any(self._locks.of_others(first, last))
+
+    def processes_in_bulk(self) -> int:
+        """How many processes are fetching some of it in bulk, with this one, as far as is told."""
+        others = self._locks.of_others(_BULK, _BULK + len(self._cells))
+        return 1 + len({process for _, _, process in others})
 
     def _is_in_bulk(self, first: int, count: int) -> bool:
         """Whether another process is fetching some cells in bulk."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -88,13 +89,23 @@ class Bulk:
 
     Attributes:
         ranges: them; quick to iterate over.
+        nbytes: of all of them.
         traffic: that of their files.
+        processes: of this machine that fetch them, as is expected when it begins.
+        begun: when that was.
         work: what is left of the range that it is at; ``None`` before the first and behind each.
+        passed: bytes of them that are here, or that somebody is at.
+        counted: when the processes were counted last.
     """
 
     ranges: Iterator[Range]
+    nbytes: int
     traffic: Traffic
+    processes: int = 1
+    begun: float = field(default_factory=time.monotonic)
     work: Work | None = None
+    passed: int = 0
+    counted: float = 0.0
 
 
 @dataclass(eq=False)
