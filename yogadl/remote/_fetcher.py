@@ -43,6 +43,8 @@ _LATENCIES = 128
 _OTHERS_SECONDS = 5.0
 # And then what others claim of the file is, for so long: who has stopped has claimed much.
 _OTHERS_LATE_SECONDS = 60.0
+# Of what is left to bulk, whether somebody has claimed it is looked at so often.
+_UNCLAIMED_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -190,13 +192,18 @@ class Fetcher:
         if not lacking:
             return False
         started, pause = time.monotonic(), _LOOK_SECONDS
+        asked = dict.fromkeys(lacking, started)
         with self._mutex:
             try:
                 while lacking:
                     is_ours = True
-                    for file, start, stop in lacking:
+                    for wanted in lacking:
+                        file, start, stop = wanted[0], *cells(*wanted[1:])
                         file.raise_failure(start, stop, started)
-                        is_ours &= self._hurry(file, *cells(start, stop), started, may_come)
+                        if may_come and self._is_left_to_bulk(wanted, asked):
+                            is_ours = False
+                        else:
+                            is_ours &= self._hurry(file, start, stop, asked[wanted])
                     if starts_bulk and self._queue.start_bulk():
                         self._idle = 0
                         self._wake.notify_all()
@@ -207,21 +214,31 @@ class Fetcher:
                 ranges[0][0].traffic.waited += time.monotonic() - started
         return True
 
-    def _hurry(self, file: RemoteFile, start: int, stop: int, since: float, may_come: bool) -> bool:
+    def _is_left_to_bulk(self, wanted: Range, asked: dict[Range, float]) -> bool:
+        """Whether bulk is to bring a range, and nobody who has claimed it is late with it.
+
+        Args:
+            wanted: the range.
+            asked: since when others may have asked for ranges, which is changed.
+        """
+        file, start, stop = wanted[0], *cells(*wanted[1:])
+        if not (self._queue.is_coming(file, start, stop) and file.pieces.missing(start, stop)):
+            return False
+        now = time.monotonic()
+        if now - asked[wanted] > _UNCLAIMED_SECONDS and not file.pieces.others_have(start, stop):
+            asked[wanted] = now
+        return now - asked[wanted] <= _OTHERS_SECONDS
+
+    def _hurry(self, file: RemoteFile, start: int, stop: int, since: float) -> bool:
         """Has what is missing of a range fetched next; whether all is under way in this process.
 
         Args:
             file, start, stop: the range.
             since: when it began to be waited for.
-            may_come: see :meth:`ensure`.
         """
         now = time.monotonic()
         missing = file.pieces.missing(start, stop)
         if missing:
-            if may_come and self._queue.is_coming(file, start, stop):
-                are_others_late = now - since > _OTHERS_SECONDS
-                if not (are_others_late and file.pieces.others_have(start, stop)):
-                    return False
             urgent = self._queue.urgent
             if self._queue.hurry(file, start, stop):
                 self._start_thread()

@@ -138,7 +138,11 @@ def plan(
     is_bulk = all(is_whole_cheaper(size, num_shards, shards_here) for size in sizes)
     if is_bulk:
         # Each byte once, whichever process asks for it, and each file by itself.
-        of_index = _total(_in_bulk(files.sizes - files.entries) for files, _ in kinds)
+        index, index_bytes = _total(_in_bulk(files.sizes - files.entries) for files, _ in kinds)
+        # Who asks for the first records before all of it is under way asks for their entries.
+        if index > HELD_CONNECTIONS // shards_here and files_bytes > AT_ONCE_BYTES:
+            index += len(kinds) * FIRST_RECORDS
+        of_index = index, index_bytes
         requests, nbytes = _total(
             _in_bulk(files.entries - (0 if table else head)) for files, _ in kinds
         )
