@@ -8,11 +8,12 @@ import pathlib
 import threading
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from remote_rig import Answer, Asked, Site, make_site
 from test_remote_plan import store
 
-from yogadl.remote import _queue
+from yogadl.remote import _fetcher, _queue
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._planner import FIRST_RECORDS
 from yogadl.remote._sparse_file import CELL
@@ -100,9 +101,10 @@ def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
             work.file.pieces.release(work.start, work.stop, work.is_bulk)
 
 
+@pytest.mark.parametrize("is_small", [True, False])
 @pytest.mark.parametrize("processes", [2, 100])
 def test_processes_of_a_machine_share_connections(
-    site: Site, monkeypatch: pytest.MonkeyPatch, processes: int
+    site: Site, monkeypatch: pytest.MonkeyPatch, processes: int, is_small: bool
 ) -> None:
     """And those that are first do not begin in full while others look for their first records."""
     monkeypatch.setattr(_queue, "BULK_BYTES", CELL)
@@ -115,7 +117,7 @@ def test_processes_of_a_machine_share_connections(
     with site.ref() as ref:
         files, queue = ref.reader.files, _queue.WorkQueue()
         whole = (files.file(0), HEAD_BYTES, HEAD_BYTES + 100 * CELL)
-        bulk = Bulk(iter([whole]), 100 * CELL, files.traffic, processes)
+        bulk = Bulk(iter([whole]), 100 * CELL, files.traffic, processes, is_small)
         queue.add_bulk(bulk)
 
         def under_way() -> int:
@@ -125,8 +127,8 @@ def test_processes_of_a_machine_share_connections(
             return len(queue.flying)
 
         assert under_way() == max(8 // processes, 2)
-        assert not queue.start_bulk()
-        assert under_way() == max(8 // processes, 2)
+        assert queue.start_bulk() != is_small
+        assert under_way() == max((8 if is_small else 20) // processes, 2)
         # The time is over; they are taken for counted just now, and then for gone.
         queue._holds_bulk_until = 0.0
         bulk.begun, bulk.counted = 0.0, math.inf
@@ -211,3 +213,34 @@ def test_records_come_though_bulk_that_was_to_bring_them_stands_still(
         records = ref.stream(shuffle=True, shuffle_seed=1)
         assert numbers == [int(record["number"]) for record in itertools.islice(records, 60)]
         assert len(set(numbers)) == 60 < count
+
+
+def test_the_first_records_need_not_wait_for_bulk_that_has_claimed_them(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked for beside it; and nothing of them stays in memory."""
+    monkeypatch.setattr(_queue, "BULK_BYTES", 16 * PIECE)
+    monkeypatch.setattr(_queue, "AT_ONCE_BYTES", PIECE)
+    monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 2)
+    # What is late is asked for again in any case.
+    monkeypatch.setattr(_fetcher, "_LATE_SECONDS", 1000.0)
+    store(site, (1200, 3_000), None)
+    is_over = threading.Event()
+
+    def stand_still(asked: Asked, made: Answer) -> Answer:
+        if asked.stop - asked.start >= PIECE and asked.start > 0 and asked.stop != asked.size:
+            is_over.wait(60)
+        return made
+
+    with site.twisting(stand_still), site.ref() as ref:
+        batches = iter(ref.stream(shuffle=True, shuffle_seed=1).batches(16))
+        first = [next(batches) for _ in range(2)]
+        file = ref.reader.files.file(0)
+        assert file.pieces.is_claimed(HEAD_BYTES, HEAD_BYTES + PIECE)
+        assert not is_over.is_set()
+        assert not file.pieces.memory
+        is_over.set()
+        found = np.concatenate([batch["number"] for batch in (*first, *batches)])
+        assert sorted(found.tolist()) == list(range(1200))
+        order = ref.stream(shuffle=True, shuffle_seed=1)
+        assert found.tolist() == [int(record["number"]) for record in order]

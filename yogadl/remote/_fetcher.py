@@ -19,7 +19,7 @@ from yogadl.remote._passing import Passing
 from yogadl.remote._queue import BULK_CONNECTIONS, QUEUED, WorkQueue
 from yogadl.remote._sparse_file import CELL, SparseFile
 from yogadl.remote._transfer import DiskError, EndedError, Transfer
-from yogadl.remote._work import Bulk, Range, RemoteFile, Work, cells
+from yogadl.remote._work import Bulk, Range, RemoteFile, Small, Work, cells
 
 if TYPE_CHECKING:
     from yogadl.cache.traffic import Traffic
@@ -124,12 +124,12 @@ class Fetcher:
         ranges: Sequence[Range],
         starts_bulk: bool = False,
         dropped: Sequence[Range] = (),
-        may_come: bool = False,
+        small: Small = Small.ASK,
     ) -> Iterator[bool]:
         """Waits until the bytes of some ranges are there, and has them stay until they are read.
 
         Args:
-            ranges, starts_bulk, may_come: see :meth:`ensure`.
+            ranges, starts_bulk, small: see :meth:`ensure`.
             dropped: what need not stay of it afterwards if it is only in memory.
 
         Yields:
@@ -149,13 +149,16 @@ class Fetcher:
             for file, start, stop in ranges:
                 file.pieces.memory.hold(start, stop)
         try:
-            self.ensure(ranges, starts_bulk, may_come)
+            self.ensure(ranges, starts_bulk, small)
             yield False
         finally:
             with self._mutex:
                 self._passing.held_bytes -= nbytes
                 for file, start, stop in ranges:
                     file.pieces.memory.let_go(start, stop)
+                if self._passing and small is Small.ASK_AGAIN:
+                    # Bulk brings them, too, and others are read faster when nothing is in memory.
+                    self._passing.drop([(file, *cells(*where)) for file, *where in ranges])
                 if self._passing:
                     self._passing.note_read(ranges)
                     self._passing.drop(dropped)
@@ -174,14 +177,14 @@ class Fetcher:
             file.pieces.discard(start, stop)
 
     def ensure(
-        self, ranges: Sequence[Range], starts_bulk: bool = False, may_come: bool = False
+        self, ranges: Sequence[Range], starts_bulk: bool = False, small: Small = Small.ASK
     ) -> bool:
         """Waits until the bytes of some ranges are there; returns whether that was needed.
 
         Args:
             ranges: to wait for.
             starts_bulk: bulk need not wait for anything but these.
-            may_come: those that bulk brings soon are left to it.
+            small: what becomes of those that bulk will bring, too.
 
         Raises:
             CacheReplacedError: what they are of is gone, or another.
@@ -195,12 +198,14 @@ class Fetcher:
         asked = dict.fromkeys(lacking, started)
         with self._mutex:
             try:
+                if small is Small.ASK_AGAIN:
+                    self._ask_again(lacking)
                 while lacking:
                     is_ours = True
                     for wanted in lacking:
                         file, start, stop = wanted[0], *cells(*wanted[1:])
                         file.raise_failure(start, stop, started)
-                        if may_come and self._is_left_to_bulk(wanted, asked):
+                        if small is Small.WAIT and self._is_left_to_bulk(wanted, asked):
                             is_ours = False
                         else:
                             is_ours &= self._hurry(file, start, stop, asked[wanted])
@@ -213,6 +218,16 @@ class Fetcher:
             finally:
                 ranges[0][0].traffic.waited += time.monotonic() - started
         return True
+
+    def _ask_again(self, ranges: Sequence[Range]) -> None:
+        """Asks for small ranges that are in flight in bulk, of which much may come before them."""
+        for file, *where in ranges:
+            start, stop = cells(*where)
+            pieces = file.pieces
+            is_in_flight = not pieces.missing(start, stop) or pieces.others_have(start, stop)
+            if is_in_flight and self._queue.is_much(file, start, stop):
+                self._queue.urgent.append(Work(file, start, stop, is_claimed=False))
+                self._start_thread()
 
     def _is_left_to_bulk(self, wanted: Range, asked: dict[Range, float]) -> bool:
         """Whether bulk is to bring a range, and nobody who has claimed it is late with it.

@@ -42,6 +42,13 @@ class InMemory:
     def __contains__(self, cell: int) -> bool:
         return cell in self._cells
 
+    def cells(self, first: int, last: int) -> list[int]:
+        """Which cells of a range of them are here, in any order."""
+        # Of a large range, few may be. To copy the keys is one step for other threads.
+        if len(self._cells) < last - first:
+            return [cell for cell in list(self._cells) if first <= cell < last]
+        return [cell for cell in range(first, last) if cell in self._cells]
+
     def add(self, start: int, data: memoryview) -> tuple[Passed, list[Passed]]:
         """Adds some bytes, from a multiple of ``CELL`` on, which nobody may change any more.
 
@@ -85,8 +92,7 @@ class InMemory:
         if not self._cells:
             return []
         first, last = start // CELL, -(-stop // CELL)
-        # Of a large range, few may be here.
-        cells = [at for at in range(first, last) if at in self._cells]
+        cells = self.cells(first, last)
         if only is not None:
             cells = [at for at in cells if self._cells[at][2] is only]
         held = self._held_of(first, last) if cells else []

@@ -40,9 +40,6 @@ _ROUND_TRIPS = 3
 # What a process reads until it is seen that the others of its machine read the rest: one batch, and
 # few of them more.
 _SETTLING = 9 / 8
-# Of what those of a machine may have in flight as they begin, how much has come or is under way
-# when they ask for their first records, as measured.
-_AT_FIRST = 1.5
 
 
 @dataclass(frozen=True)
@@ -187,13 +184,13 @@ def plan(
     )
 
 
-def _bulk_at_first(processes: int, files_bytes: int) -> float:
-    """Bytes that come in bulk already when one of some processes, which begin together, asks for
-    its first records; what is small is left to bulk afterwards."""
+def _bulk_at_first(processes: int, files_bytes: int) -> int:
+    """Bytes that are there, or that come at once, when one of some processes, which begin together,
+    asks for its first records; what is small is left to bulk afterwards."""
     if files_bytes <= AT_ONCE_BYTES:
         return files_bytes
-    at_once = HELD_CONNECTIONS * BULK_BYTES
-    return at_once if processes == 1 else int(_AT_FIRST * at_once)
+    # By then about as much has come as they may have in flight, as measured.
+    return 0 if processes == 1 else HELD_CONNECTIONS * BULK_BYTES
 
 
 def _total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from yogadl.remote._sparse_file import CELL
 from yogadl.remote._work import Bulk, Range, RemoteFile, Work, cells
 
 BULK_CONNECTIONS = 48
-MACHINE_CONNECTIONS = 96
+MACHINE_CONNECTIONS = 192
 """For bulk, of all processes of a machine: what is in flight is there later than what is asked for
 by itself, and many processes together would have very much in flight."""
 BULK_BYTES = 8 << 20
@@ -28,8 +28,9 @@ AT_ONCE_BYTES = BULK_CONNECTIONS * BULK_BYTES
 QUEUED = 4096
 """Ranges that may wait to be fetched soon."""
 
-# What streams need next is asked for at so many connections beside bulk, if it is large.
-_BESIDE_BULK = 16
+# What streams need next is asked for at so many connections beside bulk, if it is large; and of all
+# processes of a machine at so many.
+_BESIDE_BULK, _MACHINE_BESIDE_BULK = 16, 32
 LARGE_BYTES = 64 << 10
 """From which on a request costs little beside what it brings."""
 
@@ -80,7 +81,8 @@ class WorkQueue:
 
     def start_bulk(self) -> bool:
         """Has bulk wait for nothing any more; whether it did."""
-        if any(bulk.processes > 1 for bulk in self._bulk):
+        if any(bulk.is_small and bulk.processes > 1 for bulk in self._bulk):
+            # The others begin, too, and what is under way keeps their first records waiting.
             return False
         held, self._holds_bulk_until = bool(self._holds_bulk_until), 0.0
         return held
@@ -131,7 +133,7 @@ class WorkQueue:
             else:
                 yield work
         bulk = sum(work.is_bulk for work in self.flying)
-        if not self.has_bulk() or len(self.flying) - bulk < _BESIDE_BULK:
+        if not self.has_bulk() or len(self.flying) - bulk < self._connections_beside_bulk():
             self.lacks_room = False
             ahead = sum(work.stop - work.start for work in self.flying if not work.is_bulk)
             while self.soon and not self._comes_later(self.soon[0]):
@@ -150,6 +152,10 @@ class WorkQueue:
         if not self.has_bulk():
             return 0
         return self._connections(self._bulk[0]) - sum(work.is_bulk for work in self.flying)
+
+    def _connections_beside_bulk(self) -> int:
+        most = _MACHINE_BESIDE_BULK // self._bulk[0].processes
+        return min(max(most, _FEWEST_CONNECTIONS), _BESIDE_BULK)
 
     def _connections(self, bulk: Bulk) -> int:
         """How many there may be for bulk, of which some is at its turn."""
@@ -172,6 +178,12 @@ class WorkQueue:
             self._bulk.popleft()
         return bool(self._bulk) and (
             traffic is None or any(bulk.traffic is traffic for bulk in self._bulk)
+        )
+
+    def is_much(self, file: RemoteFile, start: int, stop: int) -> bool:
+        """Whether a range is small, and bulk that brings it does not come at once."""
+        return stop - start < LARGE_BYTES and any(
+            bulk.traffic is file.traffic and bulk.nbytes > AT_ONCE_BYTES for bulk in self._bulk
         )
 
     def is_coming(self, file: RemoteFile, start: int, stop: int) -> bool:

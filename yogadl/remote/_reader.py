@@ -31,7 +31,7 @@ from yogadl.remote._planner import FIRST_RECORDS, has_order, merged, planner
 from yogadl.remote._queue import LARGE_BYTES
 from yogadl.remote._records import RemoteRecords, Version, is_whole_cheaper
 from yogadl.remote._right import fetches
-from yogadl.remote._work import Bulk, Range
+from yogadl.remote._work import Bulk, Range, Small
 
 Array = np.ndarray[Any, Any]
 
@@ -109,15 +109,15 @@ class RemoteReader(RemoteRecords):
 
     # Finding
 
-    def look_up(self, positions: Array, may_come: bool = False) -> tuple[Array, Array]:
-        """See ``RemoteIndex.look_up``, and of ``may_come`` ``Fetcher.ensure``.
+    def look_up(self, positions: Array, small: Small = Small.ASK) -> tuple[Array, Array]:
+        """See ``RemoteIndex.look_up``, and of ``small`` ``Fetcher.ensure``.
 
         Raises:
             ChecksumError: the index is damaged there.
             StoreError: it cannot be read.
         """
         # Who waits must not have the files, which another thread may close meanwhile.
-        fetcher().ensure(self.index_ranges(positions), may_come=may_come)
+        fetcher().ensure(self.index_ranges(positions), small=small)
         with self._telling_damage():
             return self._index.look_up(positions)
 
@@ -212,8 +212,9 @@ class RemoteReader(RemoteRecords):
     def _read_once(self, positions: Array) -> _Read:
         """Some records, of which those that are wrong will be fetched again."""
         # A consumer's first batch is not to wait until nearly all is here.
-        may_come, self._read = self._read >= FIRST_RECORDS, self._read + len(positions)
-        numbers, entries = self.look_up(positions, may_come)
+        is_first, self._read = self._read < FIRST_RECORDS, self._read + len(positions)
+        # Bulk begins with the entries.
+        numbers, entries = self.look_up(positions, Small.ASK if is_first else Small.WAIT)
         ranges = self._ranges(numbers, entries)
         buffer, staged = _room_for(entries)
         wrong = list(range(len(ranges)))
@@ -222,7 +223,8 @@ class RemoteReader(RemoteRecords):
         if wrong:
             needed = merged(ranges[at] for at in wrong)
             dropped = _pages_of(ranges[at] for at in wrong)
-            with fetcher().holding(needed, True, dropped, may_come) as self._is_here:
+            small = Small.ASK_AGAIN if is_first else Small.WAIT
+            with fetcher().holding(needed, True, dropped, small) as self._is_here:
                 wrong = _read_into(buffer, ranges, staged, wrong)
         if wrong:
             # They are damaged, or what led to them.
@@ -288,7 +290,8 @@ class _RemoteExtents(Extents):
             files = self.reader.files
             whole = _all_of(weakref.ref(files), self.reader._sharing)
             processes = min(self.reader._sharing, _USUAL_PROCESSES)
-            fetcher().want_whole(Bulk(whole, files.nbytes, files.traffic, processes))
+            is_small = self.reader._bytes_of_each() < LARGE_BYTES
+            fetcher().want_whole(Bulk(whole, files.nbytes, files.traffic, processes, is_small))
             return
         positions = np.asarray(self.positions)
         # What is small would not be fetched by itself while all is, and to find out where it is

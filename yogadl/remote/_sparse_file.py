@@ -169,9 +169,8 @@ class SparseFile:
         for begin, end in self._claimed:
             if begin < last and first < end:
                 there[max(begin - first, 0) : end - first] = True
-        if self.memory:
-            for at in np.flatnonzero(~there).tolist():
-                there[at] = first + at in self.memory
+        for cell in self.memory.cells(first, last):
+            there[cell - first] = True
         return there
 
     def read_into(self, start: int, out: memoryview) -> None:

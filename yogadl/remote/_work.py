@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import threading
 import time
 from collections.abc import Iterator
@@ -83,6 +84,14 @@ class RemoteFile:
                 raise error
 
 
+class Small(enum.Enum):
+    """What becomes of small ranges that somebody waits for, and that bulk will bring, too."""
+
+    WAIT = "left to bulk, as long as that is quick"
+    ASK = "asked for by themselves, unless they are in flight already"
+    ASK_AGAIN = "asked for by themselves though they are in flight"
+
+
 @dataclass(eq=False)
 class Bulk:
     """Ranges of which everything will be needed, some time.
@@ -91,8 +100,9 @@ class Bulk:
         ranges: them; quick to iterate over.
         nbytes: of all of them.
         traffic: that of their files.
-        processes: of this machine that fetch them, as is expected when it begins.
-        begun: when that was.
+        processes: of this machine that fetch them; when it begins, as is expected.
+        is_small: whether the records are, so that the first of them come by themselves.
+        begun: when it did.
         work: what is left of the range that it is at; ``None`` before the first and behind each.
         passed: bytes of them that are here, or that somebody is at.
         counted: when the processes were counted last.
@@ -102,6 +112,7 @@ class Bulk:
     nbytes: int
     traffic: Traffic
     processes: int = 1
+    is_small: bool = False
     begun: float = field(default_factory=time.monotonic)
     work: Work | None = None
     passed: int = 0
