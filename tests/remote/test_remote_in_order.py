@@ -12,6 +12,7 @@ from yogadl.dataref import RemoteDataRef
 from yogadl.remote import _fetcher, _passing, _planner, _queue, _sparse_file
 from yogadl.remote._in_memory import CELL, InMemory, Passed
 from yogadl.remote._planner import FIRST_RECORDS
+from yogadl.remote._work import Range, Work, cells
 from yogadl.spec import TensorSpec
 
 pytestmark = pytest.mark.once
@@ -51,6 +52,31 @@ def test_from_some_record_on(site: Site, shape: tuple[int, int], space: type) ->
         expected = range(count // 3, count)
         most = 2 * FIRST_RECORDS + len(expected) // 50
         assert read(site, ref, expected) <= most
+
+
+def test_between_records_that_are_being_fetched_nothing_is_asked_for(site: Site) -> None:
+    """Who waits for some of them may have asked before what reads ahead, which bridges gaps."""
+    store(site, (60, 100_000), None)
+    with site.ref() as ref:
+        ranges = ref.reader.record_ranges(np.arange(20, 30))
+        (file, start, _), (_, _, stop) = ranges[0], ranges[-1]
+        queue = _queue.WorkQueue()
+        queue.urgent.extend(Work(*each) for each in (cells_of(each) for each in ranges[:9]))
+        taken = [queue.take(1 << 30) for _ in range(9)]
+        queue.soon.append(Work(*cells_of((file, start, stop)), bridge=16 << 10))
+        taken += [queue.take(1 << 30), queue.take(1 << 30)]
+        sizes = [0 if work is None else work.stop - work.start for work in taken]
+        assert min(sizes[:9]) > 99_000
+        # The last one, and what lies before it.
+        assert 99_000 < sizes[9] < 105_000
+        assert sizes[10] == 0
+        for work in taken[:10]:
+            assert work is not None
+            file.pieces.release(work.start, work.stop)
+
+
+def cells_of(wanted: Range) -> Range:
+    return wanted[0], *cells(*wanted[1:])
 
 
 def bytes_since(site: Site, before: int) -> int:

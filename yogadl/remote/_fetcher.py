@@ -148,7 +148,11 @@ class Fetcher:
             self._passing.held_bytes += nbytes
             for file, start, stop in ranges:
                 file.pieces.memory.hold(start, stop)
+        again: list[Range] = []
         try:
+            if small is Small.ASK_AGAIN:
+                with self._mutex:
+                    again = self._ask_again(ranges)
             self.ensure(ranges, starts_bulk, small)
             yield False
         finally:
@@ -156,9 +160,8 @@ class Fetcher:
                 self._passing.held_bytes -= nbytes
                 for file, start, stop in ranges:
                     file.pieces.memory.let_go(start, stop)
-                if self._passing and small is Small.ASK_AGAIN:
-                    # Bulk brings them, too, and others are read faster when nothing is in memory.
-                    self._passing.drop([(file, *cells(*where)) for file, *where in ranges])
+                # Bulk brings it, too, and what else there is is read faster when none is in memory.
+                self._passing.drop(again)
                 if self._passing:
                     self._passing.note_read(ranges)
                     self._passing.drop(dropped)
@@ -198,8 +201,6 @@ class Fetcher:
         asked = dict.fromkeys(lacking, started)
         with self._mutex:
             try:
-                if small is Small.ASK_AGAIN:
-                    self._ask_again(lacking)
                 while lacking:
                     is_ours = True
                     for wanted in lacking:
@@ -219,15 +220,22 @@ class Fetcher:
                 ranges[0][0].traffic.waited += time.monotonic() - started
         return True
 
-    def _ask_again(self, ranges: Sequence[Range]) -> None:
-        """Asks for small ranges that are in flight in bulk, of which much may come before them."""
+    def _ask_again(self, ranges: Sequence[Range]) -> list[Range]:
+        """Asks for small ranges that are in flight in bulk, of which much may come before them.
+
+        Returns:
+            Those that it asked for.
+        """
+        again: list[Range] = []
         for file, *where in ranges:
-            start, stop = cells(*where)
-            pieces = file.pieces
-            is_in_flight = not pieces.missing(start, stop) or pieces.others_have(start, stop)
-            if is_in_flight and self._queue.is_much(file, start, stop):
+            pieces, (start, stop) = file.pieces, cells(*where)
+            if not self._queue.is_much(file, start, stop) or pieces.has(start, stop):
+                continue
+            if not pieces.missing(start, stop) or pieces.others_have(start, stop):
                 self._queue.urgent.append(Work(file, start, stop, is_claimed=False))
                 self._start_thread()
+                again.append((file, start, stop))
+        return again
 
     def _is_left_to_bulk(self, wanted: Range, asked: dict[Range, float]) -> bool:
         """Whether bulk is to bring a range, and nobody who has claimed it is late with it.

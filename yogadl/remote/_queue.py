@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from yogadl.cache.traffic import Traffic
+from yogadl.format.pages import PAGE_SIZE
 from yogadl.remote._passing import AHEAD_BYTES
 from yogadl.remote._sparse_file import CELL
 from yogadl.remote._work import Bulk, Range, RemoteFile, Work, cells
@@ -220,7 +221,10 @@ class WorkQueue:
             return
         # Of what is being fetched, nothing is claimed twice.
         bridge = 0 if file.pieces.is_claimed(work.start, work.stop) else work.bridge
-        for start, stop in file.pieces.missing(work.start, work.stop, bridge)[:1]:
+        # Between records that are being fetched, the rest of a page is left: nobody needs it.
+        least = PAGE_SIZE if bridge < work.bridge else CELL
+        runs = file.pieces.missing(work.start, work.stop, bridge)
+        for start, stop in [run for run in runs if run[1] - run[0] >= least][:1]:
             end = file.pieces.claim(start, stop)
             if stop < work.stop and end == stop:
                 queue.appendleft(replace(work, start=stop))
