@@ -27,6 +27,7 @@ from waiting import wait_until
 from yogadl import backoff
 from yogadl.errors import ClosedError
 from yogadl.remote import _fetcher, _passing, _queue
+from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._sparse_file import CELL, SparseFile, open_sparse
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
@@ -110,6 +111,29 @@ def test_a_process_that_is_stopped_is_waited_for_once(site: Site) -> None:
                 assert everything([ref[number]]) == everything([near[number]])
         # Each time, it would be 200 seconds.
         assert ref.reader.files.traffic.waited < 60
+
+
+@pytest.mark.parametrize("claimed", [(0, HEAD_BYTES), (64 * CELL, 80 * CELL), (0, CELL)])
+def test_of_the_beginning_nothing_is_written_that_another_process_has_claimed(
+    site: Site, claimed: tuple[int, int]
+) -> None:
+    """It may be about to compare it; who opens has what he has read."""
+    start, stop = claimed
+    near = site.store(records(), spec=SPEC)
+    with site.ref() as ref:
+        path, size = site.here()[0], int(ref.reader.files.sizes[0])
+    path.unlink()
+    path.with_name(f"{path.name}.cells").unlink()
+    with claiming(path, size, lambda pieces: pieces.claim(start, stop)), site.ref() as ref:
+        pieces = ref.reader.files.file(0).pieces
+        # As far as that, it is kept.
+        assert pieces.is_kept(0, start)
+        assert pieces.missing(start, stop) == [claimed]
+        assert path.read_bytes()[start:stop] == bytes(stop - start)
+        assert everything([ref[0]]) == everything([near[0]])
+    with site.ref() as ref:
+        assert ref.reader.files.file(0).pieces.is_kept(0, HEAD_BYTES)
+        assert everything(ref.stream(**ORDER)) == everything(near.stream(**ORDER))
 
 
 @contextlib.contextmanager
