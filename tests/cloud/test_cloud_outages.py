@@ -269,9 +269,26 @@ def test_an_outage_without_end_is_a_clear_error(
     assert scene.leftovers() == []
 
 
+@pytest.fixture
+def may_end(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """No upload ends before this is set, so that none is quicker than the outage it is to meet."""
+    event, complete = threading.Event(), s3_upload.S3Upload._complete
+
+    def later(self: Any, upload: Any, proofs: Any) -> Any:
+        assert event.wait(PATIENCE)
+        return complete(self, upload, proofs)
+
+    monkeypatch.setattr(s3_upload.S3Upload, "_complete", later)
+    return event
+
+
 @pytest.mark.parametrize("kind", outages.KINDS)
 def test_an_upload_that_gives_up_removes_its_parts(
-    kind: str, s3: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    s3: Any,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    may_end: threading.Event,
 ) -> None:
     """If the store is back before it gives that up, too."""
     monkeypatch.setattr(backoff, "LIMITS", outages.scaled_limits(patience=10, answer=10))
@@ -294,6 +311,7 @@ def test_an_upload_that_gives_up_removes_its_parts(
         with running({"submit": submit}) as outcomes:
             wait_until(lambda: any(asked.operation == "part" for asked in s3.proxy.log), PATIENCE)
             out.enter_context(outages.outage(s3, kind))
+            may_end.set()
             assert gave_up.wait(PATIENCE)
             out.close()
     assert isinstance(outcomes["submit"], StoreError)
@@ -301,7 +319,9 @@ def test_an_upload_that_gives_up_removes_its_parts(
     assert list(tmp_path.rglob("*.partial")) == []
 
 
-def test_waiting_can_be_interrupted(s3: Any, tmp_path: pathlib.Path) -> None:
+def test_waiting_can_be_interrupted(
+    s3: Any, tmp_path: pathlib.Path, may_end: threading.Event
+) -> None:
     """Also where other threads wait; the parts are removed all the same."""
     storage = s3.make_storage(tmp_path)
     here = threading.get_ident()
@@ -309,6 +329,7 @@ def test_waiting_can_be_interrupted(s3: Any, tmp_path: pathlib.Path) -> None:
     def interrupt() -> None:
         wait_until(lambda: any(asked.operation == "part" for asked in s3.proxy.log), PATIENCE)
         with outages.outage(s3, "refused"):
+            may_end.set()
             # Then, some wait for their second or third try.
             time.sleep(5 * outages.SCALE)
             signal.pthread_kill(here, signal.SIGINT)
