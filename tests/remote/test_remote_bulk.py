@@ -6,18 +6,21 @@ import itertools
 import math
 import pathlib
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from remote_rig import Answer, Asked, Site, make_site
-from test_remote_plan import store
+from test_remote_plan import is_nothing_fetched, store
+from test_remote_processes import claiming
+from waiting import wait_until
 
 from yogadl.remote import _fetcher, _queue
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._planner import FIRST_RECORDS
 from yogadl.remote._sparse_file import CELL
-from yogadl.remote._work import Bulk, Work
+from yogadl.remote._work import Bulk, Range, Work
 
 pytestmark = pytest.mark.once
 
@@ -180,6 +183,8 @@ def test_what_is_small_is_not_left_to_bulk_that_takes_long(
         work = queue.take(1 << 30)
         assert work is not None
         assert bulk.passed == PIECE
+        # What is missing of that, being damaged or left by who was killed, bulk does not bring.
+        assert not queue.is_coming(file, HEAD_BYTES, HEAD_BYTES + CELL)
         # Of all of it, so much has begun to come after so many seconds.
         would_take = _queue._QUICK_SECONDS * (0.9 if is_quick else 1.1)
         monkeypatch.setattr(_queue, "_SOON_SECONDS", 0.0)
@@ -244,3 +249,53 @@ def test_the_first_records_need_not_wait_for_bulk_that_has_claimed_them(
         assert sorted(found.tolist()) == list(range(1200))
         order = ref.stream(shuffle=True, shuffle_seed=1)
         assert found.tolist() == [int(record["number"]) for record in order]
+
+
+def test_what_was_asked_again_and_comes_late_does_not_stay_in_memory(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_queue, "BULK_BYTES", 4 * PIECE)
+    monkeypatch.setattr(_queue, "AT_ONCE_BYTES", PIECE)
+    monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 4)
+    monkeypatch.setattr(_fetcher, "_LATE_SECONDS", 1000.0)
+    store(site, (1200, 3_000), None)
+
+    def late(asked: Asked, made: Answer) -> Answer:
+        made.stalls = 0.05 if asked.stop - asked.start >= PIECE else 0.6
+        return made
+
+    with site.ref() as ref:
+        with site.twisting(late):
+            for _batch in ref.stream(shuffle=True, shuffle_seed=1).batches(16):
+                pass
+            wait_until(is_nothing_fetched)
+        assert any(each.stop - each.start < PIECE for each in site.web.asked[1:])
+        assert not ref.reader.files.file(0).pieces.memory
+
+
+def test_what_late_processes_have_claimed_is_not_left_to_bulk(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each batch they would be waited for anew otherwise."""
+    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
+    store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        files, fetching = ref.reader.files, _fetcher.Fetcher()
+        file = files.file(0)
+        fetching._queue.add_bulk(Bulk(iter([(file, 0, file.size)]), file.size, files.traffic))
+        end = file.size // CELL * CELL
+        claimed, free = (file, end - 2 * CELL, end - CELL), (file, end - CELL, end)
+
+        def left(*wanted: Range) -> list[bool]:
+            asked = dict.fromkeys(wanted, time.monotonic())
+            return [fetching._is_left_to_bulk(each, asked) for each in wanted]
+
+        with claiming(file.pieces.path, file.size, lambda pieces: pieces.claim(*claimed[1:])):
+            assert left(claimed, free) == [True, True]
+            file.others_are_late = time.monotonic() + 60
+            assert left(claimed, free) == [False, True]
+            file.others_are_late = 0.0
+            long_ago = dict.fromkeys((claimed, free), time.monotonic() - 6)
+            assert not fetching._is_left_to_bulk(claimed, long_ago)
+            assert fetching._is_left_to_bulk(free, long_ago)
+        assert left(claimed) == [True]

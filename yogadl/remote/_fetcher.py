@@ -248,8 +248,12 @@ class Fetcher:
         if not (self._queue.is_coming(file, start, stop) and file.pieces.missing(start, stop)):
             return False
         now = time.monotonic()
-        if now - asked[wanted] > _UNCLAIMED_SECONDS and not file.pieces.others_have(start, stop):
-            asked[wanted] = now
+        may_be_late = now < file.others_are_late
+        if may_be_late or now - asked[wanted] > _UNCLAIMED_SECONDS:
+            if not file.pieces.others_have(start, stop):
+                asked[wanted] = now
+            elif may_be_late:
+                return False
         return now - asked[wanted] <= _OTHERS_SECONDS
 
     def _hurry(self, file: RemoteFile, start: int, stop: int, since: float) -> bool:
@@ -421,7 +425,9 @@ class Fetcher:
         transfer.run(connections, self._latencies.append)
         if not is_kept:
             with self._mutex:
-                self._passing.add((work.file, work.start, work.stop), transfer.memory)
+                # Who was asked first may have brought it meanwhile, and who waited for it be gone.
+                if not work.file.pieces.is_kept(work.start, work.stop):
+                    self._passing.add((work.file, work.start, work.stop), transfer.memory)
 
     def _tell_arrived(self) -> None:
         with self._mutex:

@@ -131,7 +131,7 @@ class WorkQueue:
             work = self.urgent.popleft()
             if work.is_claimed:
                 yield from self._claimed(work, self.urgent)
-            else:
+            elif not work.file.pieces.has(work.start, work.stop):
                 yield work
         bulk = sum(work.is_bulk for work in self.flying)
         if not self.has_bulk() or len(self.flying) - bulk < self._connections_beside_bulk():
@@ -190,6 +190,8 @@ class WorkQueue:
     def is_coming(self, file: RemoteFile, start: int, stop: int) -> bool:
         """Whether a range is so small that it is left to bulk, which brings it soon."""
         if stop - start >= LARGE_BYTES or not self.has_bulk(file.traffic):
+            return False
+        if any(begin < stop and start < end for begin, end in file.passed):
             return False
         now = time.monotonic()
         return any(
@@ -253,6 +255,7 @@ class WorkQueue:
                 work.start = end
                 found = Work(file, start, end, bulk)
         bulk.passed += work.start - first
+        file.note_passed(first, work.start)
         if work.start >= work.stop:
             bulk.work = None
         if found is not None:

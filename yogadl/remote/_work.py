@@ -46,6 +46,7 @@ class RemoteFile:
             others that are not; ``again`` is how many it has.
         others_are_late: until when what other processes fetch is not waited for.
         space: says whether there is room to keep so many bytes more.
+        passed: the ranges that bulk has gone over, so that it does not bring what is missing there.
         ended: set when nobody can want anything of it any more.
     """
 
@@ -61,6 +62,13 @@ class RemoteFile:
     most_again: int = 0
     again: int = 0
     others_are_late: float = 0.0
+    passed: list[tuple[int, int]] = field(default_factory=list)
+
+    def note_passed(self, start: int, stop: int) -> None:
+        """Says that bulk has gone over a range, mostly one behind the last."""
+        if self.passed and self.passed[-1][1] == start:
+            start = self.passed.pop()[0]
+        self.passed.append((start, stop))
 
     def raise_failure(self, start: int, stop: int, since: float) -> None:
         """Raises why some bytes could not be had, if they have been waited for for long enough.
