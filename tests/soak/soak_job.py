@@ -47,7 +47,8 @@ class Job(abc.ABC):
         """
         self.prepare()
         with self._beside(self.readers) as readers:
-            while time.monotonic() < self._deadline:
+            # At least once, however slow the machine is.
+            while not self.counts["rounds"] or time.monotonic() < self._deadline:
                 self.round()
                 self.counts["rounds"] += 1
                 for reader in readers:
