@@ -190,6 +190,11 @@ def test_what_is_small_is_not_left_to_bulk_that_takes_long(
         monkeypatch.setattr(_queue, "_SOON_SECONDS", 0.0)
         bulk.begun -= would_take * PIECE / file.size
         assert queue.is_coming(*small) == is_quick
+        # It stands still.
+        bulk.moved -= _queue._STILL_SECONDS
+        assert not queue.is_coming(*small)
+        bulk.moved = time.monotonic()
+        assert queue.is_coming(*small) == is_quick
         queue.end_bulk(bulk)
         assert not queue.is_coming(*small)
         file.pieces.release(work.start, work.stop, work.is_bulk)

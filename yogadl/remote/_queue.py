@@ -48,6 +48,8 @@ _COUNT_SECONDS = 0.25
 # What is small is left to bulk if that began so recently, or goes on so fast that it is all here or
 # under way so long after it began.
 _SOON_SECONDS, _QUICK_SECONDS = 2.0, 30.0
+# But not to bulk that has not gone on for so long.
+_STILL_SECONDS = 4.0
 # Of what streams need next, how much is looked at for what somebody waits for.
 _LOOKED_AT = 64
 
@@ -194,10 +196,7 @@ class WorkQueue:
         if any(begin < stop and start < end for begin, end in file.passed):
             return False
         now = time.monotonic()
-        return any(
-            bulk.traffic is file.traffic and _is_quick(bulk, now - bulk.begun)
-            for bulk in self._bulk
-        )
+        return any(bulk.traffic is file.traffic and _is_quick(bulk, now) for bulk in self._bulk)
 
     def _has_work(self, bulk: Bulk) -> bool:
         if bulk.work is None:
@@ -254,7 +253,7 @@ class WorkQueue:
                 file.again += again
                 work.start = end
                 found = Work(file, start, end, bulk)
-        bulk.passed += work.start - first
+        bulk.passed, bulk.moved = bulk.passed + work.start - first, time.monotonic()
         file.note_passed(first, work.start)
         if work.start >= work.stop:
             bulk.work = None
@@ -262,7 +261,8 @@ class WorkQueue:
             yield found
 
 
-def _is_quick(bulk: Bulk, seconds: float) -> bool:
-    """Whether all of it will soon be here, so long after it began."""
-    share = bulk.passed / max(bulk.nbytes, 1)
-    return seconds < _SOON_SECONDS or share >= seconds / _QUICK_SECONDS
+def _is_quick(bulk: Bulk, now: float) -> bool:
+    """Whether all of it will soon be here, as far as can be told."""
+    seconds, share = now - bulk.begun, bulk.passed / max(bulk.nbytes, 1)
+    is_on_course = share >= seconds / _QUICK_SECONDS and now - bulk.moved < _STILL_SECONDS
+    return seconds < _SOON_SECONDS or is_on_course

@@ -112,7 +112,7 @@ class Bulk:
         is_small: whether the records are, so that the first of them come by themselves.
         begun: when it did.
         work: what is left of the range that it is at; ``None`` before the first and behind each.
-        passed: bytes of them that are here, or that somebody is at.
+        passed: bytes of them that are here, or that somebody is at; and since when so many.
         counted: when the processes were counted last.
     """
 
@@ -124,6 +124,7 @@ class Bulk:
     begun: float = field(default_factory=time.monotonic)
     work: Work | None = None
     passed: int = 0
+    moved: float = field(default_factory=time.monotonic)
     counted: float = 0.0
 
 
