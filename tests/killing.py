@@ -52,6 +52,11 @@ def _at_each(do: Callable[[], object]) -> None:
 
 
 def _in_child(work: Callable[[], object]) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(started(work), 0)[1])
+
+
+def started(work: Callable[[], object]) -> int:
+    """Does something in a child process, whose number it returns; its status is 0 if it could."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -60,4 +65,4 @@ def _in_child(work: Callable[[], object]) -> int:
             code = 0
         finally:
             os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return child

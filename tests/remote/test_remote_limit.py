@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from disk_use import disk_bytes
+from killing import started
 from remote_rig import Site
 from test_remote_faults import everything
 from waiting import wait_until
@@ -452,13 +453,13 @@ def test_everybody_at_once(stored: Site) -> None:
             read(stored, int(rng.integers(1, 4)), space)
 
     until = time.monotonic() + 4
-    children = [_child(lambda n=n: read_on(n, until)) for n in range(4)]  # type: ignore[misc]
+    children = [started(lambda n=n: read_on(n, until)) for n in range(4)]  # type: ignore[misc]
     rng = np.random.default_rng(9)
     number = most = 0
     try:
         while time.monotonic() < until:
             number += 1
-            victim = _child(lambda n=number: read_on(100 + n, until))  # type: ignore[misc]
+            victim = started(lambda n=number: read_on(100 + n, until))  # type: ignore[misc]
             time.sleep(rng.uniform(0, 0.3))
             os.kill(victim, signal.SIGKILL)
             os.waitpid(victim, 0)
@@ -478,15 +479,3 @@ def test_everybody_at_once(stored: Site) -> None:
     assert most <= limit + 200_000
     space = limited(stored, limit)
     keep(stored, 1, space)
-
-
-def _child(work: Callable[[], object]) -> int:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return child
