@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import pathlib
@@ -19,8 +20,9 @@ from waiting import wait_until
 from yogadl.remote import _fetcher, _queue
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._planner import FIRST_RECORDS
-from yogadl.remote._sparse_file import CELL
-from yogadl.remote._work import Bulk, Range, Work
+from yogadl.remote._planner import _fetch as fetch_ahead
+from yogadl.remote._sparse_file import CELL, SparseFile
+from yogadl.remote._work import Bulk, Range, Work, cells
 
 pytestmark = pytest.mark.once
 
@@ -58,12 +60,14 @@ def test_data_sets_take_turns(
         queue = _queue.WorkQueue()
         # What lies before was read when they were opened.
         begin = HEAD_BYTES
+        bulks = []
         for files, pieces in zip(found[:2], (10, 2), strict=True):
             whole = (files.file(0), begin, begin + pieces * PIECE)
-            queue.add_bulk(Bulk(iter([whole]), pieces * PIECE, files.traffic))
+            bulks.append(Bulk(iter([whole]), pieces * PIECE, files.traffic))
+            queue.add_bulk(bulks[-1])
         behind = begin + 12 * PIECE
         wanted = [Work(files.file(0), behind, behind + CELL) for files in found]
-        queue.soon.extend([wanted[2], wanted[0]])
+        queue.soon.extend([wanted[0], wanted[2]])
         taken = []
         while (work := queue.take(1 << 30)) is not None and len(taken) < 7:
             taken.append(work)
@@ -71,9 +75,14 @@ def test_data_sets_take_turns(
         numbers = [places[id(work.file.traffic)] for work in taken]
         # What is small waits for its own bulk only.
         assert numbers == [2, 0, 1, 0, 1, 0, 0]
-        assert list(queue.soon) == [wanted[0]]
+        assert (list(queue.soon), list(bulks[0].left)) == ([], [wanted[0]])
         assert queue.has_bulk(found[0].traffic)
         assert not queue.has_bulk(found[1].traffic)
+        # And comes when that has ended, if it has not come.
+        queue.end_bulk(bulks[0])
+        work = queue.take(1 << 30)
+        assert work is not None
+        assert (work.file, work.start) == (wanted[0].file, wanted[0].start)
         for work in queue.flying:
             work.file.pieces.release(work.start, work.stop, work.is_bulk)
 
@@ -134,7 +143,7 @@ def test_processes_of_a_machine_share_connections(
         assert under_way() == max((8 if is_small else 20) // processes, 2)
         # The time is over; they are taken for counted just now, and then for gone.
         queue._holds_bulk_until = 0.0
-        bulk.begun, bulk.counted = 0.0, math.inf
+        bulk.begun, bulk.counted = -math.inf, math.inf
         assert under_way() == max(20 // processes, 2)
         bulk.counted = 0.0
         assert under_way() == 16
@@ -304,3 +313,70 @@ def test_what_late_processes_have_claimed_is_not_left_to_bulk(
             assert not fetching._is_left_to_bulk(claimed, long_ago)
             assert fetching._is_left_to_bulk(free, long_ago)
         assert left(claimed) == [True]
+
+
+def test_what_late_processes_have_claimed_is_fetched_ahead_here_as_well(site: Site) -> None:
+    """Each batch would have a request of its own otherwise, which somebody waits for."""
+    store(site, (60, 100_000), None)
+    with site.ref() as ref:
+        file, wanted = ref.reader.files.file(0), np.arange(20, 50)
+        ranges = [(each, *cells(*where)) for each, *where in ref.reader.record_ranges(wanted)]
+        ((start, stop),) = file.pieces.missing(ranges[0][1], ranges[-1][2])
+
+        def claim(pieces: SparseFile) -> None:
+            assert pieces.claim_bulk(start, stop) == stop
+
+        with claiming(file.pieces.path, file.size, claim):
+            fetch_ahead(ref.reader, wanted, must_keep=False)
+            wait_until(is_nothing_fetched)
+            assert not any(each.pieces.has(*where) for each, *where in ranges)
+            file.others_are_late = time.monotonic() + 600
+            before = len(site.web.asked)
+            for _ in range(2):
+                fetch_ahead(ref.reader, wanted, must_keep=False)
+                wait_until(is_nothing_fetched)
+            # In memory alone: who has claimed it may be about to write.
+            assert all(each.pieces.has(*where) for each, *where in ranges)
+            assert not any(each.pieces.is_kept(*where) for each, *where in ranges)
+            assert len(site.web.asked) - before <= len(wanted)
+            # But not what is fetched only to be kept.
+            fetch_ahead(ref.reader, np.arange(50, 60), must_keep=True)
+            wait_until(is_nothing_fetched)
+            assert len(site.web.asked) - before <= len(wanted)
+            numbers = [int(ref[at]["number"]) for at in range(20, 50)]
+            assert numbers == list(range(20, 50))
+            assert len(site.web.asked) - before <= len(wanted)
+
+
+@pytest.mark.parametrize("is_of_other", [True, False])
+def test_bulk_does_not_write_what_somebody_has_claimed(site: Site, is_of_other: bool) -> None:
+    """It fetches it, not to be cut up; but who has claimed it may be about to write, or compare."""
+    count = store(site, (400, 3_000), None)
+    with site.ref() as ref, contextlib.ExitStack() as stack:
+        file = ref.reader.files.file(0)
+        begin = file.size // 2 // CELL * CELL
+        claimed = [(begin, begin + 3 * CELL), (begin + 9 * CELL, begin + 10 * CELL)]
+
+        def claim(pieces: SparseFile) -> None:
+            for start, stop in claimed:
+                assert pieces.claim(start, stop) == stop
+
+        if is_of_other:
+            stack.enter_context(claiming(file.pieces.path, file.size, claim))
+        else:
+            claim(file.pieces)
+        before = len(site.web.asked)
+        file.most_again = file.size
+        fetcher = _fetcher.fetcher()
+        fetcher.want_whole(Bulk(iter([(file, 0, file.size)]), file.size, file.traffic))
+        wait_until(is_nothing_fetched)
+        assert len(site.web.asked) - before == 1
+        path = file.pieces.path
+        lacking = [at for at in range(0, file.size, CELL) if not file.pieces.is_kept(at, at + CELL)]
+        assert lacking == [at for start, stop in claimed for at in range(start, stop, CELL)]
+        assert not any(any(path.read_bytes()[start:stop]) for start, stop in claimed)
+        stack.close()
+        if not is_of_other:
+            for start, stop in claimed:
+                file.pieces.release(start, stop)
+        assert [int(record["number"]) for record in ref.stream()] == list(range(count))

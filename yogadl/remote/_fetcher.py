@@ -150,10 +150,7 @@ class Fetcher:
                 file.pieces.memory.hold(start, stop)
         again: list[Range] = []
         try:
-            if small is Small.ASK_AGAIN:
-                with self._mutex:
-                    again = self._ask_again(ranges)
-            self.ensure(ranges, starts_bulk, small)
+            again = self.ensure(ranges, starts_bulk, small)
             yield False
         finally:
             with self._mutex:
@@ -181,13 +178,16 @@ class Fetcher:
 
     def ensure(
         self, ranges: Sequence[Range], starts_bulk: bool = False, small: Small = Small.ASK
-    ) -> bool:
-        """Waits until the bytes of some ranges are there; returns whether that was needed.
+    ) -> list[Range]:
+        """Waits until the bytes of some ranges are there.
 
         Args:
             ranges: to wait for.
             starts_bulk: bulk need not wait for anything but these.
             small: what becomes of those that bulk will bring, too.
+
+        Returns:
+            Those that were asked for again, and so may be in memory as well.
 
         Raises:
             CacheReplacedError: what they are of is gone, or another.
@@ -195,12 +195,16 @@ class Fetcher:
             ClosedError: what they are of was closed meanwhile.
         """
         lacking = [wanted for wanted in ranges if not wanted[0].pieces.has(*wanted[1:])]
+        again: list[Range] = []
         if not lacking:
-            return False
+            return again
         started, pause = time.monotonic(), _LOOK_SECONDS
         asked = dict.fromkeys(lacking, started)
         with self._mutex:
             try:
+                if small is Small.ASK_AGAIN:
+                    # Now, so that bulk does not claim any of the others before they are asked for.
+                    again = self._ask_again(lacking)
                 while lacking:
                     is_ours = True
                     for wanted in lacking:
@@ -218,7 +222,7 @@ class Fetcher:
                     lacking = [it for it in lacking if not it[0].pieces.has(*it[1:])]
             finally:
                 ranges[0][0].traffic.waited += time.monotonic() - started
-        return True
+        return again
 
     def _ask_again(self, ranges: Sequence[Range]) -> list[Range]:
         """Asks for small ranges that are in flight in bulk, of which much may come before them.

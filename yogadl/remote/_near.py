@@ -29,6 +29,8 @@ from yogadl.remote._work import RemoteFile
 # Who reads the last records of a first epoch waits for this; to look takes some microseconds.
 _LOOK_SECONDS = 0.01
 _ARRIVAL_SECONDS = 0.004
+# Who compares files may be stopped.
+_LONGEST_WAIT = 0.1
 # Of several kinds of files, some may come and others not.
 _STOPPED_SECONDS = 1.0
 # What is compared at a time: at least so much unless it is the end, since the interpreter's lock is
@@ -157,6 +159,7 @@ def _checked(path: pathlib.Path, file: RemoteFile) -> MappedFile | None:
         CacheFormatError: it is not what it should be, as a whole.
         _StoppedError: not all of it is there.
     """
+    pause = _ARRIVAL_SECONDS
     while not is_noted(path):
         with file.pieces.checking() as is_alone:
             if is_alone:
@@ -164,7 +167,8 @@ def _checked(path: pathlib.Path, file: RemoteFile) -> MappedFile | None:
                 if found is not None:
                     return found
         # Another process does it, of whose comparing this one sees the note.
-        _wait(file)
+        _wait(file, pause)
+        pause = min(2 * pause, _LONGEST_WAIT)
     return None
 
 
@@ -205,6 +209,6 @@ def _arrived(file: RemoteFile, start: int) -> int:
         _wait(file)
 
 
-def _wait(file: RemoteFile) -> None:
-    if file.ended.wait(_ARRIVAL_SECONDS):
+def _wait(file: RemoteFile, seconds: float = _ARRIVAL_SECONDS) -> None:
+    if file.ended.wait(seconds):
         raise _StoppedError

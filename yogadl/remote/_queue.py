@@ -135,18 +135,23 @@ class WorkQueue:
                 yield from self._claimed(work, self.urgent)
             elif not work.file.pieces.has(work.start, work.stop):
                 yield work
-        bulk = sum(work.is_bulk for work in self.flying)
-        if not self.has_bulk() or len(self.flying) - bulk < self._connections_beside_bulk():
+        beside = sum(not work.is_bulk for work in self.flying)
+        if not self.has_bulk() or beside < self._connections_beside_bulk():
             self.lacks_room = False
             ahead = sum(work.stop - work.start for work in self.flying if not work.is_bulk)
-            while self.soon and not self._comes_later(self.soon[0]):
-                first = self.soon[0]
+            while self.soon:
+                first = self.soon.popleft()
+                bulk_first = self._bulk_before(first)
+                if bulk_first is not None:
+                    bulk_first.left.append(first)
+                    continue
                 # A record may be larger than there ever is room for.
                 wanted = ahead + first.stop - first.start
                 self.lacks_room = wanted > room and (ahead > 0 or room < AHEAD_BYTES)
                 if self.lacks_room:
+                    self.soon.appendleft(first)
                     break
-                yield from self._claimed(self.soon.popleft(), self.soon)
+                yield from self._claimed(first, self.soon)
         while self.free_for_bulk() > 0:
             yield from self._next_bulk()
 
@@ -171,14 +176,16 @@ class WorkQueue:
         most = HELD_CONNECTIONS if is_held else MACHINE_CONNECTIONS
         return min(max(most // bulk.processes, _FEWEST_CONNECTIONS), BULK_CONNECTIONS)
 
-    def _comes_later(self, work: Work) -> bool:
-        """Whether some work is left to bulk, being so small that a request costs more than that."""
-        return work.stop - work.start < LARGE_BYTES and self.has_bulk(work.file.traffic)
+    def _bulk_before(self, work: Work) -> Bulk | None:
+        """What some work is left to, being so small that a request costs more than that."""
+        if work.stop - work.start >= LARGE_BYTES or not self.has_bulk(work.file.traffic):
+            return None
+        return next(bulk for bulk in self._bulk if bulk.traffic is work.file.traffic)
 
     def has_bulk(self, traffic: Traffic | None = None) -> bool:
         """Whether there is bulk work, or any of what has this traffic; the first has some then."""
         while self._bulk and not self._has_work(self._bulk[0]):
-            self._bulk.popleft()
+            self.end_bulk(self._bulk[0])
         return bool(self._bulk) and (
             traffic is None or any(bulk.traffic is traffic for bulk in self._bulk)
         )
@@ -212,8 +219,11 @@ class WorkQueue:
         return bulk.work is not None
 
     def end_bulk(self, bulk: Bulk | None) -> None:
-        """Leaves the rest of it to be fetched when it is needed."""
-        self._bulk = collections.deque(other for other in self._bulk if other is not bulk)
+        """Leaves the rest of it to be fetched when it is needed, and what was left to it soon."""
+        if bulk is not None and bulk in self._bulk:
+            self._bulk.remove(bulk)
+            self.soon.extendleft(reversed(bulk.left))
+            bulk.left.clear()
 
     def _claimed(self, work: Work, queue: collections.deque[Work]) -> Iterator[Work]:
         """What is to be fetched of some work, if that is anything; the rest waits in its queue."""
@@ -227,10 +237,24 @@ class WorkQueue:
         runs = file.pieces.missing(work.start, work.stop, bridge)
         for start, stop in [run for run in runs if run[1] - run[0] >= least][:1]:
             end = file.pieces.claim(start, stop)
-            if stop < work.stop and end == stop:
-                queue.appendleft(replace(work, start=stop))
+            is_claimed = end > start
+            is_twice = queue is self.soon and self._is_fetched_twice(work, start, stop)
+            if is_twice and not is_claimed:
+                end = stop
+            if end < work.stop and (end == stop or is_twice):
+                queue.appendleft(replace(work, start=end))
             if end > start:
-                yield replace(work, start=start, stop=end)
+                yield replace(work, start=start, stop=end, is_claimed=is_claimed)
+
+    def _is_fetched_twice(self, work: Work, start: int, stop: int) -> bool:
+        """Whether what another process has claimed of some work is fetched here as well, if all of
+        them are late, and not to be kept."""
+        is_late = time.monotonic() < work.file.others_are_late
+        return (
+            is_late
+            and not work.must_keep
+            and not self.is_being_fetched(work.file, start, stop, is_claimed=False)
+        )
 
     def _next_bulk(self) -> Iterator[Work]:
         """The next large piece, if the next bytes of the first bulk work have one."""
@@ -252,7 +276,8 @@ class WorkQueue:
             if end > start:
                 file.again += again
                 work.start = end
-                found = Work(file, start, end, bulk)
+                others = file.pieces.claimed_beside_bulk(start, end) if bridge else []
+                found = Work(file, start, end, bulk, others=others)
         bulk.passed, bulk.moved = bulk.passed + work.start - first, time.monotonic()
         file.note_passed(first, work.start)
         if work.start >= work.stop:

@@ -227,7 +227,8 @@ class SparseFile:
 
         Args:
             start, stop: the range.
-            bridge: small ranges of others that are not longer are fetched, too.
+            bridge: what is there and not longer is claimed, too, and so are small ranges of others,
+                who write them; see :meth:`claimed_beside_bulk`.
         """
         first, last = start // CELL, stop // CELL
         if not self._locks.take(_BULK + first, last - first):
@@ -240,6 +241,18 @@ class SparseFile:
             self._claimed.append((first, end))
             self._bulk.append((first, end))
         return end * CELL
+
+    def claimed_beside_bulk(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Of a range that has just been claimed in bulk, what was claimed before, as far as the
+        system tells."""
+        first, last = start // CELL, stop // CELL
+        others = [(begin, end) for begin, end, _ in self._locks.of_others(first, last)]
+        others += [claim for claim in self._claimed if claim not in self._bulk]
+        return [
+            (max(begin, first) * CELL, min(end, last) * CELL)
+            for begin, end in sorted(others)
+            if begin < last and first < end
+        ]
 
     def others_have(self, start: int, stop: int) -> bool:
         """Whether other processes have claimed some of a range, as far as the system tells."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from yogadl.backoff import Backoff
@@ -84,15 +84,27 @@ class Transfer:
             raise EndedError
         if self._is_kept:
             try:
-                pieces.write(offset, data)
-                # A cell that is whole now began in this answer, or in one before it.
-                pieces.mark(before, self._at)
+                for start, stop in self._own(before):
+                    pieces.write(start, data[start - offset : stop - offset])
+                    # A cell that is whole now began in this answer, or in one before it.
+                    pieces.mark(start, stop)
             except OSError as error:
                 raise DiskError(error.strerror) from error
         work.progressed = time.monotonic()
         work.nbytes += len(data)
         if self._is_kept and (not work.is_bulk or self._at == work.stop):
             self._arrived()
+
+    def _own(self, start: int) -> Iterator[tuple[int, int]]:
+        """What nobody else writes of the bytes that came last, from an offset on."""
+        for begin, end in self._work.others:
+            if begin >= self._at:
+                break
+            if start < begin:
+                yield start, begin
+            start = max(start, end)
+        if start < self._at:
+            yield start, self._at
 
 
 def _memory(nbytes: int) -> bytearray | mmap.mmap:

@@ -6,7 +6,7 @@ import collections
 import enum
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from yogadl.remote._object import ChangedError, RemoteObject
 from yogadl.remote._sparse_file import CELL, SparseFile
 
 _FAILURES = 64
+_MOST_LEFT = 4096
 
 
 class Space(Protocol):
@@ -114,6 +115,7 @@ class Bulk:
         work: what is left of the range that it is at; ``None`` before the first and behind each.
         passed: bytes of them that are here, or that somebody is at; and since when so many.
         counted: when the processes were counted last.
+        left: what is fetched soon once it ends; of very much, the last.
     """
 
     ranges: Iterator[Range]
@@ -126,6 +128,9 @@ class Bulk:
     passed: int = 0
     moved: float = field(default_factory=time.monotonic)
     counted: float = 0.0
+    left: collections.deque[Work] = field(
+        default_factory=lambda: collections.deque(maxlen=_MOST_LEFT)
+    )
 
 
 @dataclass(eq=False)
@@ -141,6 +146,8 @@ class Work:
     is_claimed: bool = True
     # What is there comes again if it is no more between two ranges that are not.
     bridge: int = 0
+    # Of it, what somebody else has claimed, who writes it.
+    others: Sequence[tuple[int, int]] = ()
     # Whether it is fetched to be kept, and not at all if there is no room.
     must_keep: bool = False
     progressed: float = 0.0
