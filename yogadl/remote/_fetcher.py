@@ -18,7 +18,7 @@ from yogadl.per_process import PerProcess
 from yogadl.remote._passing import Passing
 from yogadl.remote._queue import BULK_CONNECTIONS, QUEUED, WorkQueue
 from yogadl.remote._sparse_file import CELL, SparseFile
-from yogadl.remote._transfer import DiskError, EndedError, Transfer
+from yogadl.remote._transfer import CutError, DiskError, EndedError, Transfer
 from yogadl.remote._work import Bulk, Range, RemoteFile, Small, Work, cells
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ _LATENCIES = 128
 _OTHERS_SECONDS = 5.0
 # And then what others claim of the file is, for so long: who has stopped has claimed much.
 _OTHERS_LATE_SECONDS = 60.0
+# Whether bulk is late with what somebody waits for is looked at after so long.
+_OVERTAKE_SECONDS = 0.25
 # Of what is left to bulk, whether somebody has claimed it is looked at so often.
 _UNCLAIMED_SECONDS = 0.5
 
@@ -200,6 +202,7 @@ class Fetcher:
             return again
         started, pause = time.monotonic(), _LOOK_SECONDS
         asked = dict.fromkeys(lacking, started)
+        overtakes = started + _OVERTAKE_SECONDS
         with self._mutex:
             try:
                 if small is Small.ASK_AGAIN:
@@ -212,8 +215,11 @@ class Fetcher:
                         file.raise_failure(start, stop, started)
                         if small is Small.WAIT and self._is_left_to_bulk(wanted, asked):
                             is_ours = False
-                        else:
-                            is_ours &= self._hurry(file, start, stop, asked[wanted])
+                            continue
+                        is_ours &= self._hurry(file, start, stop, asked[wanted])
+                    if time.monotonic() >= overtakes:
+                        overtakes = time.monotonic() + _LONGEST_LOOK
+                        again += self._overtake(lacking, small)
                     if starts_bulk and self._queue.start_bulk():
                         self._idle = 0
                         self._wake.notify_all()
@@ -239,6 +245,22 @@ class Fetcher:
                 self._queue.urgent.append(Work(file, start, stop, is_claimed=False))
                 self._start_thread()
                 again.append((file, start, stop))
+        return again
+
+    def _overtake(self, lacking: Sequence[Range], small: Small) -> list[Range]:
+        """Has ranges come before bulk that is late with them; those that are asked for again."""
+        again: list[Range] = []
+        for file, *where in lacking:
+            start, stop = cells(*where)
+            is_first = small is Small.ASK_AGAIN
+            if is_first and self._has_second(file, start, stop):
+                continue
+            if is_first and self._queue.overtakes_bulk(file, start, stop):
+                self._queue.urgent.append(Work(file, start, stop, is_claimed=False))
+                self._start_thread()
+                again.append((file, start, stop))
+            else:
+                self._queue.cut_bulk(file, start, stop)
         return again
 
     def _is_left_to_bulk(self, wanted: Range, asked: dict[Range, float]) -> bool:
@@ -362,6 +384,9 @@ class Fetcher:
             return False
         try:
             self._fetch(work, connections)
+        except CutError as cut:
+            with self._mutex:
+                self._queue.put_back(work, cut.at)
         except EndedError:
             _log.debug("Nobody wants the rest of %s.", work.file.asked.name)
         except BaseException as error:
@@ -455,6 +480,7 @@ class Fetcher:
             work.file.traffic.nbytes += work.nbytes
             self._brought_bytes += work.nbytes
             if work.is_bulk:
+                self._queue.note_end(work)
                 # There may be more connections now than when it began.
                 for _ in range(self._queue.free_for_bulk() - 1):
                     self._start_thread()

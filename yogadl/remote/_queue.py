@@ -35,6 +35,14 @@ _BESIDE_BULK, _MACHINE_BESIDE_BULK = 16, 32
 LARGE_BYTES = 64 << 10
 """From which on a request costs little beside what it brings."""
 
+# What bulk brings so late that it takes so long yet is asked for by itself, if it is one of the
+# first records; other bulk ends where it is, if a large range is waited for.
+_FIRST_LATE_SECONDS, _LATE_SECONDS = 0.25, 1.0
+# Bulk that was late comes in pieces that take so long, and are not smaller, at so many connections
+# of a process; and beside it, what streams need next at more of them than otherwise.
+_PIECE_SECONDS, _LEAST_PIECE = 0.5, 256 << 10
+_LATE_BULK, _BESIDE_LATE_BULK = 16, 64
+
 # Bulk that may be fetched in part twice is not cut up by what is there in so small pieces.
 _BRIDGED_BYTES = 16 << 10
 # Until the first records have been asked for, or for so long, bulk that does not come at once has
@@ -162,7 +170,10 @@ class WorkQueue:
         return self._connections(self._bulk[0]) - sum(work.is_bulk for work in self.flying)
 
     def _connections_beside_bulk(self) -> int:
-        most = _MACHINE_BESIDE_BULK // self._bulk[0].processes
+        bulk = self._bulk[0]
+        if bulk.is_late:
+            return max(_BESIDE_LATE_BULK // bulk.processes, _BESIDE_BULK)
+        most = _MACHINE_BESIDE_BULK // bulk.processes
         return min(max(most, _FEWEST_CONNECTIONS), _BESIDE_BULK)
 
     def _connections(self, bulk: Bulk) -> int:
@@ -174,18 +185,23 @@ class WorkQueue:
             bulk.counted, bulk.processes = now, work.file.pieces.processes_in_bulk()
         is_held = self._holds_bulk_until is not None and now < self._holds_bulk_until
         most = HELD_CONNECTIONS if is_held else MACHINE_CONNECTIONS
-        return min(max(most // bulk.processes, _FEWEST_CONNECTIONS), BULK_CONNECTIONS)
+        fewest = _LATE_BULK if bulk.is_late else BULK_CONNECTIONS
+        return min(max(most // bulk.processes, _FEWEST_CONNECTIONS), fewest)
 
     def _bulk_before(self, work: Work) -> Bulk | None:
-        """What some work is left to, being so small that a request costs more than that."""
-        if work.stop - work.start >= LARGE_BYTES or not self.has_bulk(work.file.traffic):
+        """What some work is left to: being so small that a request costs more than that, or since
+        all of the rest comes at once."""
+        if not self.has_bulk(work.file.traffic):
             return None
-        return next(bulk for bulk in self._bulk if bulk.traffic is work.file.traffic)
+        bulk = next(bulk for bulk in self._bulk if bulk.traffic is work.file.traffic)
+        is_small = work.stop - work.start < LARGE_BYTES
+        is_at_once = bulk.nbytes - bulk.passed <= AT_ONCE_BYTES and not bulk.is_late
+        return bulk if is_small or is_at_once else None
 
     def has_bulk(self, traffic: Traffic | None = None) -> bool:
         """Whether there is bulk work, or any of what has this traffic; the first has some then."""
         while self._bulk and not self._has_work(self._bulk[0]):
-            self.end_bulk(self._bulk[0])
+            self._forget_bulk(self._bulk[0])
         return bool(self._bulk) and (
             traffic is None or any(bulk.traffic is traffic for bulk in self._bulk)
         )
@@ -205,6 +221,56 @@ class WorkQueue:
         now = time.monotonic()
         return any(bulk.traffic is file.traffic and _is_quick(bulk, now) for bulk in self._bulk)
 
+    def overtakes_bulk(self, file: RemoteFile, start: int, stop: int) -> bool:
+        """Whether one of the first ranges is asked for though it comes in bulk, being late; large
+        ones only as far as some bytes may come twice."""
+        if not self._late_bulk(file, start, stop, _FIRST_LATE_SECONDS):
+            return False
+        if stop - start >= LARGE_BYTES:
+            if file.again + stop - start > file.most_again:
+                return False
+            file.again += stop - start
+        return True
+
+    def cut_bulk(self, file: RemoteFile, start: int, stop: int) -> None:
+        """Has bulk that is late with a large range end where it is, and come in small pieces."""
+        if stop - start >= LARGE_BYTES:
+            for work in self._late_bulk(file, start, stop, _LATE_SECONDS):
+                self._cut(work)
+
+    def _late_bulk(self, file: RemoteFile, start: int, stop: int, late: float) -> list[Work]:
+        """What brings bytes of a range in bulk, and takes some seconds yet at least."""
+        now = time.monotonic()
+        found = [work for work in self.flying if work.is_bulk and work.touches(file, start, stop)]
+        return [work for work in found if work.seconds_to(stop, now) > late]
+
+    def _cut(self, work: Work) -> None:
+        bulk = work.bulk
+        if bulk is not None and not work.is_cut:
+            work.is_cut = True
+            size = int(work.rate(time.monotonic()) * _PIECE_SECONDS) // CELL * CELL
+            bulk.piece = min(bulk.piece or BULK_BYTES, max(size, _LEAST_PIECE))
+            self._use_left(bulk)
+
+    def put_back(self, work: Work, start: int) -> None:
+        """Has bulk that was cut fetched later, from an offset on."""
+        bulk = work.bulk
+        if bulk is not None and not bulk.has_failed:
+            bulk.cut_off.append((work.file, start, work.stop))
+            bulk.passed -= work.stop - start
+            if bulk not in self._bulk:
+                self._bulk.append(bulk)
+
+    def note_end(self, work: Work) -> None:
+        """To be called when all of some work was fetched."""
+        bulk = work.bulk
+        if bulk is not None and bulk.is_late:
+            if time.monotonic() - work.answered < _PIECE_SECONDS / 2:
+                # The network may have become faster.
+                bulk.piece *= 2
+            if bulk.piece >= BULK_BYTES:
+                bulk.piece = 0
+
     def _has_work(self, bulk: Bulk) -> bool:
         if bulk.work is None:
             try:
@@ -213,17 +279,27 @@ class WorkQueue:
                 # Who reads the records meets it, too.
                 _log.debug("Cannot fetch as a whole: %s", error)
                 found = None
+            if found is None and bulk.cut_off:
+                found = bulk.cut_off.popleft()
             if found is not None and not found[0].ended.is_set():
                 file, start, stop = found
                 bulk.work = Work(file, *cells(start, stop), bulk)
         return bulk.work is not None
 
     def end_bulk(self, bulk: Bulk | None) -> None:
-        """Leaves the rest of it to be fetched when it is needed, and what was left to it soon."""
-        if bulk is not None and bulk in self._bulk:
+        """Leaves the rest of it to be fetched when it is needed."""
+        if bulk is not None:
+            bulk.has_failed = True
+            self._forget_bulk(bulk)
+
+    def _forget_bulk(self, bulk: Bulk) -> None:
+        if bulk in self._bulk:
             self._bulk.remove(bulk)
-            self.soon.extendleft(reversed(bulk.left))
-            bulk.left.clear()
+            self._use_left(bulk)
+
+    def _use_left(self, bulk: Bulk) -> None:
+        self.soon.extendleft(reversed(bulk.left))
+        bulk.left.clear()
 
     def _claimed(self, work: Work, queue: collections.deque[Work]) -> Iterator[Work]:
         """What is to be fetched of some work, if that is anything; the rest waits in its queue."""
@@ -266,7 +342,7 @@ class WorkQueue:
         if file.ended.is_set():
             bulk.work = None
             return
-        work.start = min(first + BULK_BYTES, work.stop)
+        work.start = min(first + (bulk.piece or BULK_BYTES), work.stop)
         bridge = _BRIDGED_BYTES if file.again < file.most_again else 0
         found = None
         for start, stop in file.pieces.missing(first, work.start, bridge, leaves_claimed=True)[:1]:

@@ -25,6 +25,18 @@ class EndedError(Exception):
     """Nobody wants it any more."""
 
 
+class CutError(Exception):
+    """It is to be cut off.
+
+    Args:
+        at: the offset of what is fetched no more.
+    """
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        super().__init__(at)
+
+
 class DiskError(Exception):
     """The local disk does not take what is to be kept."""
 
@@ -59,6 +71,7 @@ class Transfer:
             StoreError, ChangedError: it cannot be had.
             DiskError: it cannot be written.
             EndedError: nobody wants it any more.
+            CutError: the rest is not wanted so.
         """
         work, file = self._work, self._work.file
         pauses = Backoff(stop=file.ended)
@@ -91,7 +104,10 @@ class Transfer:
             except OSError as error:
                 raise DiskError(error.strerror) from error
         work.progressed = time.monotonic()
+        work.answered = work.answered or work.progressed
         work.nbytes += len(data)
+        if work.is_cut and self._at < work.stop:
+            raise CutError(self._at // CELL * CELL)
         if self._is_kept and (not work.is_bulk or self._at == work.stop):
             self._arrived()
 

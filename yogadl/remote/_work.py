@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,10 @@ from yogadl.remote._sparse_file import CELL, SparseFile
 
 _FAILURES = 64
 _MOST_LEFT = 4096
+# After so long it can be told how fast an answer comes.
+_TOLD_SECONDS = 0.5
+# And if none has begun for so long, that it does not come soon.
+_ANSWER_SECONDS = 0.6
 
 
 class Space(Protocol):
@@ -116,6 +121,10 @@ class Bulk:
         passed: bytes of them that are here, or that somebody is at; and since when so many.
         counted: when the processes were counted last.
         left: what is fetched soon once it ends; of very much, the last.
+        piece: bytes that are fetched at a time, if it came so late that they are fewer than usual;
+            otherwise 0.
+        cut_off: ranges that are to be fetched once more, since somebody waited for some of them.
+        has_failed: whether the rest of it is not fetched as a whole.
     """
 
     ranges: Iterator[Range]
@@ -131,6 +140,13 @@ class Bulk:
     left: collections.deque[Work] = field(
         default_factory=lambda: collections.deque(maxlen=_MOST_LEFT)
     )
+    piece: int = 0
+    cut_off: collections.deque[Range] = field(default_factory=collections.deque)
+    has_failed: bool = False
+
+    @property
+    def is_late(self) -> bool:
+        return self.piece > 0
 
 
 @dataclass(eq=False)
@@ -153,6 +169,10 @@ class Work:
     progressed: float = 0.0
     requests: int = 0
     nbytes: int = 0
+    # When the first of these came.
+    answered: float = 0.0
+    # Whether the rest of it is not waited for any more.
+    is_cut: bool = False
 
     @property
     def is_bulk(self) -> bool:
@@ -161,6 +181,21 @@ class Work:
     def touches(self, file: RemoteFile, start: int, stop: int) -> bool:
         """Whether it brings any bytes of a range."""
         return self.file.pieces is file.pieces and self.start < stop and start < self.stop
+
+    def rate(self, now: float) -> float:
+        """Bytes of it that come in a second, as far as can be told; else as if it were done soon.
+
+        That nothing has come tells something after a while, too.
+        """
+        seconds = now - (self.answered or self.progressed)
+        is_told = seconds >= (_TOLD_SECONDS if self.answered else _ANSWER_SECONDS)
+        return self.nbytes / seconds if is_told else math.inf
+
+    def seconds_to(self, offset: int, now: float) -> float:
+        """How long it still takes to an offset of its file, as far as can be told."""
+        left = max(0, min(offset, self.stop) - self.start - self.nbytes)
+        rate = self.rate(now)
+        return left / rate if rate else math.inf
 
 
 Range = tuple[RemoteFile, int, int]
