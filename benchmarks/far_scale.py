@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -143,6 +144,8 @@ def write_records(served: pathlib.Path, count: int, size: int, parts: int) -> No
     part_bytes = count * (size + 100) // parts if parts else 1 << 50
     storage = LFSStorage(LFSConfigurations(served / BUCKET))
     storage.submit(records(), "records", "1", spec=spec, part_bytes=part_bytes)
+    # What the disk is still writing would be waited for by who reads.
+    os.sync()
 
 
 def measure_plan(served: pathlib.Path, arguments: argparse.Namespace) -> Results:

@@ -131,7 +131,9 @@ class Fetcher:
         """Waits until the bytes of some ranges are there, and has them stay until they are read.
 
         Args:
-            ranges, starts_bulk, small: see :meth:`ensure`.
+            ranges, small: see :meth:`ensure`.
+            starts_bulk: bulk need not wait for anything but these, and until they are read: of what
+                comes meanwhile, threads keep each other waiting.
             dropped: what need not stay of it afterwards if it is only in memory.
 
         Yields:
@@ -152,10 +154,13 @@ class Fetcher:
                 file.pieces.memory.hold(start, stop)
         again: list[Range] = []
         try:
-            again = self.ensure(ranges, starts_bulk, small)
+            again = self.ensure(ranges, small)
             yield False
         finally:
             with self._mutex:
+                if starts_bulk and self._queue.start_bulk():
+                    self._idle = 0
+                    self._wake.notify_all()
                 self._passing.held_bytes -= nbytes
                 for file, start, stop in ranges:
                     file.pieces.memory.let_go(start, stop)
@@ -178,14 +183,11 @@ class Fetcher:
         for file, start, stop in ranges:
             file.pieces.discard(start, stop)
 
-    def ensure(
-        self, ranges: Sequence[Range], starts_bulk: bool = False, small: Small = Small.ASK
-    ) -> list[Range]:
+    def ensure(self, ranges: Sequence[Range], small: Small = Small.ASK) -> list[Range]:
         """Waits until the bytes of some ranges are there.
 
         Args:
             ranges: to wait for.
-            starts_bulk: bulk need not wait for anything but these.
             small: what becomes of those that bulk will bring, too.
 
         Returns:
@@ -220,9 +222,6 @@ class Fetcher:
                     if time.monotonic() >= overtakes:
                         overtakes = time.monotonic() + _LONGEST_LOOK
                         again += self._overtake(lacking, small)
-                    if starts_bulk and self._queue.start_bulk():
-                        self._idle = 0
-                        self._wake.notify_all()
                     self._arrived.wait(_LONGEST_LOOK if is_ours else pause)
                     pause = min(2 * pause, _LONGEST_LOOK)
                     lacking = [it for it in lacking if not it[0].pieces.has(*it[1:])]

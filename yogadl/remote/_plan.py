@@ -28,6 +28,7 @@ from yogadl.remote._queue import (
     AT_ONCE_BYTES,
     BULK_BYTES,
     BULK_CONNECTIONS,
+    FEWEST_CONNECTIONS,
     HELD_CONNECTIONS,
     MACHINE_CONNECTIONS,
 )
@@ -137,7 +138,8 @@ def plan(
         # Each byte once, whichever process asks for it, and each file by itself.
         index, index_bytes = _total(_in_bulk(files.sizes - files.entries) for files, _ in kinds)
         # Who asks for the first records before all of it is under way asks for their entries.
-        if index > HELD_CONNECTIONS // shards_here and files_bytes > AT_ONCE_BYTES:
+        at_first = shards_here * max(HELD_CONNECTIONS // shards_here, FEWEST_CONNECTIONS)
+        if index > at_first and files_bytes > AT_ONCE_BYTES:
             index += len(kinds) * FIRST_RECORDS
         of_index = index, index_bytes
         requests, nbytes = _total(

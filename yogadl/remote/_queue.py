@@ -45,11 +45,11 @@ _LATE_BULK, _BESIDE_LATE_BULK = 16, 64
 
 # Bulk that may be fetched in part twice is not cut up by what is there in so small pieces.
 _BRIDGED_BYTES = 16 << 10
-# Until the first records have been asked for, or for so long, bulk that does not come at once has
+# Until the first records have been read, or for so long, bulk that does not come at once has
 # but some of the connections.
 _HOLD_SECONDS = 0.5
-HELD_CONNECTIONS = 24
-_FEWEST_CONNECTIONS = 2
+HELD_CONNECTIONS = 20
+FEWEST_CONNECTIONS = 2
 # How many processes fetch the same is looked at so often, and first when all of those that began
 # together should have.
 _COUNT_SECONDS = 0.25
@@ -174,7 +174,7 @@ class WorkQueue:
         if bulk.is_late:
             return max(_BESIDE_LATE_BULK // bulk.processes, _BESIDE_BULK)
         most = _MACHINE_BESIDE_BULK // bulk.processes
-        return min(max(most, _FEWEST_CONNECTIONS), _BESIDE_BULK)
+        return min(max(most, FEWEST_CONNECTIONS), _BESIDE_BULK)
 
     def _connections(self, bulk: Bulk) -> int:
         """How many there may be for bulk, of which some is at its turn."""
@@ -186,7 +186,7 @@ class WorkQueue:
         is_held = self._holds_bulk_until is not None and now < self._holds_bulk_until
         most = HELD_CONNECTIONS if is_held else MACHINE_CONNECTIONS
         fewest = _LATE_BULK if bulk.is_late else BULK_CONNECTIONS
-        return min(max(most // bulk.processes, _FEWEST_CONNECTIONS), fewest)
+        return min(max(most // bulk.processes, FEWEST_CONNECTIONS), fewest)
 
     def _bulk_before(self, work: Work) -> Bulk | None:
         """What some work is left to: being so small that a request costs more than that, or since
