@@ -19,6 +19,8 @@ from yogadl.remote._object import Address
 from yogadl.remote._open import OBJECTS_FOLDER, look_at, open_remote
 from yogadl.storage import LFSConfigurations, LFSStorage
 
+_LITTLE, _LITTLE_SECONDS = 2048, 0.02
+
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
@@ -50,6 +52,7 @@ class Answer:
         body: likewise.
         stalls: seconds before it.
         cut: bytes of the body after which the connection ends; all of them if ``None``.
+        trickles: as long as this says so, the body comes by little and little.
     """
 
     status: int
@@ -57,6 +60,7 @@ class Answer:
     body: bytes
     stalls: float = 0.0
     cut: int | None = None
+    trickles: Callable[[], bool] = lambda: False
 
 
 Twist = Callable[[Asked, Answer], Answer]
@@ -124,7 +128,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(made.body)), **made.headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(made.body[: made.cut])
+        body = memoryview(made.body)[: made.cut]
+        while made.trickles() and len(body) > _LITTLE and not web.closing.wait(_LITTLE_SECONDS):
+            self.wfile.write(body[:_LITTLE])
+            body = body[_LITTLE:]
+        self.wfile.write(body)
         if made.cut is not None:
             self.close_connection = True
 

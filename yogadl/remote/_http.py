@@ -32,7 +32,10 @@ Result = TypeVar("Result")
 OnData: TypeAlias = Callable[[int, memoryview], object]
 """Is given an offset in the object and bytes from there on."""
 
-_PIECE_BYTES = 512 << 10
+# What is handed over at a time, at most; and at least of answers that are long or slow, so that it
+# is seen how fast they come.
+_PIECE_BYTES, _LEAST_BYTES, _LONG_BYTES = 512 << 10, 64 << 10, 1 << 20
+_QUICK_SECONDS, _SLOW_SECONDS = 0.02, 0.2
 _SAID_BYTES = 2000
 _REDIRECTED = (301, 302, 303, 307, 308)
 _REDIRECTIONS = 5
@@ -115,10 +118,17 @@ class Connections:
     ) -> None:
         with self._answer(address, asked, f"bytes={wanted[0]}-{wanted[1] - 1}") as answer:
             at = _check(answer, address, asked, size, wanted)
+            most = _LEAST_BYTES if wanted[1] - at >= _LONG_BYTES else _PIECE_BYTES
             while at < wanted[1]:
                 piece = self._buffer if into is None else into[at - wanted[0] :]
-                piece = piece[: min(_PIECE_BYTES, wanted[1] - at)]
+                piece = piece[: min(most, wanted[1] - at)]
+                before = time.monotonic()
                 count = answer.readinto(piece)
+                seconds = time.monotonic() - before
+                if seconds < _QUICK_SECONDS:
+                    most = min(8 * most, _PIECE_BYTES)
+                elif seconds > _SLOW_SECONDS:
+                    most = max(most // 2, _LEAST_BYTES)
                 if not count:
                     raise NetworkError(f"{asked.name}: the answer broke off at byte {at:,}")
                 take(at, piece[:count])

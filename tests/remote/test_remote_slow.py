@@ -1,0 +1,206 @@
+"""What comes slowly as a whole does not keep waiting who needs some of it soon."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from remote_rig import Answer, Asked, Site
+from test_remote_plan import is_nothing_fetched, store
+from waiting import wait_until
+
+from yogadl.remote import _fetcher, _queue, _work
+from yogadl.remote._open import HEAD_BYTES
+from yogadl.remote._queue import LARGE_BYTES
+from yogadl.remote._sparse_file import CELL
+from yogadl.remote._work import Bulk, RemoteFile, Work
+
+pytestmark = pytest.mark.once
+
+PIECE = 4 << 20
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 4)
+    # What does not come at all is asked for again in any case.
+    monkeypatch.setattr(_fetcher, "_LATE_SECONDS", 1000.0)
+
+
+@pytest.fixture
+def slow(site: Site) -> Iterator[Callable[[], None]]:
+    """What is large trickles until this is called."""
+    is_over = threading.Event()
+
+    def trickle(asked: Asked, made: Answer) -> Answer:
+        if asked.start and asked.stop - asked.start >= PIECE // 2:
+            made.trickles = lambda: not is_over.is_set()
+        return made
+
+    with site.twisting(trickle):
+        yield is_over.set
+        is_over.set()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("shape", [(160, 100_000), (5_000, 3_000)], ids=["large", "small"])
+def test_the_first_records_overtake_bulk(
+    site: Site,
+    slow: Callable[[], None],
+    shape: tuple[int, int],
+    at_once: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not at_once:
+        monkeypatch.setattr(_queue, "AT_ONCE_BYTES", PIECE)
+    count = store(site, shape, None)
+    with site.ref() as ref:
+        batches = iter(ref.stream(shuffle=True, shuffle_seed=1).batches(16))
+        found = [int(n) for batch in itertools.islice(batches, 2) for n in batch["number"]]
+        is_cut = sum(each.stop - each.start for each in site.web.asked) > ref.reader.files.nbytes
+        # What trickles would have come after a minute.
+        assert is_cut or not is_nothing_fetched()
+        slow()
+        found += [int(n) for batch in batches for n in batch["number"]]
+        order = ref.stream(shuffle=True, shuffle_seed=1)
+        assert found == [int(record["number"]) for record in order]
+        assert len(found) == count
+        wait_until(is_nothing_fetched)
+        assert not ref.reader.files.file(0).pieces.memory
+
+
+def test_large_records_are_not_kept_waiting_by_bulk(site: Site, slow: Callable[[], None]) -> None:
+    """Nor do many of their bytes come twice."""
+    count = store(site, (160, 100_000), None)
+    with site.ref() as ref:
+        batches = iter(ref.stream(shuffle=True, shuffle_seed=1).batches(16))
+        found = [int(n) for batch in itertools.islice(batches, 6) for n in batch["number"]]
+        slow()
+        found += [int(n) for batch in batches for n in batch["number"]]
+        order = ref.stream(shuffle=True, shuffle_seed=1)
+        assert found == [int(record["number"]) for record in order]
+        assert sorted(found) == list(range(count))
+        wait_until(is_nothing_fetched)
+        traffic, size = ref.reader.files.traffic, ref.reader.files.nbytes
+        # What is cut off may have come in part.
+        assert traffic.nbytes < 1.05 * size + 4 * 256 * 1024
+        assert ref.reader.files.file(0).pieces.is_kept(0, size)
+
+
+def bulk_of(file: RemoteFile, stop: int) -> Bulk:
+    return Bulk(iter([(file, HEAD_BYTES, stop)]), stop - HEAD_BYTES, file.traffic)
+
+
+def test_bulk_that_is_cut_comes_later_in_smaller_pieces(site: Site) -> None:
+    store(site, (160, 100_000), None)
+    with site.ref() as ref:
+        file, queue = ref.reader.files.file(0), _queue.WorkQueue()
+        bulk = bulk_of(file, HEAD_BYTES + PIECE)
+        queue.add_bulk(bulk)
+        work = taken(queue)
+        assert (work.start, work.stop) == (HEAD_BYTES, HEAD_BYTES + PIECE)
+        assert not queue.has_bulk()
+        last = (file, work.stop - LARGE_BYTES, work.stop)
+        queue.cut_bulk(*last)
+        # It cannot be told yet.
+        assert not work.is_cut
+        came = 16 * CELL
+        work.nbytes, work.answered = came, time.monotonic() - 10
+        queue.cut_bulk(file, work.stop - CELL, work.stop)
+        queue.cut_bulk(file, work.stop, work.stop + LARGE_BYTES)
+        assert not work.is_cut
+        queue.cut_bulk(*last)
+        assert work.is_cut
+        finish(queue, work)
+        queue.put_back(work, work.start + came)
+        assert queue.has_bulk(file.traffic)
+        assert bulk.passed == came
+        file.pieces.mark(work.start, work.start + came)
+        again = taken(queue)
+        assert (again.start, again.stop) == (work.start + came, work.start + came + (256 << 10))
+        # When it is quick again, pieces are as large as before.
+        sizes = [again.stop - again.start]
+        while True:
+            again.answered = time.monotonic()
+            file.pieces.mark(again.start, again.stop)
+            finish(queue, again)
+            if (work := queue.take(1 << 30)) is None:  # type: ignore[assignment]
+                break
+            again = work
+            sizes.append(again.stop - again.start)
+        assert sum(sizes) == PIECE - came
+        assert sizes[:4] == [256 << 10, 512 << 10, 1 << 20, 2 << 20]
+        assert not bulk.is_late
+        assert file.pieces.is_kept(HEAD_BYTES, HEAD_BYTES + PIECE)
+
+
+def taken(queue: _queue.WorkQueue) -> Work:
+    work = queue.take(1 << 30)
+    assert work is not None
+    return work
+
+
+def finish(queue: _queue.WorkQueue, work: Work) -> None:
+    queue.flying.discard(work)
+    queue.note_end(work)
+    work.file.pieces.release(work.start, work.stop, work.is_bulk)
+
+
+def test_bulk_that_failed_is_not_put_back(site: Site) -> None:
+    store(site, (160, 100_000), None)
+    with site.ref() as ref:
+        file, queue = ref.reader.files.file(0), _queue.WorkQueue()
+        bulk = bulk_of(file, HEAD_BYTES + PIECE)
+        queue.add_bulk(bulk)
+        work = taken(queue)
+        finish(queue, work)
+        queue.end_bulk(bulk)
+        queue.put_back(work, work.start + CELL)
+        assert not queue.has_bulk()
+
+
+def test_how_long_it_takes_until_an_offset_has_come(site: Site) -> None:
+    store(site, (160, 100_000), None)
+    with site.ref() as ref:
+        work = Work(ref.reader.files.file(0), 1000, 9000, progressed=100.0)
+        soon, late = 100.0 + _work._TOLD_SECONDS / 2, 100.0 + 2 * _work._ANSWER_SECONDS
+        assert (work.seconds_to(9000, soon), work.seconds_to(9000, late)) == (0.0, math.inf)
+        work.answered, work.nbytes = 101.0, 2000
+        assert work.seconds_to(9000, 101.1) == 0.0
+        assert work.seconds_to(9000, 102.0) == 3.0
+        assert work.seconds_to(20_000, 102.0) == 3.0
+        assert work.seconds_to(4000, 102.0) == 0.5
+        assert work.seconds_to(2000, 102.0) == 0.0
+
+
+def test_what_is_left_to_bulk_is_fetched_when_that_is_late(site: Site) -> None:
+    """All of the rest comes at once, so what streams need next of it need not come by itself."""
+    store(site, (160, 100_000), None)
+    with site.ref() as ref:
+        file, queue = ref.reader.files.file(0), _queue.WorkQueue()
+        bulk = bulk_of(file, HEAD_BYTES + 2 * PIECE)
+        queue.add_bulk(bulk)
+        work = taken(queue)
+        begin = HEAD_BYTES + PIECE
+        wanted = [Work(file, at, at + LARGE_BYTES) for at in (begin, begin + LARGE_BYTES)]
+        queue.soon.extend(wanted)
+        # There is more bulk, which has more connections.
+        bulk.work = Work(file, begin + 4 * LARGE_BYTES, begin + PIECE, bulk)
+        second = taken(queue)
+        assert second.is_bulk
+        assert list(bulk.left) == wanted
+        work.nbytes, work.answered = CELL, time.monotonic() - 10
+        bulk.work = Work(file, begin + PIECE, begin + PIECE + CELL, bulk)
+        queue.cut_bulk(file, HEAD_BYTES, HEAD_BYTES + LARGE_BYTES)
+        assert bulk.is_late
+        found = [taken(queue) for _ in wanted]
+        assert [(each.start, each.stop) for each in found] == [
+            (each.start, each.stop) for each in wanted
+        ]
+        for each in (work, second, *found):
+            finish(queue, each)
