@@ -17,7 +17,7 @@ from test_remote_plan import is_nothing_fetched, store
 from test_remote_processes import claiming
 from waiting import wait_until
 
-from yogadl.remote import _fetcher, _queue
+from yogadl.remote import _fetcher, _lateness, _queue
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._planner import FIRST_RECORDS
 from yogadl.remote._planner import _fetch as fetch_ahead
@@ -242,7 +242,7 @@ def test_the_first_records_need_not_wait_for_bulk_that_has_claimed_them(
     monkeypatch.setattr(_queue, "AT_ONCE_BYTES", PIECE)
     monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 2)
     # What is late is asked for again in any case.
-    monkeypatch.setattr(_fetcher, "_LATE_SECONDS", 1000.0)
+    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 1000.0)
     store(site, (1200, 3_000), None)
     is_over = threading.Event()
 
@@ -271,7 +271,7 @@ def test_what_was_asked_again_and_comes_late_does_not_stay_in_memory(
     monkeypatch.setattr(_queue, "BULK_BYTES", 4 * PIECE)
     monkeypatch.setattr(_queue, "AT_ONCE_BYTES", PIECE)
     monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 4)
-    monkeypatch.setattr(_fetcher, "_LATE_SECONDS", 1000.0)
+    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 1000.0)
     store(site, (1200, 3_000), None)
 
     def late(asked: Asked, made: Answer) -> Answer:
@@ -302,7 +302,7 @@ def test_what_late_processes_have_claimed_is_not_left_to_bulk(
 
         def left(*wanted: Range) -> list[bool]:
             asked = dict.fromkeys(wanted, time.monotonic())
-            return [fetching._is_left_to_bulk(each, asked) for each in wanted]
+            return [fetching._urgency._is_left_to_bulk(each, asked) for each in wanted]
 
         with claiming(file.pieces.path, file.size, lambda pieces: pieces.claim(*claimed[1:])):
             assert left(claimed, free) == [True, True]
@@ -310,8 +310,8 @@ def test_what_late_processes_have_claimed_is_not_left_to_bulk(
             assert left(claimed, free) == [False, True]
             file.others_are_late = 0.0
             long_ago = dict.fromkeys((claimed, free), time.monotonic() - 6)
-            assert not fetching._is_left_to_bulk(claimed, long_ago)
-            assert fetching._is_left_to_bulk(free, long_ago)
+            assert not fetching._urgency._is_left_to_bulk(claimed, long_ago)
+            assert fetching._urgency._is_left_to_bulk(free, long_ago)
         assert left(claimed) == [True]
 
 

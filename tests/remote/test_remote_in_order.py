@@ -9,7 +9,7 @@ from test_remote_plan import SHAPES, is_nothing_fetched, store
 from waiting import wait_until
 
 from yogadl.dataref import RemoteDataRef
-from yogadl.remote import _fetcher, _passing, _planner, _queue, _sparse_file
+from yogadl.remote import _lateness, _passing, _planner, _queue, _sparse_file
 from yogadl.remote._in_memory import CELL, InMemory, Passed
 from yogadl.remote._planner import FIRST_RECORDS
 from yogadl.remote._work import Range, Work, cells
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a busy machine answers late is asked for again otherwise."""
-    monkeypatch.setattr(_fetcher, "_LATE_SECONDS", 600.0)
+    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 600.0)
 
 
 def read(site: Site, ref: RemoteDataRef, expected: range) -> int:

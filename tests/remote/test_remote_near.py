@@ -14,7 +14,7 @@ from waiting import wait_until
 
 from yogadl.cache.mapping import Descriptor
 from yogadl.dataref import RemoteDataRef
-from yogadl.remote import _fetcher, _near, _queue, _sparse_file, _whole
+from yogadl.remote import _lateness, _near, _queue, _sparse_file, _whole
 from yogadl.remote._fetcher import fetcher
 from yogadl.remote._sparse_file import CELL, open_sparse
 
@@ -121,7 +121,7 @@ def test_what_comes_late_and_damaged_is_not_kept(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was asked for twice, when all of it has come and is read without checksums."""
-    monkeypatch.setattr(_fetcher, "_LATE_SECONDS", 0.1)
+    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 0.1)
     near = site.store(records(), spec=SPEC)
     wanted = everything(near.stream(**ORDER))
     first: list[Asked] = []
@@ -215,7 +215,7 @@ def test_only_who_has_claimed_bytes_writes_them(
 
     Until then, nobody takes the file for whole.
     """
-    monkeypatch.setattr(_fetcher, "_LATE_SECONDS", 0.1)
+    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 0.1)
     near = site.store(records(), spec=SPEC)
     wanted = everything(near.stream(**ORDER))
     write, held, may_write = _sparse_file.write_all, threading.Event(), threading.Event()

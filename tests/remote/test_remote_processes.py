@@ -26,7 +26,7 @@ from waiting import wait_until
 
 from yogadl import backoff
 from yogadl.errors import ClosedError
-from yogadl.remote import _fetcher, _passing, _queue
+from yogadl.remote import _fetcher, _passing, _queue, _urgency
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._sparse_file import CELL, SparseFile, open_sparse
 
@@ -79,7 +79,7 @@ def test_a_process_that_is_stopped(
     site: Site, monkeypatch: pytest.MonkeyPatch, claim_all: Callable[[SparseFile, int], None]
 ) -> None:
     near = site.store(records(), spec=SPEC)
-    monkeypatch.setattr(_fetcher, "_OTHERS_SECONDS", 0.2)
+    monkeypatch.setattr(_urgency, "_OTHERS_SECONDS", 0.2)
     ref = site.ref()
     path, size = site.here()[0], int(ref.reader.files.sizes[0])
 

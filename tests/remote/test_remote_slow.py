@@ -13,7 +13,7 @@ from remote_rig import Answer, Asked, Site
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
-from yogadl.remote import _fetcher, _queue, _work
+from yogadl.remote import _lateness, _queue, _work
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._queue import LARGE_BYTES
 from yogadl.remote._sparse_file import CELL
@@ -29,7 +29,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
     monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 4)
     # What does not come at all is asked for again in any case.
-    monkeypatch.setattr(_fetcher, "_LATE_SECONDS", 1000.0)
+    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 1000.0)
 
 
 @pytest.fixture

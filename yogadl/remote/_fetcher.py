@@ -6,7 +6,6 @@ fetch the same bytes; see ``_sparse_file``.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import logging
 import threading
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING
 from yogadl.per_process import PerProcess
 from yogadl.remote._passing import Passing
 from yogadl.remote._queue import BULK_CONNECTIONS, QUEUED, WorkQueue
-from yogadl.remote._sparse_file import CELL, SparseFile
 from yogadl.remote._transfer import CutError, DiskError, EndedError, Transfer
+from yogadl.remote._urgency import OVERTAKE_SECONDS, Urgency
 from yogadl.remote._work import Bulk, Range, RemoteFile, Small, Work, cells
 
 if TYPE_CHECKING:
@@ -32,22 +31,6 @@ _IDLE_SECONDS = 5.0
 # Another process's bytes are looked for so often, and ours that are late.
 _LOOK_SECONDS = 0.004
 _LONGEST_LOOK = 0.1
-# A request is late, and made again, after so many times what nearly all take; but not before.
-_LATE_TIMES = 3.0
-_LATE_SECONDS = 0.25
-# Where more than this share of all bytes came late, it is this machine that is busy, and to ask
-# again makes it worse: what is as late as this then is.
-_RARE, _LATER_TIMES = 0.005, 4
-_LATENCIES = 128
-# What another process has claimed and not brought for so long is fetched here as well.
-_OTHERS_SECONDS = 5.0
-# And then what others claim of the file is, for so long: who has stopped has claimed much.
-_OTHERS_LATE_SECONDS = 60.0
-# Whether bulk is late with what somebody waits for is looked at after so long.
-_OVERTAKE_SECONDS = 0.25
-# Of what is left to bulk, whether somebody has claimed it is looked at so often.
-_UNCLAIMED_SECONDS = 0.5
-
 _log = logging.getLogger(__name__)
 
 
@@ -65,10 +48,7 @@ class Fetcher:
         # By one another, so that who asks need not wait until all have started.
         self._to_start = 0
         self._idle = 0
-        self._latencies: collections.deque[float] = collections.deque(maxlen=_LATENCIES)
-        # That came, and that were asked for once more.
-        self._brought_bytes = 0
-        self._again_bytes = 0
+        self._urgency = Urgency(self._queue, self._start_thread)
 
     # Asking
 
@@ -204,127 +184,25 @@ class Fetcher:
             return again
         started, pause = time.monotonic(), _LOOK_SECONDS
         asked = dict.fromkeys(lacking, started)
-        overtakes = started + _OVERTAKE_SECONDS
+        overtakes = started + OVERTAKE_SECONDS
         with self._mutex:
             try:
                 if small is Small.ASK_AGAIN:
                     # Now, so that bulk does not claim any of the others before they are asked for.
-                    again = self._ask_again(lacking)
+                    again = self._urgency.ask_again(lacking)
                 while lacking:
-                    is_ours = True
-                    for wanted in lacking:
-                        file, start, stop = wanted[0], *cells(*wanted[1:])
-                        file.raise_failure(start, stop, started)
-                        if small is Small.WAIT and self._is_left_to_bulk(wanted, asked):
-                            is_ours = False
-                            continue
-                        is_ours &= self._hurry(file, start, stop, asked[wanted])
+                    for file, *where in lacking:
+                        file.raise_failure(*cells(*where), started)
+                    is_ours = self._urgency.hurry(lacking, small, asked)
                     if time.monotonic() >= overtakes:
                         overtakes = time.monotonic() + _LONGEST_LOOK
-                        again += self._overtake(lacking, small)
+                        again += self._urgency.overtake(lacking, small)
                     self._arrived.wait(_LONGEST_LOOK if is_ours else pause)
                     pause = min(2 * pause, _LONGEST_LOOK)
                     lacking = [it for it in lacking if not it[0].pieces.has(*it[1:])]
             finally:
                 ranges[0][0].traffic.waited += time.monotonic() - started
         return again
-
-    def _ask_again(self, ranges: Sequence[Range]) -> list[Range]:
-        """Asks for small ranges that are in flight in bulk, of which much may come before them.
-
-        Returns:
-            Those that it asked for.
-        """
-        again: list[Range] = []
-        for file, *where in ranges:
-            pieces, (start, stop) = file.pieces, cells(*where)
-            if not self._queue.is_much(file, start, stop) or pieces.has(start, stop):
-                continue
-            if not pieces.missing(start, stop) or pieces.others_have(start, stop):
-                self._queue.urgent.append(Work(file, start, stop, is_claimed=False))
-                self._start_thread()
-                again.append((file, start, stop))
-        return again
-
-    def _overtake(self, lacking: Sequence[Range], small: Small) -> list[Range]:
-        """Has ranges come before bulk that is late with them; those that are asked for again."""
-        again: list[Range] = []
-        for file, *where in lacking:
-            start, stop = cells(*where)
-            is_first = small is Small.ASK_AGAIN
-            if is_first and self._has_second(file, start, stop):
-                continue
-            if is_first and self._queue.overtakes_bulk(file, start, stop):
-                self._queue.urgent.append(Work(file, start, stop, is_claimed=False))
-                self._start_thread()
-                again.append((file, start, stop))
-            else:
-                self._queue.cut_bulk(file, start, stop)
-        return again
-
-    def _is_left_to_bulk(self, wanted: Range, asked: dict[Range, float]) -> bool:
-        """Whether bulk is to bring a range, and nobody who has claimed it is late with it.
-
-        Args:
-            wanted: the range.
-            asked: since when others may have asked for ranges, which is changed.
-        """
-        file, start, stop = wanted[0], *cells(*wanted[1:])
-        if not (self._queue.is_coming(file, start, stop) and file.pieces.missing(start, stop)):
-            return False
-        now = time.monotonic()
-        may_be_late = now < file.others_are_late
-        if may_be_late or now - asked[wanted] > _UNCLAIMED_SECONDS:
-            if not file.pieces.others_have(start, stop):
-                asked[wanted] = now
-            elif may_be_late:
-                return False
-        return now - asked[wanted] <= _OTHERS_SECONDS
-
-    def _hurry(self, file: RemoteFile, start: int, stop: int, since: float) -> bool:
-        """Has what is missing of a range fetched next; whether all is under way in this process.
-
-        Args:
-            file, start, stop: the range.
-            since: when it began to be waited for.
-        """
-        now = time.monotonic()
-        missing = file.pieces.missing(start, stop)
-        if missing:
-            urgent = self._queue.urgent
-            if self._queue.hurry(file, start, stop):
-                self._start_thread()
-            elif not any(work.file is file and work.start == start for work in urgent):
-                urgent.append(Work(file, start, stop))
-                self._start_thread()
-            if is_late := now - since > _OTHERS_SECONDS:
-                file.others_are_late = now + _OTHERS_LATE_SECONDS
-            elif now < file.others_are_late:
-                is_late = file.pieces.others_have(start, stop)
-        else:
-            late = now - self._late_seconds()
-            flying = [work for work in self._queue.flying if work.touches(file, start, stop)]
-            is_late = any(work.progressed < late for work in flying)
-        if is_late and not self._has_second(file, start, stop):
-            for first, last in _lacking(file.pieces, start, stop):
-                self._again_bytes += last - first
-                self._queue.urgent.append(Work(file, first, last, is_claimed=False))
-                self._start_thread()
-        return not missing
-
-    def _has_second(self, file: RemoteFile, start: int, stop: int) -> bool:
-        return self._queue.is_being_fetched(file, start, stop, is_claimed=False) or any(
-            not work.is_claimed and work.touches(file, start, stop) for work in self._queue.urgent
-        )
-
-    def _late_seconds(self) -> float:
-        known = sorted(self._latencies)
-        if len(known) < _LATENCIES // 8:
-            late = 4 * _LATE_SECONDS
-        else:
-            late = max(_LATE_SECONDS, _LATE_TIMES * known[int(0.95 * len(known))])
-        is_rare = self._again_bytes <= _RARE * self._brought_bytes
-        return late if is_rare else _LATER_TIMES * late
 
     # Fetching
 
@@ -450,7 +328,7 @@ class Fetcher:
 
     def _transfer(self, work: Work, connections: Connections, is_kept: bool) -> None:
         transfer = Transfer(work, is_kept, self._tell_arrived)
-        transfer.run(connections, self._latencies.append)
+        transfer.run(connections, self._urgency.lateness.answered)
         if not is_kept:
             with self._mutex:
                 # Who was asked first may have brought it meanwhile, and who waited for it be gone.
@@ -477,7 +355,7 @@ class Fetcher:
             self._queue.flying.discard(work)
             work.file.traffic.requests += work.requests
             work.file.traffic.nbytes += work.nbytes
-            self._brought_bytes += work.nbytes
+            self._urgency.lateness.brought_bytes += work.nbytes
             if work.is_bulk:
                 self._queue.note_end(work)
                 # There may be more connections now than when it began.
@@ -486,13 +364,6 @@ class Fetcher:
             if work.is_claimed:
                 work.file.pieces.release(work.start, work.stop, work.is_bulk)
             self._arrived.notify_all()
-
-
-def _lacking(pieces: SparseFile, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """The cells of a range that are not there, as one range if there are any."""
-    there = [pieces.has(at, at + CELL) for at in range(start, stop, CELL)]
-    if not all(there):
-        yield start + there.index(False) * CELL, stop - there[::-1].index(False) * CELL
 
 
 fetcher = PerProcess(Fetcher)

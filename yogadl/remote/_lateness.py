@@ -1,0 +1,41 @@
+"""When a request is late, so that it is made once more."""
+
+from __future__ import annotations
+
+import collections
+
+# After so many times what nearly all take; but not before.
+_LATE_TIMES = 3.0
+_LATE_SECONDS = 0.25
+# Where more than this share of all bytes came late, it is this machine that is busy, and to ask
+# again makes it worse: what is as late as this then is.
+_RARE, _LATER_TIMES = 0.005, 4
+_LATENCIES = 128
+
+
+class Lateness:
+    """Of the requests of a process. For one thread at a time.
+
+    Attributes:
+        brought_bytes: that came.
+        again_bytes: that were asked for once more.
+    """
+
+    def __init__(self) -> None:
+        self._latencies: collections.deque[float] = collections.deque(maxlen=_LATENCIES)
+        self.brought_bytes = 0
+        self.again_bytes = 0
+
+    def answered(self, seconds: float) -> None:
+        """Notes how long an answer took to begin; may be called by any thread."""
+        self._latencies.append(seconds)
+
+    def seconds(self) -> float:
+        """After how long without any byte a request is late."""
+        known = sorted(self._latencies)
+        if len(known) < _LATENCIES // 8:
+            late = 4 * _LATE_SECONDS
+        else:
+            late = max(_LATE_SECONDS, _LATE_TIMES * known[int(0.95 * len(known))])
+        is_rare = self.again_bytes <= _RARE * self.brought_bytes
+        return late if is_rare else _LATER_TIMES * late

@@ -1,0 +1,158 @@
+"""What becomes of ranges that somebody waits for.
+
+They are fetched next, if nobody fetches them; otherwise they are waited for, but not those with
+which somebody is late, and of what comes in bulk, the first records and large ones not for long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from yogadl.remote._lateness import Lateness
+from yogadl.remote._queue import WorkQueue
+from yogadl.remote._sparse_file import CELL, SparseFile
+from yogadl.remote._work import Range, RemoteFile, Small, Work, cells
+
+OVERTAKE_SECONDS = 0.25
+"""Whether bulk is late with what somebody waits for is looked at after so long."""
+
+# What another process has claimed and not brought for so long is fetched here as well.
+_OTHERS_SECONDS = 5.0
+# And then what others claim of the file is, for so long: who has stopped has claimed much.
+_OTHERS_LATE_SECONDS = 60.0
+# Of what is left to bulk, whether somebody has claimed it is looked at so often.
+_UNCLAIMED_SECONDS = 0.5
+
+
+class Urgency:
+    """For one thread at a time.
+
+    Args:
+        queue: where they are put.
+        start_thread: called for each.
+
+    Attributes:
+        lateness: of the requests of this process.
+    """
+
+    def __init__(self, queue: WorkQueue, start_thread: Callable[[], object]) -> None:
+        self._queue = queue
+        self._start_thread = start_thread
+        self.lateness = Lateness()
+
+    def hurry(self, lacking: Sequence[Range], small: Small, asked: dict[Range, float]) -> bool:
+        """Has what is missing of some ranges fetched next.
+
+        Args:
+            lacking: the ranges.
+            small: what becomes of those that bulk will bring, too.
+            asked: since when others may have asked for them, which is changed.
+
+        Returns:
+            Whether all of it is under way in this process.
+        """
+        is_ours = True
+        for wanted in lacking:
+            if small is Small.WAIT and self._is_left_to_bulk(wanted, asked):
+                is_ours = False
+            else:
+                file, start, stop = wanted[0], *cells(*wanted[1:])
+                is_ours &= self._hurry_one(file, start, stop, asked[wanted])
+        return is_ours
+
+    def ask_again(self, ranges: Sequence[Range]) -> list[Range]:
+        """Asks for small ranges that are in flight in bulk, of which much may come before them.
+
+        Returns:
+            Those that it asked for.
+        """
+        again: list[Range] = []
+        for file, *where in ranges:
+            pieces, (start, stop) = file.pieces, cells(*where)
+            if not self._queue.is_much(file, start, stop) or pieces.has(start, stop):
+                continue
+            if not pieces.missing(start, stop) or pieces.others_have(start, stop):
+                self._ask_unclaimed(file, start, stop)
+                again.append((file, start, stop))
+        return again
+
+    def overtake(self, lacking: Sequence[Range], small: Small) -> list[Range]:
+        """Has ranges come before bulk that is late with them; those that are asked for again."""
+        again: list[Range] = []
+        for file, *where in lacking:
+            start, stop = cells(*where)
+            is_first = small is Small.ASK_AGAIN
+            if is_first and self._has_second(file, start, stop):
+                continue
+            if is_first and self._queue.overtakes_bulk(file, start, stop):
+                self._ask_unclaimed(file, start, stop)
+                again.append((file, start, stop))
+            else:
+                self._queue.cut_bulk(file, start, stop)
+        return again
+
+    def _is_left_to_bulk(self, wanted: Range, asked: dict[Range, float]) -> bool:
+        """Whether bulk is to bring a range, and nobody who has claimed it is late with it.
+
+        Args:
+            wanted: the range.
+            asked: since when others may have asked for ranges, which is changed.
+        """
+        file, start, stop = wanted[0], *cells(*wanted[1:])
+        if not (self._queue.is_coming(file, start, stop) and file.pieces.missing(start, stop)):
+            return False
+        now = time.monotonic()
+        may_be_late = now < file.others_are_late
+        if may_be_late or now - asked[wanted] > _UNCLAIMED_SECONDS:
+            if not file.pieces.others_have(start, stop):
+                asked[wanted] = now
+            elif may_be_late:
+                return False
+        return now - asked[wanted] <= _OTHERS_SECONDS
+
+    def _hurry_one(self, file: RemoteFile, start: int, stop: int, since: float) -> bool:
+        """Has what is missing of a range fetched next; whether all is under way in this process.
+
+        Args:
+            file, start, stop: the range.
+            since: when it began to be waited for.
+        """
+        now = time.monotonic()
+        missing = file.pieces.missing(start, stop)
+        if missing:
+            urgent = self._queue.urgent
+            if self._queue.hurry(file, start, stop):
+                self._start_thread()
+            elif not any(work.file is file and work.start == start for work in urgent):
+                urgent.append(Work(file, start, stop))
+                self._start_thread()
+            if is_late := now - since > _OTHERS_SECONDS:
+                file.others_are_late = now + _OTHERS_LATE_SECONDS
+            elif now < file.others_are_late:
+                is_late = file.pieces.others_have(start, stop)
+        else:
+            late = now - self.lateness.seconds()
+            flying = [work for work in self._queue.flying if work.touches(file, start, stop)]
+            is_late = any(work.progressed < late for work in flying)
+        if is_late and not self._has_second(file, start, stop):
+            for first, last in _lacking(file.pieces, start, stop):
+                self.lateness.again_bytes += last - first
+                self._ask_unclaimed(file, first, last)
+        return not missing
+
+    def _has_second(self, file: RemoteFile, start: int, stop: int) -> bool:
+        return self._queue.is_being_fetched(file, start, stop, is_claimed=False) or any(
+            not work.is_claimed and work.touches(file, start, stop) for work in self._queue.urgent
+        )
+
+    def _ask_unclaimed(self, file: RemoteFile, start: int, stop: int) -> None:
+        self._queue.urgent.append(Work(file, start, stop, is_claimed=False))
+        self._start_thread()
+
+
+def _lacking(pieces: SparseFile, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The cells of a range that are not there, as one range if there are any."""
+    there = [pieces.has(at, at + CELL) for at in range(start, stop, CELL)]
+    if not all(there):
+        yield start + there.index(False) * CELL, stop - there[::-1].index(False) * CELL
