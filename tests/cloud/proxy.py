@@ -164,7 +164,9 @@ class Proxy:
                 continue
             thread = threading.Thread(target=self._serve, args=(client,), daemon=True)
             with self._mutex:
-                if self._is_cut_off or self._closing.is_set():
+                # Also one that came just before nobody listened any more: none outlives that.
+                refuses = not self._listens.is_set()
+                if refuses or self._is_cut_off or self._closing.is_set():
                     Stream(client).abort()
                     continue
                 if self._is_swallowing:
