@@ -106,6 +106,22 @@ def test_what_was_read_takes_no_room(folder: pathlib.Path, monkeypatch: pytest.M
     assert not any(map(memory.has, range(1, CELLS)))
 
 
+def test_what_is_kept_as_well_goes(folder: pathlib.Path) -> None:
+    """But for what somebody is reading; what is nowhere else stays."""
+    memory = Memory(folder, 4)
+    for number in range(4):
+        memory.fetch(number)
+    memory.hold(1)
+    pieces = memory.file.pieces
+    pieces.mark(2 * CELL, 10 * CELL)
+    memory.passing.drop_kept([memory.range_of(number) for number in range(4)])
+    assert pieces.memory.cells(0, CELLS) == [0, 1, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15]
+    memory.read(1, is_last=False)
+    pieces.mark(12 * CELL, 16 * CELL)
+    memory.passing.let_go_of_ended(or_kept=True)
+    assert pieces.memory.cells(0, CELLS) == [0, 1, 10, 11]
+
+
 def test_what_is_of_ended_files_holds_nothing_back(
     folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

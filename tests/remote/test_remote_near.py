@@ -61,6 +61,19 @@ def test_some_is_compared_before_all_has_come(
         assert everything(ref.stream(**ORDER)) == everything(near.stream(**ORDER))
 
 
+def test_what_was_read_by_single_records_becomes_whole(site: Site) -> None:
+    """With what no record has."""
+    near = site.store(records(), spec=SPEC, part_bytes=700_000)
+    with site.ref() as ref:
+        for position in range(len(ref)):
+            ref[position]
+        files = ref.reader.files
+        assert not files.are_complete()
+        assert everything(ref.stream(**ORDER)) == everything(near.stream(**ORDER))
+        wait_until_whole(ref)
+        assert everything(ref.stream(**ORDER)) == everything(near.stream(**ORDER))
+
+
 @pytest.mark.parametrize("part_bytes", [1 << 30, 700_000], ids=["file", "parts"])
 def test_what_came_damaged_is_compared_again(site: Site, part_bytes: int) -> None:
     near = site.store(records(), spec=SPEC, part_bytes=part_bytes)

@@ -253,11 +253,11 @@ def test_bulk_leaves_to_others_what_they_are_fetching(tmp_path: pathlib.Path) ->
             stack.enter_context(claiming(path, cells * CELL, claims(ranges)))
         pieces = open_sparse(path, cells * CELL)
         assert pieces.missing(0, cells * CELL) == [(0, cells * CELL)]
-        found = pieces.missing(0, cells * CELL, leaves_claimed=True)
+        found = pieces.missing(0, cells * CELL, for_bulk=True)
         told = [(begin // CELL, end // CELL) for begin, end in found]
         # Of two that overlap, the first one has what both wanted.
         assert told == [(3, 10), (12, 40), (41, 70), (75, 99)]
-    assert pieces.missing(0, cells * CELL, leaves_claimed=True) == [(0, cells * CELL)]
+    assert pieces.missing(0, cells * CELL, for_bulk=True) == [(0, cells * CELL)]
 
 
 def test_shards_of_one_machine_are_fetched_together(site: Site) -> None:

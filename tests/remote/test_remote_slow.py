@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from remote_rig import Answer, Asked, Site
@@ -14,9 +15,11 @@ from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
 from yogadl.remote import _lateness, _queue, _work
+from yogadl.remote._fetcher import fetcher
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._queue import LARGE_BYTES
 from yogadl.remote._sparse_file import CELL
+from yogadl.remote._urgency import Urgency
 from yogadl.remote._work import Bulk, RemoteFile, Work
 
 pytestmark = pytest.mark.once
@@ -71,11 +74,23 @@ def test_the_first_records_overtake_bulk(
         assert found == [int(record["number"]) for record in order]
         assert len(found) == count
         wait_until(is_nothing_fetched)
-        assert not ref.reader.files.file(0).pieces.memory
+        pieces = ref.reader.files.file(0).pieces
+        assert pieces.is_kept(0, ref.reader.files.nbytes)
+        assert not pieces.memory
 
 
-def test_large_records_are_not_kept_waiting_by_bulk(site: Site, slow: Callable[[], None]) -> None:
-    """Nor do many of their bytes come twice."""
+def test_large_records_are_not_kept_waiting_by_bulk(
+    site: Site, slow: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor do many of their bytes come twice, nor are any left out."""
+    claimed, put_back = [], _queue.WorkQueue.put_back
+
+    def noted(self: _queue.WorkQueue, work: Work, start: int) -> None:
+        # What is claimed is passed over.
+        claimed.append(work.file.pieces.is_claimed(start, work.stop))
+        put_back(self, work, start)
+
+    monkeypatch.setattr(_queue.WorkQueue, "put_back", noted)
     count = store(site, (160, 100_000), None)
     with site.ref() as ref:
         batches = iter(ref.stream(shuffle=True, shuffle_seed=1).batches(16))
@@ -90,6 +105,54 @@ def test_large_records_are_not_kept_waiting_by_bulk(site: Site, slow: Callable[[
         # What is cut off may have come in part.
         assert traffic.nbytes < 1.05 * size + 4 * 256 * 1024
         assert ref.reader.files.file(0).pieces.is_kept(0, size)
+        assert claimed
+        assert not any(claimed)
+
+
+def test_what_comes_slowly_and_steadily_is_asked_for_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not late, however long all of it takes."""
+    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 0.25)
+    # What other tests have seen says nothing of this server.
+    monkeypatch.setattr(fetcher()._urgency, "lateness", _lateness.Lateness())
+
+    def trickle(asked: Asked, made: Answer) -> Answer:
+        made.trickles = lambda: True
+        return made
+
+    store(site, (32, 300_000), None)
+    with site.ref() as ref:
+        shard = ref.stream(shuffle=True, shuffle_seed=1, num_shards=4, shard_rank=1)
+        with site.twisting(trickle):
+            (batch,) = shard.batches(8)
+        assert len(batch["number"]) == 8
+        asked = [each for each in site.web.asked if each.start]
+        assert sum(each.stop - each.start for each in asked) < 1.05 * 8 * 300_000 + (64 << 10)
+
+
+def test_what_is_waited_for_is_looked_at_seldom_if_that_takes_long(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, hurry = [], Urgency.hurry
+
+    def slowly(self: Urgency, *given: Any) -> bool:
+        looks.append(time.monotonic())
+        time.sleep(0.1)
+        return hurry(self, *given)
+
+    def late(asked: Asked, made: Answer) -> Answer:
+        made.stalls = 1.0
+        return made
+
+    store(site, (40, 100_000), None)
+    with site.ref() as ref:
+        ref.read([0])
+        monkeypatch.setattr(Urgency, "hurry", slowly)
+        with site.twisting(late):
+            ref.read([20])
+        # Otherwise it would be every fifth of a second.
+        assert len(looks) <= 2
 
 
 def bulk_of(file: RemoteFile, stop: int) -> Bulk:
@@ -121,6 +184,8 @@ def test_bulk_that_is_cut_comes_later_in_smaller_pieces(site: Site) -> None:
         assert queue.has_bulk(file.traffic)
         assert bulk.passed == came
         file.pieces.mark(work.start, work.start + came)
+        # What somebody has read meanwhile, and does not keep.
+        file.pieces.memory.add(work.start + PIECE // 2, memoryview(bytes(LARGE_BYTES)))
         again = taken(queue)
         assert (again.start, again.stop) == (work.start + came, work.start + came + (256 << 10))
         # When it is quick again, pieces are as large as before.

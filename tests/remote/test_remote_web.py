@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from remote_rig import Answer, Asked, Site, make_site
+from remote_rig import Answer, Asked, Site, WebObject, make_site
 from test_remote_faults import everything, records
 
 import yogadl
@@ -433,6 +433,37 @@ def test_an_answer_that_drips(site: Site, monkeypatch: pytest.MonkeyPatch) -> No
     with opened(site) as ref:
         assert everything(ref.stream()) == wanted
     assert slow
+
+
+def test_what_came_before_a_time_out_is_not_lost(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits(answer=0.5))
+    said = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-299999/300000\r\n"
+    said += b"Content-Length: 300000\r\n\r\n" + bytes(100_000)
+    came, ends = [], threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            client, _ = server.accept()
+            with client:
+                client.sendall(said)
+                ends.wait(30)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        connections = Connections()
+        asked = WebObject(f"http://127.0.0.1:{server.getsockname()[1]}/a", "a")
+        try:
+            with pytest.raises(NetworkError):
+                connections.read(
+                    asked, 300_000, 0, 300_000, lambda at, data: came.append((at, len(data)))
+                )
+        finally:
+            ends.set()
+            connections.close()
+            thread.join()
+    assert came == [(0, 64 << 10)]
 
 
 def test_connections_to_many_hosts_are_not_kept(tmp_path: pathlib.Path) -> None:

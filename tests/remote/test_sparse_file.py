@@ -41,7 +41,8 @@ def test_of_a_large_file_little_is_in_memory(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_is_missing(tmp_path: pathlib.Path) -> None:
-    """Is neither kept, nor in memory, nor being fetched; of others' files, not what they mark."""
+    """Is neither kept, nor in memory, nor being fetched; of others' files, not what they mark.
+    Bulk, which is to be kept, brings what is only in memory, too."""
     file = open_sparse(tmp_path / "a", 20 * CELL)
     data = os.urandom(3 * CELL)
     file.write(0, memoryview(data[:CELL]))
@@ -54,7 +55,9 @@ def test_what_is_missing(tmp_path: pathlib.Path) -> None:
         (8 * CELL, 20 * CELL),
     ]
     assert file.missing(0, 20 * CELL, bridge=2 * CELL) == [(CELL, 5 * CELL), (8 * CELL, 20 * CELL)]
-    assert file.count(0, 20 * CELL) == 6 * CELL
+    in_bulk = [(CELL, 2 * CELL), (4 * CELL, 20 * CELL)]
+    assert file.missing(0, 20 * CELL, for_bulk=True) == in_bulk
+    assert file.count(0, 20 * CELL) == 3 * CELL
     assert file.has(5 * CELL + 1, 8 * CELL - 1)
     assert not file.is_kept(5 * CELL, 8 * CELL)
     assert not file.has(4 * CELL, 6 * CELL)

@@ -140,6 +140,10 @@ class ReadAhead:
         if self._trusted:
             self._trusted -= 1
         elif self._reader.are_cached(_sample(positions)):
+            if self._whole and self._reader.is_far:
+                # What is between the records, too: all of it is read faster than all of them.
+                self._whole = False
+                self._reader.announce(range(len(self._reader)))
             return
         elif self._whole:
             self._whole = False

@@ -31,6 +31,8 @@ _IDLE_SECONDS = 5.0
 # Another process's bytes are looked for so often, and ours that are late.
 _LOOK_SECONDS = 0.004
 _LONGEST_LOOK = 0.1
+# At what is waited for, so seldom that it takes no more than one in so many seconds.
+_LOOK_SHARE = 20
 _log = logging.getLogger(__name__)
 
 
@@ -147,6 +149,7 @@ class Fetcher:
                 # Bulk brings it, too, and what else there is is read faster when none is in memory.
                 self._passing.drop(again)
                 if self._passing:
+                    self._passing.drop_kept(ranges)
                     self._passing.note_read(ranges)
                     self._passing.drop(dropped)
                     self._queue.skip(dropped)
@@ -185,20 +188,26 @@ class Fetcher:
         started, pause = time.monotonic(), _LOOK_SECONDS
         asked = dict.fromkeys(lacking, started)
         overtakes = started + OVERTAKE_SECONDS
+        # When it is looked at next if something arrives, and if nothing does.
+        soonest = latest = started
         with self._mutex:
             try:
                 if small is Small.ASK_AGAIN:
                     # Now, so that bulk does not claim any of the others before they are asked for.
                     again = self._urgency.ask_again(lacking)
                 while lacking:
-                    for file, *where in lacking:
-                        file.raise_failure(*cells(*where), started)
-                    is_ours = self._urgency.hurry(lacking, small, asked)
-                    if time.monotonic() >= overtakes:
-                        overtakes = time.monotonic() + _LONGEST_LOOK
-                        again += self._urgency.overtake(lacking, small)
-                    self._arrived.wait(_LONGEST_LOOK if is_ours else pause)
-                    pause = min(2 * pause, _LONGEST_LOOK)
+                    now = time.monotonic()
+                    if now >= soonest:
+                        for file, *where in lacking:
+                            file.raise_failure(*cells(*where), started)
+                        is_ours = self._urgency.hurry(lacking, small, asked)
+                        if now >= overtakes:
+                            overtakes = now + _LONGEST_LOOK
+                            again += self._urgency.overtake(lacking, small)
+                        soonest = now + _LOOK_SHARE * (time.monotonic() - now)
+                        latest = max(soonest, now + (_LONGEST_LOOK if is_ours else pause))
+                        pause = min(2 * pause, _LONGEST_LOOK)
+                    self._arrived.wait(latest - time.monotonic())
                     lacking = [it for it in lacking if not it[0].pieces.has(*it[1:])]
             finally:
                 ranges[0][0].traffic.waited += time.monotonic() - started
@@ -259,18 +268,18 @@ class Fetcher:
         work = self._take_work()
         if work is None:
             return False
+        rest: int | None = None
         try:
             self._fetch(work, connections)
         except CutError as cut:
-            with self._mutex:
-                self._queue.put_back(work, cut.at)
+            rest = cut.at
         except EndedError:
             _log.debug("Nobody wants the rest of %s.", work.file.asked.name)
         except BaseException as error:
             # Who waits for it would wait for ever.
             self._fail(work, error)
         finally:
-            self._finish(work)
+            self._finish(work, rest)
         return True
 
     def _take_work(self) -> Work | None:
@@ -286,7 +295,7 @@ class Fetcher:
                     return found
                 rest = until - time.monotonic()
                 if rest <= 0:
-                    self._passing.let_go_of_ended()
+                    self._passing.let_go_of_ended(or_kept=True)
                     # The last one stays for what is in memory until its file is closed.
                     if self._threads > 1 or not self._passing:
                         self._threads -= 1
@@ -315,9 +324,10 @@ class Fetcher:
     def _keep(self, work: Work, connections: Connections) -> None:
         try:
             self._transfer(work, connections, is_kept=True)
-            with self._mutex:
-                # Or some of it still waits there until somebody reads it.
-                self._passing.drop([(work.file, work.start, work.stop)])
+            self._drop_kept(work)
+        except CutError:
+            self._drop_kept(work)
+            raise
         except DiskError as error:
             level = logging.DEBUG if self._has_told_disk else logging.WARNING
             self._has_told_disk = True
@@ -326,6 +336,11 @@ class Fetcher:
             if not (work.is_bulk or work.must_keep):
                 self._transfer(work, connections, is_kept=False)
 
+    def _drop_kept(self, work: Work) -> None:
+        """Lets go of what is in memory of what is kept now, or it waits there to be read."""
+        with self._mutex:
+            self._passing.drop_kept([(work.file, work.start, work.stop)])
+
     def _transfer(self, work: Work, connections: Connections, is_kept: bool) -> None:
         transfer = Transfer(work, is_kept, self._tell_arrived)
         transfer.run(connections, self._urgency.lateness.answered)
@@ -333,7 +348,9 @@ class Fetcher:
             with self._mutex:
                 # Who was asked first may have brought it meanwhile, and who waited for it be gone.
                 if not work.file.pieces.is_kept(work.start, work.stop):
-                    self._passing.add((work.file, work.start, work.stop), transfer.memory)
+                    passing = (work.file, work.start, work.stop)
+                    self._passing.add(passing, transfer.memory)
+                    self._passing.drop_kept([passing])
 
     def _tell_arrived(self) -> None:
         with self._mutex:
@@ -350,7 +367,8 @@ class Fetcher:
                 work.file.failures.append(failure)
             self._arrived.notify_all()
 
-    def _finish(self, work: Work) -> None:
+    def _finish(self, work: Work, rest: int | None) -> None:
+        """Lets go of some work; ``rest`` is where what is to be fetched later begins, if any is."""
         with self._mutex:
             self._queue.flying.discard(work)
             work.file.traffic.requests += work.requests
@@ -363,6 +381,9 @@ class Fetcher:
                     self._start_thread()
             if work.is_claimed:
                 work.file.pieces.release(work.start, work.stop, work.is_bulk)
+            if rest is not None:
+                # What is claimed would be passed over.
+                self._queue.put_back(work, rest)
             self._arrived.notify_all()
 
 

@@ -32,10 +32,11 @@ Result = TypeVar("Result")
 OnData: TypeAlias = Callable[[int, memoryview], object]
 """Is given an offset in the object and bytes from there on."""
 
-# What is handed over at a time, at most; and at least of answers that are long or slow, so that it
-# is seen how fast they come.
-_PIECE_BYTES, _LEAST_BYTES, _LONG_BYTES = 512 << 10, 64 << 10, 1 << 20
-_QUICK_SECONDS, _SLOW_SECONDS = 0.02, 0.2
+# What is handed over at a time, at most; and less after so long, so that it is seen how fast it
+# comes.
+_PIECE_BYTES, _PIECE_SECONDS = 512 << 10, 0.1
+# What is waited for at a time: at most so much, and where that takes long, as little as this.
+_SLICE_BYTES, _LEAST_SLICE = 64 << 10, 16 << 10
 _SAID_BYTES = 2000
 _REDIRECTED = (301, 302, 303, 307, 308)
 _REDIRECTIONS = 5
@@ -54,8 +55,9 @@ class Connections:
         self._open: dict[_Host, http.client.HTTPConnection] = {}
         self._last: http.client.HTTPResponse | None = None
         self._buffer = memoryview(bytearray(_PIECE_BYTES))
-        self.first_byte = 0.0
-        """Seconds that the last answer took to begin."""
+        self._slice = _SLICE_BYTES
+        self.longest_wait = 0.0
+        """Seconds that the last answer took to begin, or to go on, whatever was more."""
 
     def close(self) -> None:
         """Closes all of them."""
@@ -118,21 +120,37 @@ class Connections:
     ) -> None:
         with self._answer(address, asked, f"bytes={wanted[0]}-{wanted[1] - 1}") as answer:
             at = _check(answer, address, asked, size, wanted)
-            most = _LEAST_BYTES if wanted[1] - at >= _LONG_BYTES else _PIECE_BYTES
             while at < wanted[1]:
-                piece = self._buffer if into is None else into[at - wanted[0] :]
-                piece = piece[: min(most, wanted[1] - at)]
-                before = time.monotonic()
-                count = answer.readinto(piece)
-                seconds = time.monotonic() - before
-                if seconds < _QUICK_SECONDS:
-                    most = min(8 * most, _PIECE_BYTES)
-                elif seconds > _SLOW_SECONDS:
-                    most = max(most // 2, _LEAST_BYTES)
+                room = self._buffer if into is None else into[at - wanted[0] :]
+                count = self._read_piece(answer, room[: min(_PIECE_BYTES, wanted[1] - at)])
                 if not count:
                     raise NetworkError(f"{asked.name}: the answer broke off at byte {at:,}")
-                take(at, piece[:count])
+                take(at, room[:count])
                 at += count
+
+    def _read_piece(self, answer: http.client.HTTPResponse, room: memoryview) -> int:
+        """Reads as many bytes as there is room for, or as come in a while; none at the end."""
+        began = before = time.monotonic()
+        at = 0
+        while at < len(room) and before - began < _PIECE_SECONDS:
+            try:
+                count = answer.readinto(room[at : at + self._slice])
+            except _BROKEN:
+                if at:
+                    # What came before that is good; the next to read meets it, too.
+                    break
+                raise
+            now = time.monotonic()
+            seconds = now - before
+            self.longest_wait = max(self.longest_wait, seconds)
+            if seconds > _PIECE_SECONDS:
+                self._slice = max(self._slice // 2, _LEAST_SLICE)
+            elif seconds < _PIECE_SECONDS / 8:
+                self._slice = min(self._slice * 2, _SLICE_BYTES)
+            before, at = now, at + count
+            if not count:
+                break
+        return at
 
     def _head(
         self, address: Address, asked: RemoteObject, most: int
@@ -211,7 +229,7 @@ class Connections:
             # A server may close a connection that was idle.
             self._drop(key)
             return self._ask(key, target, headers)
-        self.first_byte = time.monotonic() - started
+        self.longest_wait = time.monotonic() - started
         return answer
 
     def _drop(self, key: _Host) -> None:

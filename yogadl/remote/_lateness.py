@@ -27,7 +27,7 @@ class Lateness:
         self.again_bytes = 0
 
     def answered(self, seconds: float) -> None:
-        """Notes how long an answer took to begin; may be called by any thread."""
+        """Notes how long an answer took to begin or to go on; may be called by any thread."""
         self._latencies.append(seconds)
 
     def seconds(self) -> float:

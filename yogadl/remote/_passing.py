@@ -77,17 +77,25 @@ class Passing:
         for file, start, stop in ranges:
             self._forget(file.pieces.memory.drop(start, stop))
 
+    def drop_kept(self, ranges: Iterable[Range]) -> None:
+        """The same of what is in their files, too."""
+        for file, start, stop in ranges:
+            if file.pieces.memory:
+                self.drop((file, *kept) for kept in file.pieces.kept(start, stop))
+
     def discard(self, ranges: Iterable[Range]) -> None:
         """Lets go of some ranges, whoever holds them."""
         for file, start, stop in ranges:
             self._forget(file.pieces.memory.discard(start, stop))
 
-    def let_go_of_ended(self) -> None:
-        """Lets go of what is of files that nobody reads any more."""
+    def let_go_of_ended(self, or_kept: bool = False) -> None:
+        """Lets go of what is of files that nobody reads any more, or of what is in them, too."""
         for kind in (self._waiting, self._read):
             for passed, (file, _) in list(kind.items()):
                 if file.ended.is_set():
                     self._drop_all(file, passed)
+                elif or_kept:
+                    self.drop_kept([(file, passed.start, passed.stop)])
 
     def _too_much(self, more: int) -> list[tuple[Passed, RemoteFile]]:
         """What has to go so that there is room for more bytes, if anything can."""

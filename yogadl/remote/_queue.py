@@ -264,7 +264,7 @@ class WorkQueue:
     def note_end(self, work: Work) -> None:
         """To be called when all of some work was fetched."""
         bulk = work.bulk
-        if bulk is not None and bulk.is_late:
+        if bulk is not None and bulk.is_late and not work.is_cut:
             if time.monotonic() - work.answered < _PIECE_SECONDS / 2:
                 # The network may have become faster.
                 bulk.piece *= 2
@@ -345,7 +345,7 @@ class WorkQueue:
         work.start = min(first + (bulk.piece or BULK_BYTES), work.stop)
         bridge = _BRIDGED_BYTES if file.again < file.most_again else 0
         found = None
-        for start, stop in file.pieces.missing(first, work.start, bridge, leaves_claimed=True)[:1]:
+        for start, stop in file.pieces.missing(first, work.start, bridge, for_bulk=True)[:1]:
             again = file.pieces.count(start, stop) if bridge else 0
             # What another process is fetching is left to it.
             end = file.pieces.claim_bulk(start, stop, bridge)

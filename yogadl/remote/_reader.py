@@ -288,6 +288,8 @@ class _RemoteExtents(Extents):
     def will_need(self) -> None:
         if len(self.positions) == len(self.reader) and isinstance(self.positions, range):
             files = self.reader.files
+            if files.are_complete():
+                return
             whole = _all_of(weakref.ref(files), self.reader._sharing)
             processes = min(self.reader._sharing, _USUAL_PROCESSES)
             is_small = self.reader._bytes_of_each() < LARGE_BYTES

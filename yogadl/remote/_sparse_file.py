@@ -125,6 +125,12 @@ class SparseFile:
             first = end
         return True
 
+    def kept(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The parts of a range that are not only in memory, in whole cells."""
+        first = start // CELL
+        runs = _runs(self._look(first, -(-stop // CELL)))
+        return [((first + begin) * CELL, (first + end) * CELL) for begin, end in runs]
+
     def _look(self, first: int, last: int) -> Array:
         """Which cells are there, bool; looks for what others have brought."""
         there: Array = self._cells[first:last] != 0
@@ -136,23 +142,23 @@ class SparseFile:
         return there
 
     def missing(
-        self, start: int, stop: int, bridge: int = 0, leaves_claimed: bool = False
+        self, start: int, stop: int, bridge: int = 0, for_bulk: bool = False
     ) -> list[tuple[int, int]]:
         """The parts of a range that are not there, nor being fetched by this process.
 
         Args:
             start, stop: the range.
             bridge: gaps of at most so many bytes between them are counted in.
-            leaves_claimed: without what other processes have claimed, but not in bulk, as far as
-                the system tells.
+            for_bulk: without what other processes have claimed, but not in bulk, as far as the
+                system tells; and with what is only in memory, since all is to be kept.
         """
         first = start // CELL
-        runs = _runs(~self._there(first, stop // CELL, leaves_claimed), bridge // CELL)
+        runs = _runs(~self._there(first, stop // CELL, for_bulk), bridge // CELL)
         return [((first + begin) * CELL, (first + end) * CELL) for begin, end in runs]
 
     def count(self, start: int, stop: int) -> int:
-        """How many bytes of a range are there, or being fetched but by others in bulk."""
-        there = self._there(start // CELL, stop // CELL, leaves_claimed=True)
+        """How many bytes of a range are kept, or being fetched but by others in bulk."""
+        there = self._there(start // CELL, stop // CELL, for_bulk=True)
         return int(np.count_nonzero(there)) * CELL
 
     def is_claimed(self, start: int, stop: int) -> bool:
@@ -160,17 +166,18 @@ class SparseFile:
         first, last = start // CELL, stop // CELL
         return any(begin < last and first < end for begin, end in self._claimed)
 
-    def _there(self, first: int, last: int, leaves_claimed: bool) -> Array:
+    def _there(self, first: int, last: int, for_bulk: bool) -> Array:
         """Which cells are there, or not :meth:`missing` for another reason, bool."""
         there = self._look(first, last)
-        if leaves_claimed:
-            for begin, end, _ in self._locks.of_others(first, last):
-                there[begin - first : end - first] = True
         for begin, end in self._claimed:
             if begin < last and first < end:
                 there[max(begin - first, 0) : end - first] = True
-        for cell in self.memory.cells(first, last):
-            there[cell - first] = True
+        if for_bulk:
+            for begin, end, _ in self._locks.of_others(first, last):
+                there[begin - first : end - first] = True
+        else:
+            for cell in self.memory.cells(first, last):
+                there[cell - first] = True
         return there
 
     def read_into(self, start: int, out: memoryview) -> None:
@@ -233,7 +240,7 @@ class SparseFile:
         first, last = start // CELL, stop // CELL
         if not self._locks.take(_BULK + first, last - first):
             return start
-        left = self.missing(start, stop, bridge, leaves_claimed=True)
+        left = self.missing(start, stop, bridge, for_bulk=True)
         end = left[0][1] // CELL if left and left[0][0] == start else first
         if end < last:
             self._locks.drop(_BULK + end, last - end)

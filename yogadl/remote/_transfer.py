@@ -65,7 +65,7 @@ class Transfer:
 
         Args:
             connections: of this thread.
-            answered: called with the seconds that each answer took to begin.
+            answered: called with the seconds that each answer took to begin, or to go on.
 
         Raises:
             StoreError, ChangedError: it cannot be had.
@@ -83,7 +83,7 @@ class Transfer:
             try:
                 into = None if self._is_kept else self.memory[self._at - work.start :]
                 connections.read(file.asked, file.size, self._at, work.stop, self._take, into)
-                answered(connections.first_byte)
+                answered(connections.longest_wait)
             except StoreError as error:
                 if self._at > before:
                     pauses.progressed()
