@@ -15,7 +15,6 @@ from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
 from yogadl.remote import _lateness, _queue, _work
-from yogadl.remote._fetcher import fetcher
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._queue import LARGE_BYTES
 from yogadl.remote._sparse_file import CELL
@@ -107,28 +106,6 @@ def test_large_records_are_not_kept_waiting_by_bulk(
         assert ref.reader.files.file(0).pieces.is_kept(0, size)
         assert claimed
         assert not any(claimed)
-
-
-def test_what_comes_slowly_and_steadily_is_asked_for_once(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is not late, however long all of it takes."""
-    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 0.25)
-    # What other tests have seen says nothing of this server.
-    monkeypatch.setattr(fetcher()._urgency, "lateness", _lateness.Lateness())
-
-    def trickle(asked: Asked, made: Answer) -> Answer:
-        made.trickles = lambda: True
-        return made
-
-    store(site, (32, 300_000), None)
-    with site.ref() as ref:
-        shard = ref.stream(shuffle=True, shuffle_seed=1, num_shards=4, shard_rank=1)
-        with site.twisting(trickle):
-            (batch,) = shard.batches(8)
-        assert len(batch["number"]) == 8
-        asked = [each for each in site.web.asked if each.start]
-        assert sum(each.stop - each.start for each in asked) < 1.05 * 8 * 300_000 + (64 << 10)
 
 
 def test_what_is_waited_for_is_looked_at_seldom_if_that_takes_long(

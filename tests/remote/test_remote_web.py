@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from remote_rig import Answer, Asked, Site, WebObject, make_site
 from test_remote_faults import everything, records
+from waiting import wait_until
 
 import yogadl
 from yogadl import backoff
@@ -464,6 +466,34 @@ def test_what_came_before_a_time_out_is_not_lost(
             connections.close()
             thread.join()
     assert came == [(0, 64 << 10)]
+
+
+def test_what_is_slow_is_handed_over_in_small_pieces(site: Site) -> None:
+    """So that it is seen to go on, and is not asked for again; what is quick is, in large ones."""
+    record = {"x": np.zeros(1_500_000, "u1"), "number": np.int64(1)}
+    site.store([record], spec=SPEC)
+    asked, connections = site.opener()._object("a/1/cache.mdb"), Connections()
+    sizes: list[int] = []
+    is_slow = True
+
+    def trickle(asked: Asked, made: Answer) -> Answer:
+        made.trickles = lambda: is_slow
+        return made
+
+    def read(nbytes: int) -> list[int]:
+        sizes.clear()
+        size = site.path().stat().st_size
+        connections.read(asked, size, 1000, 1000 + nbytes, lambda _, data: sizes.append(len(data)))
+        assert sum(sizes) == nbytes
+        return sizes
+
+    with contextlib.closing(connections), site.twisting(trickle):
+        first, *others = read(200_000)
+        assert first == 64 << 10
+        assert all(16 << 10 <= piece < 64 << 10 for piece in others[:-1])
+        assert connections.longest_wait > 0.3
+        is_slow = False
+        wait_until(lambda: max(read(1_400_000)) == 512 << 10)
 
 
 def test_connections_to_many_hosts_are_not_kept(tmp_path: pathlib.Path) -> None:

@@ -32,11 +32,11 @@ Result = TypeVar("Result")
 OnData: TypeAlias = Callable[[int, memoryview], object]
 """Is given an offset in the object and bytes from there on."""
 
-# What is handed over at a time, at most; and less after so long, so that it is seen how fast it
-# comes.
-_PIECE_BYTES, _PIECE_SECONDS = 512 << 10, 0.1
-# What is waited for at a time: at most so much, and where that takes long, as little as this.
-_SLICE_BYTES, _LEAST_SLICE = 64 << 10, 16 << 10
+# What is handed over at a time: at most; at first, and at the beginning of long answers, so that it
+# is seen how fast they come; and at least, of what is slow.
+_PIECE_BYTES, _FIRST_BYTES, _LEAST_BYTES = 512 << 10, 64 << 10, 16 << 10
+_LONG_BYTES = 1 << 20
+_QUICK_SECONDS, _SLOW_SECONDS = 0.02, 0.2
 _SAID_BYTES = 2000
 _REDIRECTED = (301, 302, 303, 307, 308)
 _REDIRECTIONS = 5
@@ -55,7 +55,7 @@ class Connections:
         self._open: dict[_Host, http.client.HTTPConnection] = {}
         self._last: http.client.HTTPResponse | None = None
         self._buffer = memoryview(bytearray(_PIECE_BYTES))
-        self._slice = _SLICE_BYTES
+        self._piece = _FIRST_BYTES
         self.longest_wait = 0.0
         """Seconds that the last answer took to begin, or to go on, whatever was more."""
 
@@ -120,37 +120,20 @@ class Connections:
     ) -> None:
         with self._answer(address, asked, f"bytes={wanted[0]}-{wanted[1] - 1}") as answer:
             at = _check(answer, address, asked, size, wanted)
+            most = self._piece if wanted[1] - at < _LONG_BYTES else min(self._piece, _FIRST_BYTES)
             while at < wanted[1]:
-                room = self._buffer if into is None else into[at - wanted[0] :]
-                count = self._read_piece(answer, room[: min(_PIECE_BYTES, wanted[1] - at)])
+                piece = self._buffer if into is None else into[at - wanted[0] :]
+                piece = piece[: min(most, wanted[1] - at)]
+                before = time.monotonic()
+                count = answer.readinto(piece)
+                seconds = time.monotonic() - before
+                self.longest_wait = max(self.longest_wait, seconds)
+                if count == most:
+                    most = self._piece = _next_piece(most, seconds)
                 if not count:
                     raise NetworkError(f"{asked.name}: the answer broke off at byte {at:,}")
-                take(at, room[:count])
+                take(at, piece[:count])
                 at += count
-
-    def _read_piece(self, answer: http.client.HTTPResponse, room: memoryview) -> int:
-        """Reads as many bytes as there is room for, or as come in a while; none at the end."""
-        began = before = time.monotonic()
-        at = 0
-        while at < len(room) and before - began < _PIECE_SECONDS:
-            try:
-                count = answer.readinto(room[at : at + self._slice])
-            except _BROKEN:
-                if at:
-                    # What came before that is good; the next to read meets it, too.
-                    break
-                raise
-            now = time.monotonic()
-            seconds = now - before
-            self.longest_wait = max(self.longest_wait, seconds)
-            if seconds > _PIECE_SECONDS:
-                self._slice = max(self._slice // 2, _LEAST_SLICE)
-            elif seconds < _PIECE_SECONDS / 8:
-                self._slice = min(self._slice * 2, _SLICE_BYTES)
-            before, at = now, at + count
-            if not count:
-                break
-        return at
 
     def _head(
         self, address: Address, asked: RemoteObject, most: int
@@ -240,6 +223,15 @@ class Connections:
             # It may have been the last one over that connection, which it then keeps open.
             self._last.close()
             self._last = None
+
+
+def _next_piece(nbytes: int, seconds: float) -> int:
+    """How many bytes to hand over at a time after so many, which took so long to come."""
+    if seconds < _QUICK_SECONDS:
+        return min(4 * nbytes, _PIECE_BYTES)
+    if seconds > _SLOW_SECONDS:
+        return max(int(nbytes * _SLOW_SECONDS / seconds) >> 10 << 10, _LEAST_BYTES)
+    return nbytes
 
 
 class _DeniedError(Exception):
