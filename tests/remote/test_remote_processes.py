@@ -218,27 +218,27 @@ def test_nothing_is_claimed_twice(tmp_path: pathlib.Path) -> None:
 def test_shards_that_are_read_on_this_machine(tmp_path: pathlib.Path) -> None:
     path, size = tmp_path / "file", 1 << 20
     pieces = open_sparse(path, size)
-    assert pieces.shards_here(2, 4) == 1
-    assert pieces.shards_here(0, 1) == 1
-    with claiming(path, size, lambda other: other.shards_here(0, 4)):
-        assert pieces.shards_here(2, 4) == 2
+    assert pieces.claims.shards_here(2, 4) == 1
+    assert pieces.claims.shards_here(0, 1) == 1
+    with claiming(path, size, lambda other: other.claims.shards_here(0, 4)):
+        assert pieces.claims.shards_here(2, 4) == 2
         # Others of as many count, not processes, nor the same ranks of other numbers.
-        assert pieces.shards_here(0, 3) == 1
-        with claiming(path, size, lambda other: other.shards_here(0, 4)):
-            assert pieces.shards_here(2, 4) == 2
-        with claiming(path, size, lambda other: [other.shards_here(at, 4) for at in (1, 3)]):
-            assert pieces.shards_here(2, 4) == 4
-        assert pieces.shards_here(2, 4) == 2
+        assert pieces.claims.shards_here(0, 3) == 1
+        with claiming(path, size, lambda other: other.claims.shards_here(0, 4)):
+            assert pieces.claims.shards_here(2, 4) == 2
+        with claiming(path, size, lambda other: [other.claims.shards_here(at, 4) for at in (1, 3)]):
+            assert pieces.claims.shards_here(2, 4) == 4
+        assert pieces.claims.shards_here(2, 4) == 2
         # They have many machines.
-        assert pieces.shards_here(2, 1_000_000) == 1
-    assert pieces.shards_here(2, 4) == 1
+        assert pieces.claims.shards_here(2, 1_000_000) == 1
+    assert pieces.claims.shards_here(2, 4) == 1
     # Its own are not lost by looking.
     with claiming(path, size, lambda other: _assert_shards(other, 2)):
         pass
 
 
 def _assert_shards(pieces: SparseFile, count: int) -> None:
-    assert pieces.shards_here(1, 4) == count
+    assert pieces.claims.shards_here(1, 4) == count
 
 
 def test_bulk_leaves_to_others_what_they_are_fetching(tmp_path: pathlib.Path) -> None:

@@ -93,7 +93,7 @@ def _claim(path: pathlib.Path, ranges: list[tuple[int, int]], told: Any, ending:
 def test_who_fetches_in_bulk_is_counted(tmp_path: pathlib.Path) -> None:
     """Each process once, whatever it has claimed; and this one, whether it has or not."""
     file = open_sparse(tmp_path / "a", 100 * CELL)
-    assert file.processes_in_bulk() == 1
+    assert file.claims.processes_in_bulk() == 1
     context = multiprocessing.get_context("spawn")
     children = []
     for begin in (0, 3):
@@ -103,13 +103,13 @@ def test_who_fetches_in_bulk_is_counted(tmp_path: pathlib.Path) -> None:
         child.start()
         assert told.wait(60)
         children.append((child, ending))
-        assert file.processes_in_bulk() == 1 + len(children)
+        assert file.claims.processes_in_bulk() == 1 + len(children)
     assert file.claim_bulk(95 * CELL, 97 * CELL) == 97 * CELL
     # What is claimed by itself is not bulk.
     assert file.claim(98 * CELL, 99 * CELL) == 99 * CELL
     for left, (child, ending) in zip((2, 1), children, strict=True):
-        assert file.processes_in_bulk() == left + 1
+        assert file.claims.processes_in_bulk() == left + 1
         ending.set()
         child.join()
         assert child.exitcode == 0
-        assert file.processes_in_bulk() == left
+        assert file.claims.processes_in_bulk() == left

@@ -161,7 +161,7 @@ def _checked(path: pathlib.Path, file: RemoteFile) -> MappedFile | None:
     """
     pause = _ARRIVAL_SECONDS
     while not is_noted(path):
-        with file.pieces.checking() as is_alone:
+        with file.pieces.claims.checking() as is_alone:
             if is_alone:
                 found = _compared(path, file)
                 if found is not None:

@@ -182,7 +182,7 @@ class WorkQueue:
         work = bulk.work
         is_late = now >= max(bulk.begun + _HOLD_SECONDS, bulk.counted + _COUNT_SECONDS)
         if is_late and work is not None and not work.file.ended.is_set():
-            bulk.counted, bulk.processes = now, work.file.pieces.processes_in_bulk()
+            bulk.counted, bulk.processes = now, work.file.pieces.claims.processes_in_bulk()
         is_held = self._holds_bulk_until is not None and now < self._holds_bulk_until
         most = HELD_CONNECTIONS if is_held else MACHINE_CONNECTIONS
         fewest = _LATE_BULK if bulk.is_late else BULK_CONNECTIONS

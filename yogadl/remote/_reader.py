@@ -240,7 +240,7 @@ class RemoteReader(RemoteRecords):
 
     def _is_wanted_whole(self, num_shards: int, rank: int) -> bool | None:
         self._sharing = num_shards
-        here = self.files.file(0).pieces.shards_here(rank, num_shards)
+        here = self.files.file(0).pieces.claims.shards_here(rank, num_shards)
         if is_whole_cheaper(self._bytes_of_each(), num_shards, here):
             return True
         if self._settled is None:

@@ -10,10 +10,7 @@ very large files it forgets that now and then, so as not to have a byte for each
 
 What there is no room for passes through memory: this process has it for a while.
 
-Who fetches some bytes, to write them here, holds a POSIX lock on their cells, which the system
-drops when the process dies, and which a child does not have after a fork. Such locks are a
-process's: it may have the file of cells open but once. Where a file system has no locks, some bytes
-may come twice.
+Who fetches some bytes, to write them here, has claimed their cells; see ``_claims``.
 """
 
 from __future__ import annotations
@@ -37,24 +34,15 @@ from yogadl.cache.mapping import Descriptor
 from yogadl.cache.memory import private_memory
 from yogadl.errors import TruncatedCacheError
 from yogadl.per_process import PerProcess
+from yogadl.remote._claims import Claims
 from yogadl.remote._in_memory import CELL, InMemory
 from yogadl.remote._own_file import sized_file, write_all
-from yogadl.remote._range_locks import RangeLocks
 
 __all__ = ["CELL", "SparseFile", "cells_of", "open_marks", "open_sparse"]
 
 Array = np.ndarray[Any, Any]
 
 _HERE = 1
-# What another process is fetching some of is tried in halves, down to so many cells.
-_SMALLEST_CLAIM = 64
-# Locks of what is fetched in bulk are so far behind those of cells.
-_BULK = 1 << 60
-# And those of who reads which shard of how many, behind these.
-_SHARDS = 1 << 61
-_MOST_SHARDS = 4096
-# And the one of who compares the file with its digest.
-_CHECK = 3 << 60
 # What changes whenever something is discarded stands behind the cells.
 _STAMP_BYTES = 8
 # Cells that are looked for in the file at once.
@@ -80,6 +68,7 @@ class SparseFile:
     Attributes:
         path: see above.
         memory: what this process has in memory alone.
+        claims: who is fetching which cells.
 
     Raises:
         FileSystemError: it cannot be made.
@@ -91,15 +80,10 @@ class SparseFile:
         count = size // CELL
         self._data = _shared(path, size)
         self._marks = sized_file(cells_of(path), count)
-        self._locks = RangeLocks(self._marks)
+        self.claims = Claims(self._marks, count)
         # Those that this process knows to be there.
         self._known = private_memory(count)
         self._cells: Array = np.frombuffer(self._known, "u1")
-        # Ranges of cells that this process is fetching; and those of them that come in bulk.
-        self._claimed: list[tuple[int, int]] = []
-        self._bulk: list[tuple[int, int]] = []
-        # What this process has said that it reads.
-        self._shards: set[int] = set()
         self.memory = InMemory()
 
     # What is there
@@ -164,16 +148,15 @@ class SparseFile:
     def is_claimed(self, start: int, stop: int) -> bool:
         """Whether this process is fetching some of a range."""
         first, last = start // CELL, stop // CELL
-        return any(begin < last and first < end for begin, end in self._claimed)
+        return bool(self.claims.own(first, last))
 
     def _there(self, first: int, last: int, for_bulk: bool) -> Array:
         """Which cells are there, or not :meth:`missing` for another reason, bool."""
         there = self._look(first, last)
-        for begin, end in self._claimed:
-            if begin < last and first < end:
-                there[max(begin - first, 0) : end - first] = True
+        for begin, end in self.claims.own(first, last):
+            there[max(begin - first, 0) : end - first] = True
         if for_bulk:
-            for begin, end, _ in self._locks.of_others(first, last):
+            for begin, end in self.claims.of_others(first, last):
                 there[begin - first : end - first] = True
         else:
             for cell in self.memory.cells(first, last):
@@ -208,23 +191,7 @@ class SparseFile:
         That is ``start`` if another process is fetching its first bytes. The caller has seen to it
         that no thread of this process is fetching any of them.
         """
-        first, count = start // CELL, (stop - start) // CELL
-        while not self._takes(first, count):
-            if count <= _SMALLEST_CLAIM:
-                return start
-            count = max(count // 2, _SMALLEST_CLAIM)
-        self._claimed.append((first, first + count))
-        return (first + count) * CELL
-
-    def _takes(self, first: int, count: int) -> bool:
-        """Claims some cells unless another process is fetching any."""
-        if not self._locks.take(first, count):
-            return False
-        # Afterwards, as who claims in bulk does it: of the two, one sees the other.
-        if self._is_in_bulk(first, count):
-            self._locks.drop(first, count)
-            return False
-        return True
+        return self.claims.take(start // CELL, (stop - start) // CELL) * CELL
 
     def claim_bulk(self, start: int, stop: int, bridge: int = 0) -> int:
         """Keeps others from fetching a large range that is :meth:`missing`, though not from the
@@ -238,72 +205,26 @@ class SparseFile:
                 who write them; see :meth:`claimed_beside_bulk`.
         """
         first, last = start // CELL, stop // CELL
-        if not self._locks.take(_BULK + first, last - first):
+        if not self.claims.take_bulk(first, last):
             return start
         left = self.missing(start, stop, bridge, for_bulk=True)
         end = left[0][1] // CELL if left and left[0][0] == start else first
-        if end < last:
-            self._locks.drop(_BULK + end, last - end)
-        if end > first:
-            self._claimed.append((first, end))
-            self._bulk.append((first, end))
+        self.claims.keep_bulk(first, end, last)
         return end * CELL
 
     def claimed_beside_bulk(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Of a range that has just been claimed in bulk, what was claimed before, as far as the
         system tells."""
-        first, last = start // CELL, stop // CELL
-        others = [(begin, end) for begin, end, _ in self._locks.of_others(first, last)]
-        others += [claim for claim in self._claimed if claim not in self._bulk]
-        return [
-            (max(begin, first) * CELL, min(end, last) * CELL)
-            for begin, end in sorted(others)
-            if begin < last and first < end
-        ]
+        found = self.claims.beside_bulk(start // CELL, stop // CELL)
+        return [(begin * CELL, end * CELL) for begin, end in found]
 
     def others_have(self, start: int, stop: int) -> bool:
         """Whether other processes have claimed some of a range, as far as the system tells."""
-        first, last = start // CELL, stop // CELL
-        return self._is_in_bulk(first, last - first) or any(self._locks.of_others(first, last))
-
-    def processes_in_bulk(self) -> int:
-        """How many processes are fetching some of it in bulk, with this one, as far as is told."""
-        others = self._locks.of_others(_BULK, _BULK + len(self._cells))
-        return 1 + len({process for _, _, process in others})
-
-    def _is_in_bulk(self, first: int, count: int) -> bool:
-        """Whether another process is fetching some cells in bulk."""
-        if any(begin < first + count and first < end for begin, end in self._bulk):
-            # To ask for a lock that this process has would be to drop it.
-            return False
-        return self._locks.is_taken(_BULK + first, count)
+        return self.claims.others_have(start // CELL, stop // CELL)
 
     def release(self, start: int, stop: int, is_bulk: bool = False) -> None:
         """Lets others fetch what was claimed and is not there."""
-        first, last = start // CELL, stop // CELL
-        self._claimed.remove((first, last))
-        if is_bulk:
-            self._bulk.remove((first, last))
-        self._locks.drop(_BULK + first if is_bulk else first, last - first)
-
-    def shards_here(self, rank: int, num_shards: int) -> int:
-        """How many of some shards processes of this machine read, which have the file open.
-
-        Args:
-            rank: the shard that this process reads, which is noted.
-            num_shards: of how many.
-        """
-        if num_shards > _MOST_SHARDS:
-            return 1
-        first = _SHARDS + num_shards * (num_shards - 1) // 2
-        # Each time anew: who just looks for others may have been in the way, and whoever looks at
-        # the file by another descriptor drops it.
-        if self._locks.take(first + rank, 1):
-            self._shards.add(first + rank)
-        return sum(
-            at - first == rank or at in self._shards or self._locks.is_taken(at, 1)
-            for at in range(first, first + num_shards)
-        )
+        self.claims.release(start // CELL, stop // CELL, is_bulk)
 
     def write(self, start: int, data: memoryview) -> None:
         """Writes some bytes, which are not there before they are marked.
@@ -368,26 +289,14 @@ class SparseFile:
         if os.fstat(self._data.number).st_size < self._size:
             raise TruncatedCacheError(f"{self.path} was cut off")
 
-    @contextlib.contextmanager
-    def checking(self) -> Iterator[bool]:
-        """Whether no other process compares the file with its digest; none does meanwhile."""
-        is_alone = self._locks.take(_CHECK, 1)
-        try:
-            yield is_alone
-        finally:
-            if is_alone:
-                self._locks.drop(_CHECK, 1)
-
     def forget(self) -> None:
         """Gives back the memory of what this process knows to be there; the file still says it."""
         self._known.madvise(mmap.MADV_DONTNEED)
 
     def after_fork(self) -> None:
         """To be called in a child, where nobody is fetching or reading any more."""
-        self._claimed.clear()
+        self.claims.after_fork()
         self.memory.clear()
-        self._bulk.clear()
-        self._shards.clear()
 
 
 def open_sparse(path: pathlib.Path, size: int) -> SparseFile:
