@@ -31,7 +31,7 @@ _IDLE_SECONDS = 5.0
 # Another process's bytes are looked for so often, and ours that are late.
 _LOOK_SECONDS = 0.004
 _LONGEST_LOOK = 0.1
-# At what is waited for, so seldom that it takes no more than one in so many seconds.
+# So seldom that it takes no more of the processors than one in so many seconds.
 _LOOK_SHARE = 20
 _log = logging.getLogger(__name__)
 
@@ -188,8 +188,7 @@ class Fetcher:
         started, pause = time.monotonic(), _LOOK_SECONDS
         asked = dict.fromkeys(lacking, started)
         overtakes = started + OVERTAKE_SECONDS
-        # When it is looked at next if something arrives, and if nothing does.
-        soonest = latest = started
+        next_look = started
         with self._mutex:
             try:
                 if small is Small.ASK_AGAIN:
@@ -197,17 +196,17 @@ class Fetcher:
                     again = self._urgency.ask_again(lacking)
                 while lacking:
                     now = time.monotonic()
-                    if now >= soonest:
+                    if now >= next_look:
+                        spent = time.thread_time()
                         for file, *where in lacking:
                             file.raise_failure(*cells(*where), started)
                         is_ours = self._urgency.hurry(lacking, small, asked)
                         if now >= overtakes:
                             overtakes = now + _LONGEST_LOOK
                             again += self._urgency.overtake(lacking, small)
-                        soonest = now + _LOOK_SHARE * (time.monotonic() - now)
-                        latest = max(soonest, now + (_LONGEST_LOOK if is_ours else pause))
-                        pause = min(2 * pause, _LONGEST_LOOK)
-                    self._arrived.wait(latest - time.monotonic())
+                        next_look = now + _LOOK_SHARE * (time.thread_time() - spent)
+                    self._arrived.wait(_LONGEST_LOOK if is_ours else pause)
+                    pause = min(2 * pause, _LONGEST_LOOK)
                     lacking = [it for it in lacking if not it[0].pieces.has(*it[1:])]
             finally:
                 ranges[0][0].traffic.waited += time.monotonic() - started
