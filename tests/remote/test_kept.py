@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,9 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yogadl.cache.partial import remove_all_leftovers
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, parts_of, read_header
 from yogadl.remote._kept import collect, forget, kept_versions, remove_unused, set_pinned
 from yogadl.remote._notes import note_opened
+from yogadl.remote._own_file import replace_file
 from yogadl.storage import LFSStorage
 
 pytestmark = pytest.mark.once
@@ -275,3 +278,23 @@ def test_what_a_killed_process_was_writing_goes(
     removes(tmp_path / "kept")
     assert not partial.exists()
     assert set(before) <= set(note.parent.iterdir())
+
+
+def test_what_is_being_written_is_not_taken_for_a_leftover(tmp_path: pathlib.Path) -> None:
+    """Not even between being made and being locked, or before it is renamed."""
+    is_over = threading.Event()
+
+    def remove() -> None:
+        while not is_over.is_set():
+            remove_all_leftovers(tmp_path)
+
+    thread = threading.Thread(target=remove)
+    thread.start()
+    try:
+        for number in range(2000):
+            replace_file(tmp_path / "note", [str(number).encode()])
+            assert (tmp_path / "note").read_text() == str(number)
+    finally:
+        is_over.set()
+        thread.join()
+    assert [path.name for path in tmp_path.iterdir()] == ["note"]

@@ -11,6 +11,7 @@ import pathlib
 import stat
 import uuid
 from collections.abc import Iterable
+from typing import BinaryIO
 
 from yogadl.cache.files import telling
 from yogadl.cache.mapping import Descriptor
@@ -72,13 +73,25 @@ def replace_file(path: pathlib.Path, data: Iterable[bytes]) -> None:
         OSError: it cannot be written.
     """
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        with open(os.open(partial, flags, 0o664), "wb") as file:
-            with contextlib.suppress(OSError):
-                # Where a file system has no locks, nobody removes anything.
-                fcntl.flock(file, fcntl.LOCK_EX)
+        with _partial(partial) as file:
             file.writelines(data)
-        os.replace(partial, path)
+            # While it is locked: others remove what nobody has.
+            file.flush()
+            os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _partial(path: pathlib.Path) -> BinaryIO:
+    """A new file, locked."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    while True:
+        file = open(os.open(path, flags, 0o664), "wb")  # noqa: SIM115 # the caller closes it
+        with contextlib.suppress(OSError):
+            # Where a file system has no locks, nobody removes anything.
+            fcntl.flock(file, fcntl.LOCK_EX)
+        # It may have been removed before it was locked.
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()
