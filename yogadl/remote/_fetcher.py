@@ -66,7 +66,8 @@ class Fetcher:
         with self._mutex:
             for file, start, stop in ranges:
                 while len(self._queue.soon) >= QUEUED:
-                    self._arrived.wait()
+                    # Nothing may arrive that makes room: what was read already is not fetched.
+                    self._arrived.wait(_LONGEST_LOOK)
                 work = Work(file, *cells(start, stop), bridge=bridge, must_keep=must_keep)
                 self._queue.soon.append(work)
                 self._start_thread()

@@ -78,11 +78,12 @@ class Planner:
     def _run(self) -> None:
         while True:
             with self._condition:
-                if not self._waiting and not self._condition.wait(_IDLE_SECONDS):
+                if not self._waiting:
+                    self._condition.wait(_IDLE_SECONDS)
+                # Something may have come just when there had been nothing for so long.
+                if not self._waiting:
                     self._is_running = False
                     return
-                if not self._waiting:
-                    continue
                 reader, positions, must_keep = self._waiting.popleft()
             try:
                 _fetch(reader, positions, must_keep)
