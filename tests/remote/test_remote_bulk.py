@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from remote_rig import Answer, Asked, Site, make_site
+from test_claims import claiming
 from test_remote_plan import is_nothing_fetched, store
-from test_remote_processes import claiming
 from waiting import wait_until
 
 from yogadl.remote import _fetcher, _lateness, _queue

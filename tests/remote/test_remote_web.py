@@ -12,11 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
-from remote_rig import Answer, Asked, Site, WebObject, make_site
+from remote_rig import Answer, Asked, Site
 from test_remote_faults import everything, records
-from waiting import wait_until
 
 import yogadl
 from yogadl import backoff
@@ -29,7 +27,6 @@ from yogadl.errors import (
     StoreError,
     YogadlError,
 )
-from yogadl.remote._http import Connections
 
 SPEC = {
     "x": yogadl.spec.TensorSpec("uint8", (None,)),
@@ -305,33 +302,6 @@ def test_what_only_says_so_is_read(site: Site) -> None:
         assert everything(ref.stream()) == wanted
 
 
-def test_chunked_answers(site: Site) -> None:
-    wanted = stored(site)
-
-    def chunk(_asked: Asked, made: Answer) -> Answer:
-        pieces = [made.body[at : at + 1000] for at in range(0, len(made.body), 1000)]
-        made.body = b"".join(b"%x\r\n%s\r\n" % (len(it), it) for it in pieces) + b"0\r\n\r\n"
-        made.headers["Transfer-Encoding"] = "chunked"
-        return made
-
-    with site.twisting(chunk), opened(site) as ref:
-        assert everything(ref.stream()) == wanted
-
-
-def test_ranges_that_are_answered_in_small_pieces(site: Site) -> None:
-    wanted = stored(site)
-
-    def less(asked: Asked, made: Answer) -> Answer:
-        if asked.start:
-            made.body = made.body[:5000]
-            end = asked.start + len(made.body) - 1
-            made.headers["Content-Range"] = f"bytes {asked.start}-{end}/{asked.size}"
-        return made
-
-    with site.twisting(less), opened(site) as ref:
-        assert everything(ref.stream()) == wanted
-
-
 @pytest.mark.parametrize(
     "said",
     [
@@ -415,97 +385,3 @@ def test_answers_that_are_no_http(tmp_path: pathlib.Path, impatient: None, said:
 
     with _answering(answer) as port, pytest.raises(StoreError):
         yogadl.from_url(f"http://127.0.0.1:{port}/cache.mdb", local_cache_dir=tmp_path)
-
-
-def test_an_answer_that_drips(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bytes are asked for again elsewhere, and come."""
-    wanted = stored(site)
-    slow: list[int] = []
-    original = site.web.answer
-
-    def answer(path: str, given: str) -> Answer:
-        made = original(path, given)
-        if "bytes=0-" not in given and not slow:
-            slow.append(1)
-            made.cut = 100
-            made.stalls = 1.0
-        return made
-
-    monkeypatch.setattr(site.web, "answer", answer)
-    with opened(site) as ref:
-        assert everything(ref.stream()) == wanted
-    assert slow
-
-
-def test_what_came_before_a_time_out_is_not_lost(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backoff, "LIMITS", backoff.Limits(answer=0.5))
-    said = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-299999/300000\r\n"
-    said += b"Content-Length: 300000\r\n\r\n" + bytes(100_000)
-    came, ends = [], threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer() -> None:
-            client, _ = server.accept()
-            with client:
-                client.sendall(said)
-                ends.wait(30)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        connections = Connections()
-        asked = WebObject(f"http://127.0.0.1:{server.getsockname()[1]}/a", "a")
-        try:
-            with pytest.raises(NetworkError):
-                connections.read(
-                    asked, 300_000, 0, 300_000, lambda at, data: came.append((at, len(data)))
-                )
-        finally:
-            ends.set()
-            connections.close()
-            thread.join()
-    assert came == [(0, 64 << 10)]
-
-
-def test_what_is_slow_is_handed_over_in_small_pieces(site: Site) -> None:
-    """So that it is seen to go on, and is not asked for again; what is quick is, in large ones."""
-    record = {"x": np.zeros(1_500_000, "u1"), "number": np.int64(1)}
-    site.store([record], spec=SPEC)
-    asked, connections = site.opener()._object("a/1/cache.mdb"), Connections()
-    sizes: list[int] = []
-    is_slow = True
-
-    def trickle(asked: Asked, made: Answer) -> Answer:
-        made.trickles = lambda: is_slow
-        return made
-
-    def read(nbytes: int) -> list[int]:
-        sizes.clear()
-        size = site.path().stat().st_size
-        connections.read(asked, size, 1000, 1000 + nbytes, lambda _, data: sizes.append(len(data)))
-        assert sum(sizes) == nbytes
-        return sizes
-
-    with contextlib.closing(connections), site.twisting(trickle):
-        first, *others = read(200_000)
-        assert first == 64 << 10
-        assert all(16 << 10 <= piece < 64 << 10 for piece in others[:-1])
-        assert connections.longest_wait > 0.3
-        is_slow = False
-        wait_until(lambda: max(read(1_400_000)) == 512 << 10)
-
-
-def test_connections_to_many_hosts_are_not_kept(tmp_path: pathlib.Path) -> None:
-    connections = Connections()
-    with contextlib.ExitStack() as stack:
-        stack.callback(connections.close)
-        for number in range(20):
-            (folder := tmp_path / str(number)).mkdir()
-            site = make_site(folder)
-            stack.callback(site.web.close)
-            stored(site)
-            asked = site.opener()._object("a/1/cache.mdb")
-            size, data, _ = connections.head(asked, 100)
-            assert (size, len(data)) == (site.path().stat().st_size, 100)
-        assert len(connections._open) <= 4

@@ -44,6 +44,44 @@ def remove_all_leftovers(folder: pathlib.Path) -> int:
     return _remove_leftovers(folder, "")
 
 
+def partial_name(path: pathlib.Path) -> pathlib.Path:
+    """A name beside that of a file, for what is to become it; never the same twice."""
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
+
+
+def locked_file(path: pathlib.Path, mode: int, needs_lock: bool = True) -> int:
+    """Makes a file that nobody takes for a leftover: it is locked as long as it is open.
+
+    Args:
+        path: where there is none.
+        mode: its rights, less the umask.
+        needs_lock: otherwise it is not locked where the file system has no locks, and nobody
+            removes leftovers there.
+
+    Returns:
+        Its descriptor, for reading and writing.
+
+    Raises:
+        OSError: it cannot be made, or locked; none is left.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            except OSError:
+                if needs_lock:
+                    raise
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            path.unlink(missing_ok=True)
+            raise
+        # Between open and flock somebody took it for a leftover.
+        os.close(descriptor)
+
+
 def _remove_leftovers(folder: pathlib.Path, begin: str) -> int:
     removed, end = 0, PARTIAL_SUFFIX
     try:
@@ -136,21 +174,9 @@ class PartialFile(Closing):
         self.path, self._descriptor = self._create()
 
     def _create(self) -> tuple[pathlib.Path, int]:
-        while True:
-            path = self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with telling("write", path):
-                descriptor = os.open(path, flags, 0o666)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
-                except OSError:
-                    os.close(descriptor)
-                    path.unlink(missing_ok=True)
-                    raise
-            if os.fstat(descriptor).st_nlink:
-                return path, descriptor
-            # Between open and flock somebody took it for a leftover.
-            os.close(descriptor)
+        path = partial_name(self._path)
+        with telling("write", path):
+            return path, locked_file(path, 0o666)
 
     def append(self, data: Any) -> None:
         """Writes a buffer at the end.

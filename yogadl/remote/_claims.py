@@ -28,7 +28,8 @@ Cells = tuple[int, int]
 
 
 class Claims:
-    """Those of this process, and what can be told of others'. Safe for threads.
+    """Those of this process, and what can be told of others'. One thread at a time may claim cells
+    and let go of them; all else is safe for threads.
 
     Args:
         marks: the file of the cells.

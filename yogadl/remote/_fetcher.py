@@ -31,8 +31,9 @@ _IDLE_SECONDS = 5.0
 # Another process's bytes are looked for so often, and ours that are late.
 _LOOK_SECONDS = 0.004
 _LONGEST_LOOK = 0.1
-# So seldom that it takes no more of the processors than one in so many seconds.
+# To see to what is waited for takes a thread at most one in so many seconds of a processor.
 _LOOK_SHARE = 20
+
 _log = logging.getLogger(__name__)
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import logging
 import os
 import pathlib
 import stat
-import uuid
 from collections.abc import Iterable
-from typing import BinaryIO
 
 from yogadl.cache.files import telling
 from yogadl.cache.mapping import Descriptor
-from yogadl.cache.partial import PARTIAL_SUFFIX
+from yogadl.cache.partial import locked_file, partial_name
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _MODE = 0o664
@@ -72,26 +68,12 @@ def replace_file(path: pathlib.Path, data: Iterable[bytes]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
+    partial = partial_name(path)
     try:
-        with _partial(partial) as file:
+        with open(locked_file(partial, 0o664, needs_lock=False), "wb") as file:
             file.writelines(data)
             # While it is locked: others remove what nobody has.
             file.flush()
             os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _partial(path: pathlib.Path) -> BinaryIO:
-    """A new file, locked."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    while True:
-        file = open(os.open(path, flags, 0o664), "wb")  # noqa: SIM115 # the caller closes it
-        with contextlib.suppress(OSError):
-            # Where a file system has no locks, nobody removes anything.
-            fcntl.flock(file, fcntl.LOCK_EX)
-        # It may have been removed before it was locked.
-        if os.fstat(file.fileno()).st_nlink:
-            return file
-        file.close()

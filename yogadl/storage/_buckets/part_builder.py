@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from yogadl.cache.files import make_folders, telling
-from yogadl.cache.partial import PartialFile
+from yogadl.cache.partial import PartialFile, locked_file
 from yogadl.closing import Closing
 from yogadl.errors import StoreError
 from yogadl.not_inherited import not_for_children
@@ -206,7 +206,8 @@ class BuilderSign:
         make_folders(folder, FOLDER_MODE)
         self._path = _sign_path(folder, name)
         with telling("write", self._path):
-            self._descriptor = _locked(self._path)
+            # Locked before anything is in it, so that no other is ever blank.
+            self._descriptor = locked_file(self._path, 0o644)
             os.write(self._descriptor, _machine())
         not_for_children(self)
 
@@ -268,22 +269,6 @@ def remove_strays(folder: pathlib.Path, known: Collection[str]) -> None:
                 forget(folder, name)
             else:
                 _remove_blank(folder, name)
-
-
-def _locked(path: pathlib.Path) -> int:
-    """A new file there, locked before anything is in it, so that no other is ever blank."""
-    while True:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(path, flags, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Somebody may have taken it for one that was left in between.
-            if os.fstat(descriptor).st_nlink:
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
 
 
 def _remove_blank(folder: pathlib.Path, name: str) -> None:
