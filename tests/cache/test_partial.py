@@ -84,6 +84,24 @@ def test_a_file_system_without_locks(path: pathlib.Path, monkeypatch: pytest.Mon
     assert names(path) == ["cache.mdb"]
 
 
+def test_a_leftover_that_became_another_file_stays(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While somebody waited to lock it, another removed it, and its writer made it once more."""
+    leftover = path.with_name("cache.mdb.1.partial")
+    leftover.write_bytes(b"left")
+    lock = partial.fcntl.flock
+
+    def lock_late(descriptor: int, operation: int) -> None:
+        leftover.unlink()
+        leftover.write_bytes(b"new")
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(partial.fcntl, "flock", lock_late)
+    assert remove_leftovers(path) == 0
+    assert leftover.read_bytes() == b"new"
+
+
 def test_who_has_the_old_file_open_keeps_it(path: pathlib.Path) -> None:
     with path.open("rb") as reader, PartialFile(path) as file:
         file.append(b"new")

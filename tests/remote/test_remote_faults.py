@@ -246,16 +246,16 @@ def test_what_failed_while_it_was_waited_for_briefly_is_no_error(site: Site) -> 
         outage, denial = StoreUnavailableError("it is out"), AccessDeniedError("not for you")
         file.failures += [(1000, 2000, 500.0, outage), (3000, 4000, 500.0, denial)]
         patience = backoff.LIMITS.patience
-        file.raise_failure(1000, 2000, 500.0 - 0.4 * patience)
+        file.raise_failure([(file, 1000, 2000)], 500.0 - 0.4 * patience)
         for at, since, error in (
             (1000, 500.0 - 0.6 * patience, StoreUnavailableError),
             (3000, 500.0, AccessDeniedError),
         ):
             with pytest.raises(error):
-                file.raise_failure(at + 999, at + 1001, since)
+                file.raise_failure([(file, at + 999, at + 1001)], since)
             # Of other bytes, or from before.
-            file.raise_failure(at + 1000, at + 1001, since)
-            file.raise_failure(at, at + 1, 500.1)
+            file.raise_failure([(file, at + 1000, at + 1001)], since)
+            file.raise_failure([(file, at, at + 1)], 500.1)
 
 
 def test_a_time_out_is_not_tried_again_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,15 @@ def make_folders(folder: pathlib.Path, mode: int = 0o777) -> None:
         sync_folder(path.parent)
 
 
+def leads_to(path: pathlib.Path, descriptor: int) -> bool:
+    """Whether a file that is open is the one at a path: it may have been removed before it was
+    locked, and another be there. If it cannot be told, it is not."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
 def sync_folder(folder: pathlib.Path) -> None:
     """Makes the names in a folder durable.
 

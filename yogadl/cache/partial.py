@@ -17,7 +17,7 @@ import shutil
 import uuid
 from typing import Any
 
-from yogadl.cache.files import shown, sync_folder, telling
+from yogadl.cache.files import leads_to, shown, sync_folder, telling
 from yogadl.closing import Closing
 from yogadl.errors import ClosedError, InvalidArgumentError, StorageFullError, YogadlError
 
@@ -114,6 +114,8 @@ def _remove_leftover(leftover: pathlib.Path) -> bool:
     descriptor = os.open(leftover, flags)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not leads_to(leftover, descriptor):
+            return False
         leftover.unlink()
     except BlockingIOError:
         _log.debug("%s is being written.", shown(leftover))

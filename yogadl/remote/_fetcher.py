@@ -31,8 +31,9 @@ _IDLE_SECONDS = 5.0
 # Another process's bytes are looked for so often, and ours that are late.
 _LOOK_SECONDS = 0.004
 _LONGEST_LOOK = 0.1
-# To see to what is waited for takes a thread at most one in so many seconds of a processor.
-_LOOK_SHARE = 20
+# To see to what is waited for takes a thread at most one in so many seconds of a processor, but if
+# it is done as seldom as this.
+_LOOK_SHARE, _SELDOM_SECONDS = 20, 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -198,15 +199,16 @@ class Fetcher:
                     again = self._urgency.ask_again(lacking)
                 while lacking:
                     now = time.monotonic()
+                    for file in {file for file, *_ in lacking}:
+                        file.raise_failure(lacking, started)
                     if now >= next_look:
                         spent = time.thread_time()
-                        for file, *where in lacking:
-                            file.raise_failure(*cells(*where), started)
                         is_ours = self._urgency.hurry(lacking, small, asked)
                         if now >= overtakes:
                             overtakes = now + _LONGEST_LOOK
                             again += self._urgency.overtake(lacking, small)
-                        next_look = now + _LOOK_SHARE * (time.thread_time() - spent)
+                        spent = time.thread_time() - spent
+                        next_look = now + min(_LOOK_SHARE * spent, _SELDOM_SECONDS)
                     self._arrived.wait(_LONGEST_LOOK if is_ours else pause)
                     pause = min(2 * pause, _LONGEST_LOOK)
                     lacking = [it for it in lacking if not it[0].pieces.has(*it[1:])]

@@ -20,7 +20,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from yogadl.cache.files import telling
+from yogadl.cache.files import leads_to, telling
 from yogadl.cache.partial import remove_all_leftovers
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
 from yogadl.errors import YogadlError
@@ -348,7 +348,7 @@ def alone(path: pathlib.Path) -> Iterator[bool]:
         yield False
     else:
         try:
-            yield True
+            yield leads_to(path, descriptor)
         finally:
             # Closing it is not enough: a child of a fork may have it, too.
             fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -52,13 +52,13 @@ class Urgency:
         Returns:
             Whether all of it is under way in this process.
         """
-        is_ours = True
+        is_ours, known = True, _Known(self._queue)
         for wanted in lacking:
             if small is Small.WAIT and self._is_left_to_bulk(wanted, asked):
                 is_ours = False
             else:
                 file, start, stop = wanted[0], *cells(*wanted[1:])
-                is_ours &= self._hurry_one(file, start, stop, asked[wanted])
+                is_ours &= self._hurry_one(file, start, stop, asked[wanted], known)
         return is_ours
 
     def ask_again(self, ranges: Sequence[Range]) -> list[Range]:
@@ -80,13 +80,14 @@ class Urgency:
     def overtake(self, lacking: Sequence[Range], small: Small) -> list[Range]:
         """Has ranges come before bulk that is late with them; those that are asked for again."""
         again: list[Range] = []
+        is_first = small is Small.ASK_AGAIN
+        known = _Known(self._queue)
         for file, *where in lacking:
             start, stop = cells(*where)
-            is_first = small is Small.ASK_AGAIN
-            if is_first and self._has_second(file, start, stop):
+            if is_first and known.has_second(file, start, stop):
                 continue
             if is_first and self._queue.overtakes_bulk(file, start, stop):
-                self._ask_unclaimed(file, start, stop)
+                known.note(self._ask_unclaimed(file, start, stop))
                 again.append((file, start, stop))
             else:
                 self._queue.cut_bulk(file, start, stop)
@@ -111,21 +112,26 @@ class Urgency:
                 return False
         return now - asked[wanted] <= _OTHERS_SECONDS
 
-    def _hurry_one(self, file: RemoteFile, start: int, stop: int, since: float) -> bool:
+    def _hurry_one(
+        self, file: RemoteFile, start: int, stop: int, since: float, known: _Known
+    ) -> bool:
         """Has what is missing of a range fetched next; whether all is under way in this process.
 
         Args:
             file, start, stop: the range.
             since: when it began to be waited for.
+            known: what is asked for, which is changed.
         """
         now = time.monotonic()
         missing = file.pieces.missing(start, stop)
         if missing:
-            urgent = self._queue.urgent
             if self._queue.hurry(file, start, stop):
+                known.note(self._queue.urgent[-1])
                 self._start_thread()
-            elif not any(work.file is file and work.start == start for work in urgent):
-                urgent.append(Work(file, start, stop))
+            elif (file, start) not in known.urgent:
+                work = Work(file, start, stop)
+                known.note(work)
+                self._queue.urgent.append(work)
                 self._start_thread()
             if is_late := now - since > _OTHERS_SECONDS:
                 file.others_are_late = now + _OTHERS_LATE_SECONDS
@@ -135,20 +141,54 @@ class Urgency:
             late = now - self.lateness.seconds()
             flying = [work for work in self._queue.flying if work.touches(file, start, stop)]
             is_late = any(work.progressed < late for work in flying)
-        if is_late and not self._has_second(file, start, stop):
+        if is_late and not known.has_second(file, start, stop):
             for first, last in _lacking(file.pieces, start, stop):
                 self.lateness.again_bytes += last - first
-                self._ask_unclaimed(file, first, last)
+                known.note(self._ask_unclaimed(file, first, last))
         return not missing
 
-    def _has_second(self, file: RemoteFile, start: int, stop: int) -> bool:
-        return self._queue.is_being_fetched(file, start, stop, is_claimed=False) or any(
-            not work.is_claimed and work.touches(file, start, stop) for work in self._queue.urgent
-        )
-
-    def _ask_unclaimed(self, file: RemoteFile, start: int, stop: int) -> None:
-        self._queue.urgent.append(Work(file, start, stop, is_claimed=False))
+    def _ask_unclaimed(self, file: RemoteFile, start: int, stop: int) -> Work:
+        work = Work(file, start, stop, is_claimed=False)
+        self._queue.urgent.append(work)
         self._start_thread()
+        return work
+
+
+class _Known:
+    """What is asked for already, as long as nobody else uses the queue: of thousands of ranges that
+    somebody waits for, each is looked up among thousands.
+
+    Args:
+        queue: as it is now.
+
+    Attributes:
+        urgent: files, and where in them what waits to be fetched begins.
+    """
+
+    def __init__(self, queue: WorkQueue) -> None:
+        self.urgent: set[tuple[RemoteFile, int]] = set()
+        # Cells that are asked for though somebody else is at them.
+        self._second: set[tuple[SparseFile, int]] = set()
+        for work in queue.urgent:
+            self.note(work)
+        for work in queue.flying:
+            self._note_second(work)
+
+    def note(self, work: Work) -> None:
+        """Adds work that is urgent."""
+        self.urgent.add((work.file, work.start))
+        self._note_second(work)
+
+    def _note_second(self, work: Work) -> None:
+        if not work.is_claimed:
+            numbers = range(work.start // CELL, work.stop // CELL)
+            self._second.update((work.file.pieces, number) for number in numbers)
+
+    def has_second(self, file: RemoteFile, start: int, stop: int) -> bool:
+        """Whether any of a range is asked for though somebody else is at it."""
+        if not self._second:
+            return False
+        return any((file.pieces, at) in self._second for at in range(start // CELL, stop // CELL))
 
 
 def _lacking(pieces: SparseFile, start: int, stop: int) -> Iterator[tuple[int, int]]:

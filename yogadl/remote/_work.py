@@ -76,12 +76,12 @@ class RemoteFile:
             start = self.passed.pop()[0]
         self.passed.append((start, stop))
 
-    def raise_failure(self, start: int, stop: int, since: float) -> None:
+    def raise_failure(self, ranges: Sequence[Range], since: float) -> None:
         """Raises why some bytes could not be had, if they have been waited for for long enough.
 
         Args:
-            start, stop: the range.
-            since: when it began to be waited for.
+            ranges: of this file and of others.
+            since: when they began to be waited for.
         """
         name = self.asked.name
         if self.ended.is_set():
@@ -90,7 +90,9 @@ class RemoteFile:
         soonest = since + backoff.LIMITS.patience / 2
         for first, last, when, error in self.failures:
             is_old = when < soonest and isinstance(error, StoreError) and error.is_transient
-            if first < stop and start < last and when >= since and not is_old:
+            if when < since or is_old:
+                continue
+            if any(file is self and first < stop and start < last for file, start, stop in ranges):
                 if isinstance(error, ChangedError):
                     raise CacheReplacedError(
                         f"{name} was replaced or deleted while it was read: {error}; fetch it again"

@@ -15,7 +15,7 @@ import platform
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from yogadl.cache.files import make_folders, telling
+from yogadl.cache.files import leads_to, make_folders, telling
 from yogadl.cache.partial import PartialFile, locked_file
 from yogadl.closing import Closing
 from yogadl.errors import StoreError
@@ -276,7 +276,7 @@ def _remove_blank(folder: pathlib.Path, name: str) -> None:
     path = _sign_path(folder, name)
     with contextlib.suppress(OSError), _opened(folder, path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(descriptor).st_size == 0:
+        if os.fstat(descriptor).st_size == 0 and leads_to(path, descriptor):
             path.unlink()
 
 
