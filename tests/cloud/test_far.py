@@ -23,8 +23,8 @@ from yogadl.errors import (
     ChecksumError,
     ForeignFileError,
 )
-from yogadl.remote import _lateness, _urgency
-from yogadl.remote._fetcher import fetcher
+from yogadl.remote._fetching import lateness, urgency
+from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.storage._buckets import far as far_settings
 
 COUNT = 500
@@ -152,8 +152,8 @@ def test_every_process_reads_and_each_byte_comes_once(
     s3: Any, local: pathlib.Path, elsewhere: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What a busy machine answers late is asked for again otherwise.
-    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 600.0)
-    monkeypatch.setattr(_urgency, "_OTHERS_SECONDS", 600.0)
+    monkeypatch.setattr(lateness, "_LATE_SECONDS", 600.0)
+    monkeypatch.setattr(urgency, "_OTHERS_SECONDS", 600.0)
     s3.make_storage(local).submit(arrays(size=50_000, count=200), "a", "1")
     size = len(s3.raw.get("data/a/1/cache.mdb"))
     context = multiprocessing.get_context("fork")

@@ -15,7 +15,7 @@ from typing import Any
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.dataref import LMDBDataRef, RemoteDataRef
 from yogadl.errors import AccessDeniedError, StoreError
-from yogadl.remote._object import Address
+from yogadl.remote._fetching.remote_object import Address
 from yogadl.remote._open import OBJECTS_FOLDER, look_at, open_remote
 from yogadl.storage import LFSConfigurations, LFSStorage
 

@@ -16,7 +16,7 @@ from waiting import wait_until
 
 from yogadl import backoff
 from yogadl.errors import NetworkError
-from yogadl.remote._http import Connections
+from yogadl.remote._fetching.connections import Connections
 
 
 def test_an_answer_that_drips(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

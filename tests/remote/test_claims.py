@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.remote._sparse_file import CELL, SparseFile, open_sparse
+from yogadl.remote._local.sparse_file import CELL, SparseFile, open_sparse
 
 FORK = multiprocessing.get_context("fork")
 

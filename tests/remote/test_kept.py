@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from yogadl.cache.partial import remove_all_leftovers
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, parts_of, read_header
-from yogadl.remote._kept import collect, forget, kept_versions, remove_unused, set_pinned
-from yogadl.remote._notes import note_opened
-from yogadl.remote._own_file import replace_file
+from yogadl.remote._local.kept import collect, forget, kept_versions, remove_unused, set_pinned
+from yogadl.remote._local.notes import note_opened
+from yogadl.remote._local.own_file import replace_file
 from yogadl.storage import LFSStorage
 
 pytestmark = pytest.mark.once
@@ -240,7 +240,7 @@ def test_what_replaces_nothing_reads_no_notes(tmp_path: pathlib.Path) -> None:
 
 KILLED = """
 import pathlib, sys
-from yogadl.remote._own_file import replace_file
+from yogadl.remote._local.own_file import replace_file
 
 
 def data():

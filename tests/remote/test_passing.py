@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yogadl.cache.traffic import Traffic
-from yogadl.remote import _passing
-from yogadl.remote._passing import Passing
-from yogadl.remote._sparse_file import CELL, open_sparse
-from yogadl.remote._work import RemoteFile
+from yogadl.remote._fetching import passing
+from yogadl.remote._fetching.passing import Passing
+from yogadl.remote._fetching.work import RemoteFile
+from yogadl.remote._local.sparse_file import CELL, open_sparse
 
 CELLS = 64
 ROOM = 16
@@ -81,7 +81,7 @@ def test_nothing_goes_that_there_is_room_for(folder: pathlib.Path, data: st.Data
     memory = Memory(folder, data.draw(st.sampled_from([1, 2, 4])))
     numbers = st.integers(0, CELLS // memory.cells - 1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_passing, "_PASSING_BYTES", ROOM * CELL)
+        patched.setattr(passing, "_PASSING_BYTES", ROOM * CELL)
         for _ in range(data.draw(st.integers(1, 40))):
             kind = data.draw(st.sampled_from(["fetch", "fetch", "hold", "read"]))
             if kind == "fetch":
@@ -95,7 +95,7 @@ def test_nothing_goes_that_there_is_room_for(folder: pathlib.Path, data: st.Data
 
 
 def test_what_was_read_takes_no_room(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_passing, "_PASSING_BYTES", ROOM * CELL)
+    monkeypatch.setattr(passing, "_PASSING_BYTES", ROOM * CELL)
     memory = Memory(folder, 1)
     memory.fetch(0)
     for number in range(1, CELLS):
@@ -125,7 +125,7 @@ def test_what_is_kept_as_well_goes(folder: pathlib.Path) -> None:
 def test_what_is_of_ended_files_holds_nothing_back(
     folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_passing, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(passing, "_LOOK_SECONDS", 0.0)
     memory, other = Memory(folder, 1), Memory(folder, 1)
     other.passing = memory.passing
     for number in range(4):
@@ -133,9 +133,9 @@ def test_what_is_of_ended_files_holds_nothing_back(
         other.fetch(number)
     memory.passing.note_read([memory.range_of(0)])
     memory.hold(1)
-    assert memory.passing.room() == _passing.AHEAD_BYTES - 7 * CELL
+    assert memory.passing.room() == passing.AHEAD_BYTES - 7 * CELL
     memory.file.ended.set()
     # Somebody is reading one of them.
-    assert memory.passing.room() == _passing.AHEAD_BYTES - 5 * CELL
+    assert memory.passing.room() == passing.AHEAD_BYTES - 5 * CELL
     assert [number for number in range(4) if memory.has(number)] == [1]
     assert all(map(other.has, range(4)))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from waiting import wait_until
 
-from yogadl.remote import _planner
-from yogadl.remote._planner import Planner
+from yogadl.remote._fetching import planner as planner_module
+from yogadl.remote._fetching.planner import Planner
 
 pytestmark = pytest.mark.once
 
@@ -47,7 +47,7 @@ def test_what_is_announced_just_when_the_thread_ends_is_fetched(
             condition.acquire()
         return False
 
-    monkeypatch.setattr(_planner, "_IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(planner_module, "_IDLE_SECONDS", 0.01)
     monkeypatch.setattr(condition, "wait", wait_in_vain)
     planner.submit(reader, np.array([1, 2]))
     wait_until(lambda: reader.asked == [1, 2, 7])
@@ -56,7 +56,7 @@ def test_what_is_announced_just_when_the_thread_ends_is_fetched(
 
 def test_the_thread_ends_and_another_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     planner, reader = Planner(), Reader()
-    monkeypatch.setattr(_planner, "_IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(planner_module, "_IDLE_SECONDS", 0.01)
     for number in range(3):
         planner.submit(reader, np.array([number]))
         wait_until(lambda: not planner._is_running)

@@ -17,12 +17,13 @@ from test_claims import claiming
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
-from yogadl.remote import _fetcher, _lateness, _queue
+from yogadl.remote._fetching import fetcher as fetcher_module
+from yogadl.remote._fetching import lateness, work_queue
+from yogadl.remote._fetching.planner import FIRST_RECORDS
+from yogadl.remote._fetching.planner import _fetch as fetch_ahead
+from yogadl.remote._fetching.work import Bulk, Range, Work, cells
+from yogadl.remote._local.sparse_file import CELL, SparseFile
 from yogadl.remote._open import HEAD_BYTES
-from yogadl.remote._planner import FIRST_RECORDS
-from yogadl.remote._planner import _fetch as fetch_ahead
-from yogadl.remote._sparse_file import CELL, SparseFile
-from yogadl.remote._work import Bulk, Range, Work, cells
 
 pytestmark = pytest.mark.once
 
@@ -52,12 +53,12 @@ def test_data_sets_take_turns(
     site: Site, second: Site, third: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small one need not wait until a large one has come, nor one that comes record by record."""
-    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
     for each in (site, second, third):
         store(each, (400, 3_000), None)
     with site.ref() as large, second.ref() as small, third.ref() as shard:
         found = [ref.reader.files for ref in (large, small, shard)]
-        queue = _queue.WorkQueue()
+        queue = work_queue.WorkQueue()
         # What lies before was read when they were opened.
         begin = HEAD_BYTES
         bulks = []
@@ -92,14 +93,14 @@ def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
     site: Site, monkeypatch: pytest.MonkeyPatch, pieces: int, begun: int
 ) -> None:
     """What comes at once need not wait, since the first records come with it."""
-    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
-    monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 4)
-    monkeypatch.setattr(_queue, "HELD_CONNECTIONS", 2)
-    monkeypatch.setattr(_queue, "AT_ONCE_BYTES", 4 * PIECE)
-    monkeypatch.setattr(_queue, "_HOLD_SECONDS", 1000.0)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
+    monkeypatch.setattr(work_queue, "HELD_CONNECTIONS", 2)
+    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", 4 * PIECE)
+    monkeypatch.setattr(work_queue, "_HOLD_SECONDS", 1000.0)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
-        files, queue = ref.reader.files, _queue.WorkQueue()
+        files, queue = ref.reader.files, work_queue.WorkQueue()
         whole = (files.file(0), HEAD_BYTES, HEAD_BYTES + pieces * PIECE)
         queue.add_bulk(Bulk(iter([whole]), pieces * PIECE, files.traffic))
 
@@ -119,15 +120,15 @@ def test_processes_of_a_machine_share_connections(
     site: Site, monkeypatch: pytest.MonkeyPatch, processes: int, is_small: bool
 ) -> None:
     """And those that are first do not begin in full while others look for their first records."""
-    monkeypatch.setattr(_queue, "BULK_BYTES", CELL)
-    monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 16)
-    monkeypatch.setattr(_queue, "MACHINE_CONNECTIONS", 20)
-    monkeypatch.setattr(_queue, "HELD_CONNECTIONS", 8)
-    monkeypatch.setattr(_queue, "AT_ONCE_BYTES", CELL)
-    monkeypatch.setattr(_queue, "_HOLD_SECONDS", 1000.0)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", CELL)
+    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 16)
+    monkeypatch.setattr(work_queue, "MACHINE_CONNECTIONS", 20)
+    monkeypatch.setattr(work_queue, "HELD_CONNECTIONS", 8)
+    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", CELL)
+    monkeypatch.setattr(work_queue, "_HOLD_SECONDS", 1000.0)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
-        files, queue = ref.reader.files, _queue.WorkQueue()
+        files, queue = ref.reader.files, work_queue.WorkQueue()
         whole = (files.file(0), HEAD_BYTES, HEAD_BYTES + 100 * CELL)
         bulk = Bulk(iter([whole]), 100 * CELL, files.traffic, processes, is_small)
         queue.add_bulk(bulk)
@@ -156,10 +157,10 @@ def test_what_is_small_is_not_asked_for_by_itself_while_all_of_it_comes(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for the first records."""
-    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
-    monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 4)
-    monkeypatch.setattr(_queue, "HELD_CONNECTIONS", 1)
-    monkeypatch.setattr(_queue, "AT_ONCE_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
+    monkeypatch.setattr(work_queue, "HELD_CONNECTIONS", 1)
+    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
     store(site, (800, 3_000), None)
 
     def slowly(_asked: Asked, made: Answer) -> Answer:
@@ -179,28 +180,28 @@ def test_what_is_small_is_not_asked_for_by_itself_while_all_of_it_comes(
 def test_what_is_small_is_not_left_to_bulk_that_takes_long(
     site: Site, monkeypatch: pytest.MonkeyPatch, is_quick: bool
 ) -> None:
-    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
-        files, queue = ref.reader.files, _queue.WorkQueue()
+        files, queue = ref.reader.files, work_queue.WorkQueue()
         file = files.file(0)
         bulk = Bulk(iter([(file, HEAD_BYTES, file.size)]), file.size, files.traffic)
         queue.add_bulk(bulk)
         small = (file, file.size // CELL * CELL - CELL, file.size // CELL * CELL)
         assert queue.is_coming(*small)
-        assert not queue.is_coming(file, HEAD_BYTES, HEAD_BYTES + _queue.LARGE_BYTES)
+        assert not queue.is_coming(file, HEAD_BYTES, HEAD_BYTES + work_queue.LARGE_BYTES)
         work = queue.take(1 << 30)
         assert work is not None
         assert bulk.passed == PIECE
         # What is missing of that, being damaged or left by who was killed, bulk does not bring.
         assert not queue.is_coming(file, HEAD_BYTES, HEAD_BYTES + CELL)
         # Of all of it, so much has begun to come after so many seconds.
-        would_take = _queue._QUICK_SECONDS * (0.9 if is_quick else 1.1)
-        monkeypatch.setattr(_queue, "_SOON_SECONDS", 0.0)
+        would_take = work_queue._QUICK_SECONDS * (0.9 if is_quick else 1.1)
+        monkeypatch.setattr(work_queue, "_SOON_SECONDS", 0.0)
         bulk.begun -= would_take * PIECE / file.size
         assert queue.is_coming(*small) == is_quick
         # It stands still.
-        bulk.moved -= _queue._STILL_SECONDS
+        bulk.moved -= work_queue._STILL_SECONDS
         assert not queue.is_coming(*small)
         bulk.moved = time.monotonic()
         assert queue.is_coming(*small) == is_quick
@@ -212,11 +213,11 @@ def test_what_is_small_is_not_left_to_bulk_that_takes_long(
 def test_records_come_though_bulk_that_was_to_bring_them_stands_still(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
-    monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 2)
-    monkeypatch.setattr(_queue, "HELD_CONNECTIONS", 2)
-    monkeypatch.setattr(_queue, "AT_ONCE_BYTES", PIECE)
-    monkeypatch.setattr(_queue, "_SOON_SECONDS", 0.2)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 2)
+    monkeypatch.setattr(work_queue, "HELD_CONNECTIONS", 2)
+    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "_SOON_SECONDS", 0.2)
     count = store(site, (800, 3_000), None)
     is_over = threading.Event()
 
@@ -238,11 +239,11 @@ def test_the_first_records_need_not_wait_for_bulk_that_has_claimed_them(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are asked for beside it; and nothing of them stays in memory."""
-    monkeypatch.setattr(_queue, "BULK_BYTES", 16 * PIECE)
-    monkeypatch.setattr(_queue, "AT_ONCE_BYTES", PIECE)
-    monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 2)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", 16 * PIECE)
+    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 2)
     # What is late is asked for again in any case.
-    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 1000.0)
+    monkeypatch.setattr(lateness, "_LATE_SECONDS", 1000.0)
     store(site, (1200, 3_000), None)
     is_over = threading.Event()
 
@@ -268,10 +269,10 @@ def test_the_first_records_need_not_wait_for_bulk_that_has_claimed_them(
 def test_what_was_asked_again_and_comes_late_does_not_stay_in_memory(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_queue, "BULK_BYTES", 4 * PIECE)
-    monkeypatch.setattr(_queue, "AT_ONCE_BYTES", PIECE)
-    monkeypatch.setattr(_queue, "BULK_CONNECTIONS", 4)
-    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 1000.0)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", 4 * PIECE)
+    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
+    monkeypatch.setattr(lateness, "_LATE_SECONDS", 1000.0)
     store(site, (1200, 3_000), None)
 
     def late(asked: Asked, made: Answer) -> Answer:
@@ -291,10 +292,10 @@ def test_what_late_processes_have_claimed_is_not_left_to_bulk(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For each batch they would be waited for anew otherwise."""
-    monkeypatch.setattr(_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
-        files, fetching = ref.reader.files, _fetcher.Fetcher()
+        files, fetching = ref.reader.files, fetcher_module.Fetcher()
         file = files.file(0)
         fetching._queue.add_bulk(Bulk(iter([(file, 0, file.size)]), file.size, files.traffic))
         end = file.size // CELL * CELL
@@ -367,7 +368,7 @@ def test_bulk_does_not_write_what_somebody_has_claimed(site: Site, is_of_other: 
             claim(file.pieces)
         before = len(site.web.asked)
         file.most_again = file.size
-        fetcher = _fetcher.fetcher()
+        fetcher = fetcher_module.fetcher()
         fetcher.want_whole(Bulk(iter([(file, 0, file.size)]), file.size, file.traffic))
         wait_until(is_nothing_fetched)
         assert len(site.web.asked) - before == 1

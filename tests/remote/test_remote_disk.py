@@ -21,8 +21,8 @@ from test_remote_faults import SPEC, everything, records
 from waiting import wait_until
 
 from yogadl.cache.parts import read_header
-from yogadl.remote import _passing
-from yogadl.remote._space import FreeSpace
+from yogadl.remote._fetching import passing
+from yogadl.remote._local.space import FreeSpace
 
 pytestmark = pytest.mark.once
 
@@ -247,7 +247,7 @@ def test_a_file_system_without_locks(site: Site, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("size", [8, 3000, 400_000])
 def test_without_any_room(site: Site, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(_passing, "_PASSING_BYTES", 100_000)
+    monkeypatch.setattr(passing, "_PASSING_BYTES", 100_000)
     rng = np.random.default_rng(size)
     made = [
         {"x": rng.integers(0, 256, size, dtype="u1"), "number": np.int64(number)}

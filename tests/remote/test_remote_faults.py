@@ -31,9 +31,9 @@ from yogadl.errors import (
     YogadlError,
 )
 from yogadl.format import header as headers
-from yogadl.remote import _right
-from yogadl.remote._fetcher import fetcher
-from yogadl.remote._http import Connections
+from yogadl.remote._fetching import right_bytes
+from yogadl.remote._fetching.connections import Connections
+from yogadl.remote._fetching.fetcher import fetcher
 
 FAULTS = 1000 if os.environ.get("YOGADL_OUTAGES") == "full" else 60
 """``make outages`` has all of them."""
@@ -156,7 +156,7 @@ def test_answers_of_other_places_and_files(site: Site, in_turn: bool) -> None:
 def test_a_part_that_has_become_another_of_its_size(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_right, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(right_bytes, "_PAUSE_SECONDS", 0.0)
     near = site.store(fixed(), spec=FIXED, part_bytes=400_000)
     wanted = everything(near)
     paths = _files_of_a_size(site)

@@ -9,10 +9,11 @@ from test_remote_plan import SHAPES, is_nothing_fetched, store
 from waiting import wait_until
 
 from yogadl.dataref import RemoteDataRef
-from yogadl.remote import _lateness, _passing, _planner, _queue, _sparse_file
-from yogadl.remote._in_memory import CELL, InMemory, Passed
-from yogadl.remote._planner import FIRST_RECORDS
-from yogadl.remote._work import Range, Work, cells
+from yogadl.remote._fetching import lateness, passing, planner, work_queue
+from yogadl.remote._fetching.planner import FIRST_RECORDS
+from yogadl.remote._fetching.work import Range, Work, cells
+from yogadl.remote._local import sparse_file
+from yogadl.remote._local.in_memory import CELL, InMemory, Passed
 from yogadl.spec import TensorSpec
 
 pytestmark = pytest.mark.once
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.once
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a busy machine answers late is asked for again otherwise."""
-    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 600.0)
+    monkeypatch.setattr(lateness, "_LATE_SECONDS", 600.0)
 
 
 def read(site: Site, ref: RemoteDataRef, expected: range) -> int:
@@ -60,7 +61,7 @@ def test_between_records_that_are_being_fetched_nothing_is_asked_for(site: Site)
     with site.ref() as ref:
         ranges = ref.reader.record_ranges(np.arange(20, 30))
         (file, start, _), (_, _, stop) = ranges[0], ranges[-1]
-        queue = _queue.WorkQueue()
+        queue = work_queue.WorkQueue()
         queue.urgent.extend(Work(*each) for each in (cells_of(each) for each in ranges[:9]))
         taken = [queue.take(1 << 30) for _ in range(9)]
         queue.soon.append(Work(*cells_of((file, start, stop)), bridge=16 << 10))
@@ -93,17 +94,17 @@ def store_sizes(site: Site, sizes: list[int]) -> int:
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_passing, "_PASSING_BYTES", 4_000_000)
-    monkeypatch.setattr(_passing, "AHEAD_BYTES", 2_000_000)
-    monkeypatch.setattr(_queue, "AHEAD_BYTES", 2_000_000)
-    monkeypatch.setattr(_planner, "_LARGEST_RANGE", 200_000)
+    monkeypatch.setattr(passing, "_PASSING_BYTES", 4_000_000)
+    monkeypatch.setattr(passing, "AHEAD_BYTES", 2_000_000)
+    monkeypatch.setattr(work_queue, "AHEAD_BYTES", 2_000_000)
+    monkeypatch.setattr(planner, "_LARGEST_RANGE", 200_000)
 
 
 @pytest.mark.parametrize("sizes", [[100_000] * 40, [100, 50_000] * 40])
 def test_of_epochs_without_room_no_byte_comes_twice(
     site: Site, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_passing, "_PASSING_BYTES", 3 * sum(sizes) // 2)
+    monkeypatch.setattr(passing, "_PASSING_BYTES", 3 * sum(sizes) // 2)
     nbytes = store_sizes(site, sizes)
     with site.ref(Never()) as ref:
         before = len(site.web.asked)
@@ -135,11 +136,11 @@ def test_records_much_larger_than_most(site: Site) -> None:
         for at, record in enumerate(ref.stream()):
             assert (int(record["number"]), len(record["x"])) == (at, sizes[at])
         assert bytes_since(site, before) <= 1.1 * nbytes
-        memory = [found[2] for file in _sparse_file._open.values() for found in _cells(file)]
+        memory = [found[2] for file in sparse_file._open.values() for found in _cells(file)]
         assert sum(passed.nbytes for passed in set(memory)) <= 4_000_000
 
 
-def _cells(file: _sparse_file.SparseFile) -> list[tuple[int, memoryview, Passed]]:
+def _cells(file: sparse_file.SparseFile) -> list[tuple[int, memoryview, Passed]]:
     return list(file.memory._cells.values())
 
 

@@ -22,10 +22,13 @@ from test_remote_faults import everything
 from waiting import wait_until
 
 from yogadl.dataref import RemoteDataRef
-from yogadl.remote import _kept, _ledger, _near, _space
-from yogadl.remote._kept import kept_versions, remove_unused, set_pinned
-from yogadl.remote._notes import note_opened
-from yogadl.remote._space import LimitedSpace
+from yogadl.remote import _near
+from yogadl.remote._local import kept as kept_module
+from yogadl.remote._local import ledger as ledger_module
+from yogadl.remote._local import space as space_module
+from yogadl.remote._local.kept import kept_versions, remove_unused, set_pinned
+from yogadl.remote._local.notes import note_opened
+from yogadl.remote._local.space import LimitedSpace
 
 pytestmark = pytest.mark.once
 
@@ -87,7 +90,7 @@ def remove_all(site: Site) -> int:
 def is_let_go(site: Site) -> bool:
     """Whether the threads that brought what is kept have closed it, so that no child has it."""
     for path in site.folder.glob("yogadl.*/*.mdb"):
-        with _kept.alone(path) as is_alone:
+        with kept_module.alone(path) as is_alone:
             if not is_alone:
                 return False
     return True
@@ -110,7 +113,7 @@ def keep(site: Site, version: int, space: LimitedSpace) -> None:
     wait_until(read_again)
 
 
-def the(site: Site) -> _kept.KeptVersion:
+def the(site: Site) -> kept_module.KeptVersion:
     (version,) = kept_versions(site.folder)
     return version
 
@@ -183,7 +186,7 @@ def test_a_limit_of_just_what_there_is(stored: Site) -> None:
 
 
 def test_two_limits_on_one_folder(stored: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_space, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(space_module, "_PAUSE_SECONDS", 0.0)
     small, large = limited(stored, VERSION // 2), limited(stored, 4 * VERSION)
     for version, space in ((1, large), (2, small), (3, large), (1, small), (2, large)):
         read(stored, version, space)
@@ -279,13 +282,13 @@ def test_a_child_does_not_keep_its_parents_lock(stored: Site) -> None:
 def test_a_process_that_is_stopped_while_it_has_the_ledger(
     stored: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_ledger, "_PATIENCE", 0.2)
+    monkeypatch.setattr(ledger_module, "_PATIENCE", 0.2)
     ledger = stored.folder / "ledger"
     ledger.mkdir()
     space = LimitedSpace(ledger / "space", 2 * VERSION, lambda: [stored.folder])
     child = os.fork()
     if child == 0:
-        with _ledger.exclusive(ledger / "space"):
+        with ledger_module.exclusive(ledger / "space"):
             (ledger / "locked").touch()
             time.sleep(120)
         os._exit(0)
@@ -320,7 +323,7 @@ def test_a_child_does_not_keep_what_its_parent_was_removing(
         return 0
 
     with monkeypatch.context() as patched:
-        patched.setattr(_kept, "_unlink", fork_and_fail)
+        patched.setattr(kept_module, "_unlink", fork_and_fail)
         assert remove_unused([stored.folder], 1) == 0
     try:
         assert children
@@ -397,7 +400,7 @@ def test_what_is_logged_keeps_nothing(stored: Site, monkeypatch: pytest.MonkeyPa
 def test_a_pin_that_comes_while_room_is_made(stored: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     space = limited(stored, 3 * VERSION)
     read(stored, 1, space)
-    find = _kept.kept_versions
+    find = kept_module.kept_versions
 
     def find_and_pin(folder: pathlib.Path) -> Any:
         found = find(folder)
@@ -405,7 +408,7 @@ def test_a_pin_that_comes_while_room_is_made(stored: Site, monkeypatch: pytest.M
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(_kept, "kept_versions", find_and_pin)
+        patched.setattr(kept_module, "kept_versions", find_and_pin)
         assert remove_unused([stored.folder], ALL) == 0
     assert is_kept(stored, 1)
     # And one that comes too late says so.

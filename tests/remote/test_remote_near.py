@@ -14,9 +14,11 @@ from waiting import wait_until
 
 from yogadl.cache.mapping import Descriptor
 from yogadl.dataref import RemoteDataRef
-from yogadl.remote import _lateness, _near, _queue, _sparse_file, _whole
-from yogadl.remote._fetcher import fetcher
-from yogadl.remote._sparse_file import CELL, open_sparse
+from yogadl.remote import _near
+from yogadl.remote._fetching import lateness, work_queue
+from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._local import sparse_file, whole
+from yogadl.remote._local.sparse_file import CELL, open_sparse
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
 
@@ -24,7 +26,7 @@ ORDER = {"shuffle": True, "shuffle_seed": 1}
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_near, "_STEP_BYTES", 64 << 10)
-    monkeypatch.setattr(_queue, "BULK_BYTES", 256 << 10)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", 256 << 10)
 
 
 def wait_until_whole(ref: RemoteDataRef) -> None:
@@ -97,7 +99,7 @@ def test_what_came_damaged_is_compared_again(site: Site, part_bytes: int) -> Non
     stored = {path.stat().st_size: path for path in site.web.folder.rglob("*.mdb")}
     for path in site.folder.rglob("*.mdb"):
         same = path.read_bytes() == stored[path.stat().st_size].read_bytes()
-        assert same or not _whole.is_noted(path)
+        assert same or not whole.is_noted(path)
 
 
 def test_what_is_fetched_again_is_compared_again(
@@ -127,14 +129,14 @@ def test_what_is_fetched_again_is_compared_again(
         for _ in range(3):
             assert everything(ref.stream(**ORDER)) == wanted
         (path,) = site.here()
-        assert not _whole.is_noted(path) or path.read_bytes() == site.path().read_bytes()
+        assert not whole.is_noted(path) or path.read_bytes() == site.path().read_bytes()
 
 
 def test_what_comes_late_and_damaged_is_not_kept(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was asked for twice, when all of it has come and is read without checksums."""
-    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 0.1)
+    monkeypatch.setattr(lateness, "_LATE_SECONDS", 0.1)
     near = site.store(records(), spec=SPEC)
     wanted = everything(near.stream(**ORDER))
     first: list[Asked] = []
@@ -213,12 +215,12 @@ def test_what_a_crash_may_have_taken_is_compared_again(
         everything(ref.stream(**ORDER))
         wait_until_whole(ref)
     (path,) = site.here()
-    assert _whole.is_noted(path)
-    monkeypatch.setattr(_whole, "_start_of_machine", lambda: "another")
-    assert not _whole.is_noted(path)
+    assert whole.is_noted(path)
+    monkeypatch.setattr(whole, "_start_of_machine", lambda: "another")
+    assert not whole.is_noted(path)
     with site.ref() as ref:
         wait_until_whole(ref)
-    assert _whole.is_noted(path)
+    assert whole.is_noted(path)
 
 
 def test_only_who_has_claimed_bytes_writes_them(
@@ -228,10 +230,10 @@ def test_only_who_has_claimed_bytes_writes_them(
 
     Until then, nobody takes the file for whole.
     """
-    monkeypatch.setattr(_lateness, "_LATE_SECONDS", 0.1)
+    monkeypatch.setattr(lateness, "_LATE_SECONDS", 0.1)
     near = site.store(records(), spec=SPEC)
     wanted = everything(near.stream(**ORDER))
-    write, held, may_write = _sparse_file.write_all, threading.Event(), threading.Event()
+    write, held, may_write = sparse_file.write_all, threading.Event(), threading.Event()
 
     def write_late(file: Descriptor, start: int, data: memoryview) -> None:
         if start <= 1_000_000 < start + len(data) and not held.is_set():
@@ -239,13 +241,13 @@ def test_only_who_has_claimed_bytes_writes_them(
             may_write.wait(60.0)
         write(file, start, data)
 
-    monkeypatch.setattr(_sparse_file, "write_all", write_late)
+    monkeypatch.setattr(sparse_file, "write_all", write_late)
     with site.ref() as ref:
         assert everything(ref.stream(**ORDER)) == wanted
         assert held.is_set()
         (path,) = site.here()
         assert not open_sparse(path, path.stat().st_size).is_kept(1_000_000, 1_000_001)
-        assert not _whole.is_noted(path)
+        assert not whole.is_noted(path)
         may_write.set()
         wait_until(lambda: not fetcher()._queue.flying)
         for _ in range(3):

@@ -18,9 +18,9 @@ from waiting import wait_until
 import yogadl
 from yogadl.dataref import RemoteDataRef
 from yogadl.errors import InvalidArgumentError
-from yogadl.remote._fetcher import fetcher
-from yogadl.remote._planner import FIRST_RECORDS
-from yogadl.remote._space import LimitedSpace
+from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.planner import FIRST_RECORDS
+from yogadl.remote._local.space import LimitedSpace
 
 pytestmark = pytest.mark.once
 

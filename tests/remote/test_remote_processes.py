@@ -24,9 +24,10 @@ from waiting import wait_until
 
 from yogadl import backoff
 from yogadl.errors import ClosedError
-from yogadl.remote import _fetcher, _passing, _queue, _urgency
+from yogadl.remote._fetching import fetcher as fetcher_module
+from yogadl.remote._fetching import passing, urgency, work_queue
+from yogadl.remote._local.sparse_file import CELL, SparseFile, open_sparse
 from yogadl.remote._open import HEAD_BYTES
-from yogadl.remote._sparse_file import CELL, SparseFile, open_sparse
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
 FORK = multiprocessing.get_context("fork")
@@ -77,7 +78,7 @@ def test_a_process_that_is_stopped(
     site: Site, monkeypatch: pytest.MonkeyPatch, claim_all: Callable[[SparseFile, int], None]
 ) -> None:
     near = site.store(records(), spec=SPEC)
-    monkeypatch.setattr(_urgency, "_OTHERS_SECONDS", 0.2)
+    monkeypatch.setattr(urgency, "_OTHERS_SECONDS", 0.2)
     ref = site.ref()
     path, size = site.here()[0], int(ref.reader.files.sizes[0])
 
@@ -199,7 +200,7 @@ def test_closing_while_somebody_waits(site: Site) -> None:
 def test_threads_of_consumers(
     site: Site, space: type, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_passing, "_PASSING_BYTES", 200_000)
+    monkeypatch.setattr(passing, "_PASSING_BYTES", 200_000)
     near = site.store(records(60, size), spec=SPEC)
     wanted = dict(everything(near.stream()))
     errors: list[BaseException] = []
@@ -296,8 +297,8 @@ def test_the_end_of_a_process_makes_no_noise(site: Site, end: str) -> None:
 
 
 def test_threads_end_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_fetcher, "_IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(_queue, "BULK_BYTES", 32 << 10)
+    monkeypatch.setattr(fetcher_module, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", 32 << 10)
     site.store(records(500, 100_000), spec=SPEC)
 
     def fetching() -> int:
@@ -319,9 +320,9 @@ def test_threads_end_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPat
 def test_memory_is_let_go_of_when_nobody_reads(
     is_idle: bool, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_fetcher, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(fetcher_module, "_IDLE_SECONDS", 0.05)
     site.store(records(), spec=SPEC)
-    fetcher = _fetcher.fetcher()
+    fetcher = fetcher_module.fetcher()
     with site.ref(Never()) as ref:
         next(iter(ref.stream(**ORDER)))
         wait_until(lambda: bool(fetcher._passing))

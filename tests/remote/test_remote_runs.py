@@ -17,7 +17,7 @@ from waiting import wait_until
 
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError, ClosedError, StoreError
-from yogadl.remote._planner import merged
+from yogadl.remote._fetching.planner import merged
 from yogadl.spec import TensorSpec
 
 pytestmark = pytest.mark.once

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from yogadl.remote._sparse_file import CELL, open_sparse
+from yogadl.remote._local.sparse_file import CELL, open_sparse
 
 STATUS = pathlib.Path("/proc/self/status")
 

@@ -16,11 +16,11 @@ from waiting import wait_until
 
 from yogadl.cache.traffic import Traffic
 from yogadl.errors import AccessDeniedError, ClosedError
-from yogadl.remote import _fetcher
-from yogadl.remote._queue import WorkQueue
-from yogadl.remote._sparse_file import CELL
-from yogadl.remote._urgency import _Known
-from yogadl.remote._work import RemoteFile, Work
+from yogadl.remote._fetching import fetcher
+from yogadl.remote._fetching.urgency import _Known
+from yogadl.remote._fetching.work import RemoteFile, Work
+from yogadl.remote._fetching.work_queue import WorkQueue
+from yogadl.remote._local.sparse_file import CELL
 
 pytestmark = pytest.mark.once
 
@@ -40,8 +40,8 @@ def test_who_waits_is_told_however_seldom_is_looked(
         time.sleep(0.3)
         return Answer(403, {}, b"")
 
-    monkeypatch.setattr(_fetcher, "_LOOK_SHARE", 10**9)
-    monkeypatch.setattr(_fetcher, "_SELDOM_SECONDS", 10.0**9)
+    monkeypatch.setattr(fetcher, "_LOOK_SHARE", 10**9)
+    monkeypatch.setattr(fetcher, "_SELDOM_SECONDS", 10.0**9)
     store(site, (40, 100_000), None)
     with site.ref() as ref, ThreadPoolExecutor() as pool:
         with site.twisting(deny), pytest.raises(AccessDeniedError):

@@ -16,7 +16,7 @@ from rig import RawGCS, RawS3, Remote, environment
 from servers import gcs_server, s3_server
 
 from yogadl import backoff
-from yogadl.remote._kept import STAGED_FILE
+from yogadl.remote._local.kept import STAGED_FILE
 from yogadl.storage import LFSStorage, _kept_versions
 from yogadl.storage._buckets import part_collector
 from yogadl.storage._disk import scratch

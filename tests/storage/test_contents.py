@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from yogadl.cache.parts import read_header
-from yogadl.remote import _whole
-from yogadl.remote._sparse_file import CELL, SparseFile, open_sparse
+from yogadl.remote._local import whole
+from yogadl.remote._local.sparse_file import CELL, SparseFile, open_sparse
 from yogadl.storage import LFSStorage
 from yogadl.storage._disk import contents
 
@@ -70,11 +70,11 @@ def test_whatever_is_there(opened: Opened, there: Callable[[Opened], None]) -> N
     there(opened)
     assert opened.complete()
     assert opened.path.read_bytes() == opened.data
-    assert _whole.is_noted(opened.path)
+    assert whole.is_noted(opened.path)
     # What comes afterwards is not written.
     opened.kept.write(0, memoryview(os.urandom(opened.size)))
     assert opened.path.read_bytes() == opened.data
-    assert _whole.is_noted(opened.path)
+    assert whole.is_noted(opened.path)
 
 
 @pytest.mark.parametrize("times", [1, 2, 1000])
@@ -92,14 +92,14 @@ def test_others_write_what_came_damaged(
 
     monkeypatch.setattr(SparseFile, "sync", sync_and_spoil)
     assert opened.complete() == (times < 1000)
-    assert _whole.is_noted(opened.path) == (times < 1000)
+    assert whole.is_noted(opened.path) == (times < 1000)
     if times < 1000:
         assert opened.path.read_bytes() == opened.data
 
 
 _OTHER = """
 import os, pathlib, sys
-from yogadl.remote._sparse_file import CELL, open_sparse
+from yogadl.remote._local.sparse_file import CELL, open_sparse
 kept = open_sparse(pathlib.Path(sys.argv[1]), int(sys.argv[2]))
 assert kept.claim(7 * CELL, 9 * CELL) == 9 * CELL
 print("claimed", flush=True)
@@ -155,7 +155,7 @@ def test_who_has_looked_before_writes_late(
         assert opened.complete()
     assert len(looks) == 3
     assert opened.path.read_bytes() == opened.data
-    assert _whole.is_noted(opened.path)
+    assert whole.is_noted(opened.path)
 
 
 @pytest.mark.parametrize("other", [other_thread, other_process])
@@ -168,10 +168,10 @@ def test_who_has_stopped_writes_much_later(
     with other(opened) as write:
         assert not opened.complete()
         write()
-    assert not _whole.is_noted(opened.path)
+    assert not whole.is_noted(opened.path)
 
 
 def test_a_pipe_instead_of_the_cells(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.mdb").write_bytes(bytes(CELL))
     os.mkfifo(tmp_path / "a.mdb.cells")
-    assert not _whole.is_whole(tmp_path / "a.mdb", CELL)
+    assert not whole.is_whole(tmp_path / "a.mdb", CELL)

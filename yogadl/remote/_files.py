@@ -17,9 +17,9 @@ from yogadl.cache.files import telling
 from yogadl.cache.traffic import Traffic
 from yogadl.format.entries import ENTRY
 from yogadl.format.index import BLOCK, RunFinder, Runs, block_counts
-from yogadl.remote._object import RemoteObject
-from yogadl.remote._sparse_file import open_sparse
-from yogadl.remote._work import Range, RemoteFile, Space
+from yogadl.remote._fetching.remote_object import RemoteObject
+from yogadl.remote._fetching.work import Range, RemoteFile, Space
+from yogadl.remote._local.sparse_file import open_sparse
 
 Array = np.ndarray[Any, Any]
 

@@ -17,11 +17,11 @@ import numpy as np
 import xxhash
 
 from yogadl.format.entries import ENTRY, EntryCheck, marks_of
-from yogadl.remote._fetcher import fetcher
+from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.right_bytes import WrongBytesError, right_bytes
+from yogadl.remote._fetching.work import Range
 from yogadl.remote._files import RemoteFiles
-from yogadl.remote._right import WrongBytesError, right_bytes
-from yogadl.remote._sparse_file import CELL
-from yogadl.remote._work import Range
+from yogadl.remote._local.sparse_file import CELL
 
 Array = np.ndarray[Any, Any]
 

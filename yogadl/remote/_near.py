@@ -1,6 +1,6 @@
 """When all of a version has been fetched: its files are read like any other on this machine.
 
-They are compared with their digests first, in a thread, and noted to be whole; see ``_whole``. That
+They are compared with their digests first, in a thread, and noted to be whole; see ``whole``. That
 begins while they are fetched, so that little is left to be done when the last bytes come, and what
 is larger than memory is not read from the disk once more.
 """
@@ -21,10 +21,10 @@ from yogadl.cache.file_reader import FileReader
 from yogadl.cache.mapping import MappedFile
 from yogadl.cache.opening import open_cache
 from yogadl.errors import ChecksumError, YogadlError
-from yogadl.remote._fetcher import fetcher
+from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.work import RemoteFile
 from yogadl.remote._files import RemoteFiles
-from yogadl.remote._whole import compare, is_noted, note
-from yogadl.remote._work import RemoteFile
+from yogadl.remote._local.whole import compare, is_noted, note
 
 # Who reads the last records of a first epoch waits for this; to look takes some microseconds.
 _LOOK_SECONDS = 0.01

@@ -26,17 +26,17 @@ from yogadl.errors import CacheFormatError, ChecksumError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.format.entries import ENTRY, salt_of
-from yogadl.remote._fetcher import fetcher
+from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.remote_object import RemoteObject
+from yogadl.remote._fetching.right_bytes import WrongBytesError, right_bytes
+from yogadl.remote._fetching.work import RemoteFile, Space
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._groups import RemoteGroups
+from yogadl.remote._local.notes import note_opened
+from yogadl.remote._local.sparse_file import CELL
 from yogadl.remote._near import Near
-from yogadl.remote._notes import note_opened
-from yogadl.remote._object import RemoteObject
 from yogadl.remote._reader import RemoteReader
 from yogadl.remote._records import RemoteRecords, Version
-from yogadl.remote._right import WrongBytesError, right_bytes
-from yogadl.remote._sparse_file import CELL
-from yogadl.remote._work import RemoteFile, Space
 
 Array = np.ndarray[Any, Any]
 
@@ -71,7 +71,7 @@ def look_at(asked: RemoteObject) -> Head:
         StoreError: it cannot be read.
     """
     # Only who fetches needs it.
-    from yogadl.remote._http import Connections
+    from yogadl.remote._fetching.connections import Connections
 
     connections = Connections()
 

@@ -19,12 +19,9 @@ from yogadl.format.entries import ENTRY
 from yogadl.format.header import BODY_OFFSET
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
-from yogadl.remote._fetcher import CONNECTIONS
-from yogadl.remote._files import RemoteFiles
-from yogadl.remote._index import BRIDGED_CELLS
-from yogadl.remote._open import HEAD_BYTES
-from yogadl.remote._planner import FIRST_RECORDS
-from yogadl.remote._queue import (
+from yogadl.remote._fetching.fetcher import CONNECTIONS
+from yogadl.remote._fetching.planner import FIRST_RECORDS
+from yogadl.remote._fetching.work_queue import (
     AT_ONCE_BYTES,
     BULK_BYTES,
     BULK_CONNECTIONS,
@@ -32,8 +29,11 @@ from yogadl.remote._queue import (
     HELD_CONNECTIONS,
     MACHINE_CONNECTIONS,
 )
+from yogadl.remote._files import RemoteFiles
+from yogadl.remote._index import BRIDGED_CELLS
+from yogadl.remote._local.sparse_file import CELL
+from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._records import RemoteRecords, is_whole_cheaper
-from yogadl.remote._sparse_file import CELL
 
 Array = np.ndarray[Any, Any]
 

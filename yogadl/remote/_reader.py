@@ -23,15 +23,15 @@ from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import EntryCheck
 from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT
 from yogadl.format.pages import PAGE_SIZE
-from yogadl.remote._fetcher import fetcher
+from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.planner import FIRST_RECORDS, has_order, merged, planner
+from yogadl.remote._fetching.right_bytes import fetches
+from yogadl.remote._fetching.work import Bulk, Range, Small
+from yogadl.remote._fetching.work_queue import LARGE_BYTES
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
-from yogadl.remote._planner import FIRST_RECORDS, has_order, merged, planner
-from yogadl.remote._queue import LARGE_BYTES
 from yogadl.remote._records import RemoteRecords, Version, is_whole_cheaper
-from yogadl.remote._right import fetches
-from yogadl.remote._work import Bulk, Range, Small
 
 Array = np.ndarray[Any, Any]
 

@@ -19,7 +19,7 @@ from yogadl.errors import (
     StoreError,
 )
 from yogadl.redaction import without_password, without_secrets
-from yogadl.remote._object import Address, ChangedError, plain_url
+from yogadl.remote._fetching.remote_object import Address, ChangedError, plain_url
 from yogadl.remote._open import look_at, open_remote
 from yogadl.remote._records import RemoteRecords
 from yogadl.storage._disk.folders import LocalFolders

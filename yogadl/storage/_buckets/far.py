@@ -8,7 +8,7 @@ import shutil
 
 from yogadl.cache.partial import reserve_of
 from yogadl.errors import CacheReplacedError, ForeignFileError
-from yogadl.remote._object import ChangedError, GoneError
+from yogadl.remote._fetching.remote_object import ChangedError, GoneError
 from yogadl.remote._open import look_at, open_remote
 from yogadl.remote._records import RemoteRecords
 from yogadl.storage._buckets.parts import BucketParts

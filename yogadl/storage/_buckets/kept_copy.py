@@ -1,6 +1,6 @@
 """The copy on this machine of a version in a bucket, in one folder.
 
-It is a file that is named by its contents (``_contents``), to which a symbolic link leads from
+It is a file that is named by its contents (``contents``), to which a symbolic link leads from
 where yogadl 0.1.4 has copies. A copy of a file that is not named by its contents, since 0.1.4 wrote
 it or it is damaged, stands there itself, as do those of earlier yogadls.
 

@@ -3,7 +3,7 @@
 Nobody knows who reads a bucket, so parts stay for some time, the *grace*, after the last version
 that refers to them was replaced or deleted. And deletions of S3 know no conditions that tell a part
 from the same one, stored again. So what may be removed is agreed on in one object, the *control*,
-see ``_part_control``, which is only changed by conditional writes, so that its states have an
+see ``part_control``, which is only changed by conditional writes, so that its states have an
 order.
 
 **A builder** enters its name, and with that learns which parts were *removed*. Such a part it does

@@ -21,7 +21,7 @@ from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of, read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, LocalDirectoryError, StoreError
 from yogadl.format.header import Header
-from yogadl.remote._whole import is_whole
+from yogadl.remote._local.whole import is_whole
 from yogadl.storage._buckets.part_control import CONTROL_OBJECT, ControlObject
 from yogadl.storage._disk.contents import Contents
 from yogadl.storage._disk.lock import local_lock
@@ -111,7 +111,7 @@ class BucketParts:
             found = {digest: size for digest, size in infos if digest is not None}
         return {digest for digest, size in sizes.items() if found.get(digest) != size}
 
-    # Receipts of pieces, see ``_pieces``
+    # Receipts of pieces, see ``pieces``
 
     def read_receipt(self, name: str) -> bytes | None:
         """The bytes of a receipt; ``None`` if it is not there."""

@@ -34,10 +34,10 @@ from yogadl.errors import (
     LocalDirectoryError,
     StorageFullError,
 )
-from yogadl.remote._kept import STAGED_FILE, alone, collect, forget, settled
-from yogadl.remote._notes import note_opened
-from yogadl.remote._sparse_file import SparseFile, open_sparse
-from yogadl.remote._whole import fingerprint_of, is_whole, mark_whole, note
+from yogadl.remote._local.kept import STAGED_FILE, alone, collect, forget, settled
+from yogadl.remote._local.notes import note_opened
+from yogadl.remote._local.sparse_file import SparseFile, open_sparse
+from yogadl.remote._local.whole import fingerprint_of, is_whole, mark_whole, note
 from yogadl.storage._disk.folders import LocalFolders
 from yogadl.storage._disk.note import make_trusted, trusted_status
 

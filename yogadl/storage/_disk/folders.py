@@ -21,8 +21,8 @@ import xxhash
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER
 from yogadl.errors import LocalDirectoryError, StorageFullError
 from yogadl.per_process import PerProcess
-from yogadl.remote._space import FreeSpace, LimitedSpace
-from yogadl.remote._work import Space
+from yogadl.remote._fetching.work import Space
+from yogadl.remote._local.space import FreeSpace, LimitedSpace
 from yogadl.storage._disk.lock import local_lock
 from yogadl.storage._disk.note import FOLDER_MODE, load_note, save_note, trusted_status
 from yogadl.storage._paths import CATALOGUE_FOLDER, LOCK_FILE, PIECES_FOLDER

@@ -11,7 +11,7 @@ import xxhash
 
 from yogadl.cache.mapping import Descriptor
 from yogadl.catalogue import SEGMENT_ENDING
-from yogadl.remote._own_file import replace_file
+from yogadl.remote._local.own_file import replace_file
 
 LARGEST = 4 << 20
 """Bytes of what is kept: of some 50,000 versions."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from yogadl.arguments import as_index
 from yogadl.errors import CacheNotFoundError
-from yogadl.remote._kept import KeptVersion, kept_versions, remove_unused, set_pinned
+from yogadl.remote._local.kept import KeptVersion, kept_versions, remove_unused, set_pinned
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ conditional, too: on the object being as it was seen. A lease is given back by w
 holder. It is never deleted, since a delete that the network delays could hit the next holder's.
 
 Waiting costs the store one request now and then for each machine, however many wait there: see
-``_lease_board``. Who builds gives the lease back when the cache is published, so what is asked for
+``lease_board``. Who builds gives the lease back when the cache is published, so what is asked for
 is the lease, and only now and then whether somebody has published without one.
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 import requests.certs
 
 from yogadl.errors import AccessDeniedError, CredentialsError, StoreError
-from yogadl.remote._object import Address
+from yogadl.remote._fetching.remote_object import Address
 from yogadl.storage._objects.gcs_errors import translate
 
 

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from botocore.httpsession import get_cert_path
 
 from yogadl.errors import StoreError
-from yogadl.remote._object import Address
+from yogadl.remote._fetching.remote_object import Address
 from yogadl.storage._objects.s3_errors import translate
 
 _VALID_SECONDS = 3600

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from yogadl.conditional import ABSENT, SMALL_BYTES, PreconditionFailedError
 from yogadl.errors import NetworkError, StoreError
-from yogadl.remote._object import RemoteObject
+from yogadl.remote._fetching.remote_object import RemoteObject
 
 __all__ = [
     "ABSENT",

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 
 from yogadl.cache.mapping import Descriptor
-from yogadl.remote._range_locks import RangeLocks
+from yogadl.remote._local.range_locks import RangeLocks
 
 # What another process is fetching some of is tried in halves, down to so many cells.
 _SMALLEST_CLAIM = 64

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from yogadl.cache.mapping import Descriptor
-from yogadl.remote._own_file import sized_file
+from yogadl.remote._local.own_file import sized_file
 
 _NUMBER = struct.Struct("<q")
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from yogadl.cache.traffic import Traffic
 from yogadl.format.pages import PAGE_SIZE
-from yogadl.remote._passing import AHEAD_BYTES
-from yogadl.remote._sparse_file import CELL
-from yogadl.remote._work import Bulk, Range, RemoteFile, Work, cells
+from yogadl.remote._fetching.passing import AHEAD_BYTES
+from yogadl.remote._fetching.work import Bulk, Range, RemoteFile, Work, cells
+from yogadl.remote._local.sparse_file import CELL
 
 BULK_CONNECTIONS = 48
 MACHINE_CONNECTIONS = 192

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from yogadl.backoff import Backoff
 from yogadl.cache.memory import private_memory
 from yogadl.errors import StoreError
-from yogadl.remote._sparse_file import CELL
-from yogadl.remote._work import Work
+from yogadl.remote._fetching.work import Work
+from yogadl.remote._local.sparse_file import CELL
 
 if TYPE_CHECKING:
-    from yogadl.remote._http import Connections
+    from yogadl.remote._fetching.connections import Connections
 
 
 # What is large stays with the heaps of the C library otherwise, of which many threads have many.

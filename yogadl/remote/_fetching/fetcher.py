@@ -1,7 +1,7 @@
 """Who fetches: the threads of a process that ask for bytes, and what they ask for next.
 
-What comes next, ``_queue`` says. All of it is claimed first, so that no two threads or processes
-fetch the same bytes; see ``_sparse_file``.
+What comes next, ``work_queue`` says. All of it is claimed first, so that no two threads or
+processes fetch the same bytes; see ``sparse_file``.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from yogadl.per_process import PerProcess
-from yogadl.remote._passing import Passing
-from yogadl.remote._queue import BULK_CONNECTIONS, QUEUED, WorkQueue
-from yogadl.remote._transfer import CutError, DiskError, EndedError, Transfer
-from yogadl.remote._urgency import OVERTAKE_SECONDS, Urgency
-from yogadl.remote._work import Bulk, Range, RemoteFile, Small, Work, cells
+from yogadl.remote._fetching.passing import Passing
+from yogadl.remote._fetching.transfer import CutError, DiskError, EndedError, Transfer
+from yogadl.remote._fetching.urgency import OVERTAKE_SECONDS, Urgency
+from yogadl.remote._fetching.work import Bulk, Range, RemoteFile, Small, Work, cells
+from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS, QUEUED, WorkQueue
 
 if TYPE_CHECKING:
     from yogadl.cache.traffic import Traffic
-    from yogadl.remote._http import Connections
+    from yogadl.remote._fetching.connections import Connections
 
 CONNECTIONS = 80
 """Threads of a process, each with a connection."""
@@ -252,7 +252,7 @@ class Fetcher:
 
     def _run(self) -> None:
         # Only who fetches needs it.
-        from yogadl.remote._http import Connections
+        from yogadl.remote._fetching.connections import Connections
 
         with self._mutex:
             self._start_next()

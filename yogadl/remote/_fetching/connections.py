@@ -26,7 +26,13 @@ from yogadl.errors import (
     StoreUnavailableError,
     ThrottledError,
 )
-from yogadl.remote._object import Address, ChangedError, GoneError, RemoteObject, plain_url
+from yogadl.remote._fetching.remote_object import (
+    Address,
+    ChangedError,
+    GoneError,
+    RemoteObject,
+    plain_url,
+)
 
 Result = TypeVar("Result")
 OnData: TypeAlias = Callable[[int, memoryview], object]

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from yogadl.per_process import PerProcess
-from yogadl.remote._fetcher import fetcher
-from yogadl.remote._work import Range
+from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.work import Range
 
 Array = np.ndarray[Any, Any]
 

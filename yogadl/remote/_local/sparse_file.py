@@ -10,7 +10,7 @@ very large files it forgets that now and then, so as not to have a byte for each
 
 What there is no room for passes through memory: this process has it for a while.
 
-Who fetches some bytes, to write them here, has claimed their cells; see ``_claims``.
+Who fetches some bytes, to write them here, has claimed their cells; see ``claims``.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from yogadl.cache.mapping import Descriptor
 from yogadl.cache.memory import private_memory
 from yogadl.errors import TruncatedCacheError
 from yogadl.per_process import PerProcess
-from yogadl.remote._claims import Claims
-from yogadl.remote._in_memory import CELL, InMemory
-from yogadl.remote._own_file import sized_file, write_all
+from yogadl.remote._local.claims import Claims
+from yogadl.remote._local.in_memory import CELL, InMemory
+from yogadl.remote._local.own_file import sized_file, write_all
 
 __all__ = ["CELL", "SparseFile", "cells_of", "open_marks", "open_sparse"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.remote._fetcher import fetcher
-from yogadl.remote._work import Range
+from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.work import Range
 
 Array = np.ndarray[Any, Any]
 

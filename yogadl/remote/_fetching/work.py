@@ -14,8 +14,8 @@ from typing import Protocol
 from yogadl import backoff
 from yogadl.cache.traffic import Traffic
 from yogadl.errors import CacheReplacedError, ClosedError, StoreError
-from yogadl.remote._object import ChangedError, RemoteObject
-from yogadl.remote._sparse_file import CELL, SparseFile
+from yogadl.remote._fetching.remote_object import ChangedError, RemoteObject
+from yogadl.remote._local.sparse_file import CELL, SparseFile
 
 _FAILURES = 64
 _MOST_LEFT = 4096

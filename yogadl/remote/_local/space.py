@@ -1,7 +1,7 @@
 """Room on the local disk for what is fetched.
 
 A limit is kept by all processes of the machine together, which take some megabytes of it at a time;
-see ``_ledger``.
+see ``ledger``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable
 
 from yogadl.cache.partial import reserve_of
 from yogadl.per_process import PerProcess
-from yogadl.remote._kept import disk_bytes, remove_unused
-from yogadl.remote._ledger import Ledger, Used
-from yogadl.remote._sparse_file import CELL
+from yogadl.remote._local.kept import disk_bytes, remove_unused
+from yogadl.remote._local.ledger import Ledger, Used
+from yogadl.remote._local.sparse_file import CELL
 
 # Between two looks at how much is free.
 _STEP_BYTES = 64 << 20

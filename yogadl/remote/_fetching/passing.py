@@ -6,8 +6,8 @@ import collections
 import time
 from collections.abc import Iterable
 
-from yogadl.remote._in_memory import Passed
-from yogadl.remote._work import Range, RemoteFile
+from yogadl.remote._fetching.work import Range, RemoteFile
+from yogadl.remote._local.in_memory import Passed
 
 # It has so many bytes, and those that are being read.
 _PASSING_BYTES = 48 << 20

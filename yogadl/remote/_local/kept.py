@@ -24,8 +24,8 @@ from yogadl.cache.files import leads_to, telling
 from yogadl.cache.partial import remove_all_leftovers
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
 from yogadl.errors import YogadlError
-from yogadl.remote import _notes
-from yogadl.remote._notes import VERSION_SUFFIX
+from yogadl.remote._local import notes
+from yogadl.remote._local.notes import VERSION_SUFFIX
 
 STAGED_FILE = "download.mdb"
 """Of what a download is staged for: one for all, so that what killed processes left is found."""
@@ -76,7 +76,7 @@ def set_pinned(version: KeptVersion, pinned: bool) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH)
             if not os.fstat(file.fileno()).st_nlink:
                 return False
-            _notes.set_pinned(path, pinned)
+            notes.set_pinned(path, pinned)
     return True
 
 
@@ -91,7 +91,7 @@ def _versions_in(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _kept_version(path: pathlib.Path) -> KeptVersion:
-    note, parts = _notes.load(path), _parts(path)
+    note, parts = notes.load(path), _parts(path)
     nbytes = sum(map(_on_disk, (path, *parts)))
     return KeptVersion(path, note.names, note.opened, note.pinned, parts, nbytes)
 
@@ -145,13 +145,13 @@ def remove(version: KeptVersion, shares: _Shares | None = None) -> int:
     """
     freed = 0
     with alone(version.path) as is_alone:
-        if not is_alone or _notes.load(version.path).pinned:
+        if not is_alone or notes.load(version.path).pinned:
             return 0
         parts = (shares or _Shares(version.path.parent.parent)).only_of(version)
-        note = _notes.load(version.path)
+        note = notes.load(version.path)
         for link in note.links:
             _remove_link(pathlib.Path(link), version.path)
-        _notes.lose_version(version.path, *note.names)
+        notes.lose_version(version.path, *note.names)
         # The version itself goes last: what is left of its parts would not be found otherwise.
         for part in parts:
             with alone(part) as is_free:
@@ -201,20 +201,20 @@ def forget(folder: pathlib.Path, name: str, but: pathlib.Path | None = None) -> 
         but: what it was replaced by, which stays pinned if the other was.
     """
     # Most that are stored or fetched replace nothing: then this reads one file, and no note.
-    before = [path for path in _notes.versions_of(folder / OBJECTS_FOLDER, name) if path != but]
+    before = [path for path in notes.versions_of(folder / OBJECTS_FOLDER, name) if path != but]
     if not before:
         return
     with settled(folder, fcntl.LOCK_EX):
         for path in before:
-            names = _notes.load(path).names
-            if name in names and not _notes.lose_name(path, name, but):
+            names = notes.load(path).names
+            if name in names and not notes.lose_name(path, name, but):
                 continue
             is_of_others = any(other != name for other in names)
             if not is_of_others:
                 remove(_kept_version(path))
             # What is open now is removed when the object is replaced the next time.
             if is_of_others or not path.exists():
-                _notes.lose_version(path, name)
+                notes.lose_version(path, name)
 
 
 def collect(folder: pathlib.Path) -> None:
@@ -228,7 +228,7 @@ def collect(folder: pathlib.Path) -> None:
             remove_all_leftovers(folder / inner)
         shares = _Shares(folder)
         for path in _versions_in(folder):
-            if not _notes.load(path).names:
+            if not notes.load(path).names:
                 remove(_kept_version(path), shares)
         _remove_parts(folder, shares)
 

@@ -22,8 +22,8 @@ from yogadl.cache.mapping import Descriptor, MappedFile
 from yogadl.cache.parts import read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, YogadlError
-from yogadl.remote._own_file import replace_file
-from yogadl.remote._sparse_file import CELL, cells_of, open_marks
+from yogadl.remote._local.own_file import replace_file
+from yogadl.remote._local.sparse_file import CELL, cells_of, open_marks
 
 _LARGEST_NOTE = 1000
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from yogadl.remote._ledger import exclusive
-from yogadl.remote._own_file import replace_file
+from yogadl.remote._local.ledger import exclusive
+from yogadl.remote._local.own_file import replace_file
 
 VERSION_SUFFIX = ".mdb"
 

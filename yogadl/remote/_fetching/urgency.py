@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from yogadl.remote._lateness import Lateness
-from yogadl.remote._queue import WorkQueue
-from yogadl.remote._sparse_file import CELL, SparseFile
-from yogadl.remote._work import Range, RemoteFile, Small, Work, cells
+from yogadl.remote._fetching.lateness import Lateness
+from yogadl.remote._fetching.work import Range, RemoteFile, Small, Work, cells
+from yogadl.remote._fetching.work_queue import WorkQueue
+from yogadl.remote._local.sparse_file import CELL, SparseFile
 
 OVERTAKE_SECONDS = 0.25
 """Whether bulk is late with what somebody waits for is looked at after so long."""
