@@ -63,3 +63,52 @@ def test_a_long_chain_has_few_parts(storage_dir: pathlib.Path) -> None:
     assert len(kept) == parts
     storage.collect_parts("a")
     storage.fetch("a", "main").verify()
+
+
+@pytest.mark.parametrize("change", ["some", "all", "less"])
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_revert_says_which_records_it_changes(
+    storage_dir: pathlib.Path, change: str, is_compacted: bool
+) -> None:
+    """Also where it cannot tell them by runs of the parts of which the commit was made."""
+    storage = LFSStorage(storage_dir)
+    storage.submit({"n": np.arange(10)}, "b", "1")
+    storage.tag("b", "main", "1")
+    with storage.change("b", "main", version="2") as change_spec:
+        change_spec.add("m", np.arange(10) * 2)
+    with storage.change("b", "main", version="3") as undone:
+        if change == "some":
+            undone.replace([4], {"n": np.array([44]), "m": np.array([88])})
+        else:
+            undone.delete(range(10) if change == "all" else [0, 7])
+    if is_compacted:
+        storage.compact("b", "3")
+    storage.revert("b", "3", on="main", version="4")
+    with storage.fetch("b", "4") as ref:
+        assert [int(record["n"]) for record in ref.stream()] == list(range(10))
+    there, back = storage.diff("b", "2", "3"), storage.diff("b", "3", "4")
+    assert there
+    assert back
+    assert len(there.added) == len(back.deleted)
+    assert len(there.deleted) == len(back.added)
+    assert len(there.changed) == len(back.changed)
+
+
+def test_a_change_is_put_behind_a_revert_of_what_was_compacted(
+    storage_dir: pathlib.Path,
+) -> None:
+    storage = LFSStorage(storage_dir)
+    storage.submit({"n": np.arange(10)}, "b", "1")
+    storage.tag("b", "main", "1")
+    with storage.change("b", "main", version="2") as change:
+        change.add("m", np.arange(10) * 2)
+    with storage.change("b", "main", version="3") as change:
+        change.delete([0])
+        change.append({"n": np.array([10]), "m": np.array([20])})
+    with storage.change("b", "main", version="5") as change:
+        change.delete(lambda record: record["n"] == 5)
+        storage.compact("b", "3")
+        storage.revert("b", "3", on="main", version="4")
+    with storage.fetch("b", "main") as ref:
+        numbers = [int(record["n"]) for record in ref.stream()]
+    assert numbers == [number for number in range(10) if number != 5]

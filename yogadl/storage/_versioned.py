@@ -33,6 +33,7 @@ from yogadl.storage._commits.rewriting import stored_anew, taken_back
 from yogadl.storage._disk.scratch import scratch_folder
 from yogadl.storage._history import HistoryStorage
 from yogadl.storage._listed import Listed
+from yogadl.versions.hunks import Hunks
 
 _ATTEMPTS = 3
 
@@ -297,7 +298,10 @@ class VersionedStorage(HistoryStorage[V]):
             purpose = Purpose(said, parent.metadata, new_change(), started)
             committer = Committer(self, made, target, on, parts, purpose)
             if not made.has_groups_of(parent):
-                committer.commit_spec(parent.stored, parent.sums)
+                # Of a version without records or of rewritten ones, records may be what changed.
+                known = made.hunks is not None
+                undoing = Hunks.from_list(made.hunks, parent.count).inverted() if known else None
+                committer.commit_spec(parent.stored, parent.sums, undoing)
             elif made.hunks == []:
                 committer.commit_metadata()
             else:

@@ -163,15 +163,22 @@ class Committer(Generic[V]):
                 hunks = self._rebased(hunks, base, head)
                 base = head
 
-    def commit_spec(self, stored: StoredGroups, sums: TokenSums) -> None:
-        """Publishes the base with other column groups, of as many records.
+    def commit_spec(
+        self, stored: StoredGroups, sums: TokenSums, hunks: Hunks | None = NO_HUNKS
+    ) -> None:
+        """Publishes the base with other column groups.
+
+        Args:
+            stored: of what it is made then.
+            sums: over the tokens of its records.
+            hunks: which records are others than those of the base; ``None`` if it is not known.
 
         Raises:
             ConflictError: others have moved the branch meanwhile.
             VersionExistsError: the version is there already.
             YogadlError: it cannot be published.
         """
-        moved = self._publish(stored, self._base, NO_HUNKS, sums)
+        moved = self._publish(stored, self._base, hunks, sums)
         if moved is not None:
             raise ConflictError(
                 f"the branch {self._branch!r} was moved to {moved!r} while its components were "
@@ -254,7 +261,7 @@ class Committer(Generic[V]):
     # Publishing
 
     def _publish(
-        self, stored: StoredGroups, base: Made, hunks: Hunks, sums: TokenSums
+        self, stored: StoredGroups, base: Made, hunks: Hunks | None, sums: TokenSums
     ) -> str | None:
         """Publishes a version of ``base``, unless the branch has moved; the version that it is at
         then."""
@@ -295,7 +302,7 @@ class Committer(Generic[V]):
         self,
         stored: StoredGroups,
         base: Made,
-        hunks: Hunks,
+        hunks: Hunks | None,
         sums: TokenSums,
         going_to: GoingTo | None,
     ) -> Iterator[PartialFile]:
