@@ -65,17 +65,23 @@ def test_a_long_chain_has_few_parts(storage_dir: pathlib.Path) -> None:
     storage.fetch("a", "main").verify()
 
 
+def with_a_component_added(folder: pathlib.Path) -> LFSStorage:
+    """A storage whose data set ``b`` has ten records of two column groups, in version 2."""
+    storage = LFSStorage(folder)
+    storage.submit({"n": np.arange(10)}, "b", "1")
+    storage.tag("b", "main", "1")
+    with storage.change("b", "main", version="2") as change:
+        change.add("m", np.arange(10) * 2)
+    return storage
+
+
 @pytest.mark.parametrize("change", ["some", "all", "less"])
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_a_revert_says_which_records_it_changes(
     storage_dir: pathlib.Path, change: str, is_compacted: bool
 ) -> None:
     """Also where it cannot tell them by runs of the parts of which the commit was made."""
-    storage = LFSStorage(storage_dir)
-    storage.submit({"n": np.arange(10)}, "b", "1")
-    storage.tag("b", "main", "1")
-    with storage.change("b", "main", version="2") as change_spec:
-        change_spec.add("m", np.arange(10) * 2)
+    storage = with_a_component_added(storage_dir)
     with storage.change("b", "main", version="3") as undone:
         if change == "some":
             undone.replace([4], {"n": np.array([44]), "m": np.array([88])})
@@ -97,11 +103,7 @@ def test_a_revert_says_which_records_it_changes(
 def test_a_change_is_put_behind_a_revert_of_what_was_compacted(
     storage_dir: pathlib.Path,
 ) -> None:
-    storage = LFSStorage(storage_dir)
-    storage.submit({"n": np.arange(10)}, "b", "1")
-    storage.tag("b", "main", "1")
-    with storage.change("b", "main", version="2") as change:
-        change.add("m", np.arange(10) * 2)
+    storage = with_a_component_added(storage_dir)
     with storage.change("b", "main", version="3") as change:
         change.delete([0])
         change.append({"n": np.array([10]), "m": np.array([20])})
