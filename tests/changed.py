@@ -73,11 +73,12 @@ def changes(draw: st.DrawFn, model: Model) -> tuple[Apply, Model]:
     )
     if can_change_components and model.spec and draw(st.integers(0, 2)) == 0:
         return draw(_of_components(model))
-    return draw(_of_records(model))
+    return draw(record_changes(model))
 
 
 @st.composite
-def _of_records(draw: st.DrawFn, model: Model) -> tuple[Apply, Model]:
+def record_changes(draw: st.DrawFn, model: Model) -> tuple[Apply, Model]:
+    """One of records only."""
     count = len(model.records)
     fates = draw(
         st.just(["deleted"] * count)

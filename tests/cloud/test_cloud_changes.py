@@ -218,3 +218,33 @@ def test_many_commit_and_are_killed(
         machines.join()
     most = WRITERS // 2 * killed + 1 + WRITERS * COMMITS // 20
     check(rig.make_storage(local), tmp_path, WRITERS, COMMITS, most)
+
+
+def test_what_was_compacted_meanwhile_is_no_conflict(rig: Any, local: pathlib.Path) -> None:
+    """The new records are laid out as those are that they come to stand beside."""
+    storage = rig.make_storage(local)
+    storage.submit({"n": np.arange(10)}, "a", "1")
+    storage.tag("a", "main", "1")
+    with storage.change("a", "main", version="2") as change:
+        change.add("text", [str(number) for number in range(10)])
+
+    def record(number: int) -> dict[str, Any]:
+        return {"n": np.int64(number), "text": str(number)}
+
+    with storage.change("a", "main", version="4") as change:
+        change.append([record(12), record(13)])
+        change.replace([3], [record(33)])
+        storage.compact("a", "main")
+        with storage.change("a", "main", version="3") as other:
+            other.append([record(10), record(11)])
+            other.delete([5])
+    with storage.fetch("a", "main") as ref:
+        found = [(int(it["n"]), it["text"].decode()) for it in ref.stream()]
+    expected = [0, 1, 2, 33, 4, 6, 7, 8, 9, 10, 11, 12, 13]
+    assert found == [(number, str(number)) for number in expected]
+    # Of what is taken back, the parts are those of before it was compacted.
+    storage.compact("a", "3")
+    storage.revert("a", "3", on="main", version="5")
+    with storage.fetch("a", "5") as ref:
+        assert [int(it["n"]) for it in ref.stream()] == [0, 1, 2, 33, 4, 5, 6, 7, 8, 9, 12, 13]
+        ref.verify()

@@ -317,6 +317,24 @@ def test_commits_stay_where_older_entries_are_damaged(
     assert commit(fresh, [3], "4") == fresh.latest("a") == "4"
 
 
+def test_the_folders_of_what_was_deleted_go(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
+    """Once it is certain that nobody is about to write to them."""
+    first(storage)
+    for number in range(3):
+        commit(storage, [number], str(number + 2))
+    folder = tmp_path / "data" / "a"
+    storage.gc(keep_last=1, older_than=AT_ONCE)
+    storage.delete("a", "4", force=True)
+    assert {"2", "3", "4"} <= {it.name for it in folder.iterdir()}
+    long_ago = time.time() - 90_000
+    for number in (2, 3, 4):
+        os.utime(folder / str(number), (long_ago, long_ago))
+    commit_to = storage._version("a", "4").claim()
+    storage.gc("a")
+    assert [it.name for it in folder.iterdir() if it.name in "234"] == ["4"]
+    assert commit_to.parent.is_dir()
+
+
 @fork
 @forking
 def test_scratch_folders_of_killed_changes_go(

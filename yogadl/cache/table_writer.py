@@ -137,6 +137,20 @@ class ColumnGroup:
 
 
 @dataclass(frozen=True)
+class ColumnLayout:
+    """How the leaves of a version are spread over column groups; parts of versions of the same
+    layout can stand in one.
+
+    Attributes:
+        specs: the element specs of the groups' parts, as JSON to the byte as they have them.
+        leaves: see :func:`write_version`.
+    """
+
+    specs: tuple[bytes, ...]
+    leaves: tuple[tuple[int, int], ...] | None
+
+
+@dataclass(frozen=True)
 class StoredGroups:
     """Of what a version that is stored is made, to make another of it.
 
@@ -149,6 +163,12 @@ class StoredGroups:
     spec: bytes
     groups: tuple[ColumnGroup, ...]
     leaves: list[tuple[int, int]] | None
+
+    @property
+    def layout(self) -> ColumnLayout:
+        """How its leaves are spread over its groups."""
+        leaves = None if self.leaves is None else tuple(self.leaves)
+        return ColumnLayout(tuple(group.spec for group in self.groups), leaves)
 
 
 def stored_groups(buffer: Array, header: Header, name: str) -> StoredGroups:

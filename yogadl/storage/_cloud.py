@@ -14,11 +14,13 @@ from typing import Any
 
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER
+from yogadl.cache.record_reader import RecordReader
 from yogadl.catalogue import Catalogue, Entry, Key
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.dataref._remote import RemoteDataRef
 from yogadl.errors import (
     CacheFormatError,
+    CacheNotFoundError,
     StorageFullError,
     StoreError,
     UnsafeStoreError,
@@ -195,10 +197,14 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
     def _open_far(self, dataset_id: str, dataset_version: str) -> RemoteRecords:
         version = self._version(dataset_id, dataset_version)
         try:
-            limit = self._configurations.local_cache_bytes
-            return open_far(self._store, version.key, version.folders, version.parts, limit)
+            return self._open_object(version, version.key)
         except MissingError:
             raise self._missing(version) from None
+
+    def _open_object(self, version: ObjectVersion, key: str) -> RemoteRecords:
+        """Opens a version, or a part of its id, where it is."""
+        limit = self._configurations.local_cache_bytes
+        return open_far(self._store, key, version.folders, version.parts, limit)
 
     def _is_better_far(self, version: ObjectVersion, info: ObjectInfo) -> bool:
         """Whether a version is not here, and too large to be downloaded unasked."""
@@ -386,6 +392,15 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     def _open_here(self, version: ObjectVersion) -> StoredDataRef:
         return self._far(version)
+
+    def _open_part(self, version: ObjectVersion, digest: bytes) -> RecordReader:
+        key = version.parts.key(digest)
+        try:
+            return self._open_object(version, key)
+        except MissingError:
+            raise CacheNotFoundError(
+                f"{self._store.url}/{key} was lost since it was stored"
+            ) from None
 
     def _take(self, version: ObjectVersion, made: Made, parts: PartBuilder) -> None:
         info = self._store.head(version.key)

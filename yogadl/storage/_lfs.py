@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from yogadl.cache.files import make_folders, shown, telling
+from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of, read_header
+from yogadl.cache.record_reader import RecordReader
 from yogadl.catalogue import Catalogue, Entry, Key
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.errors import (
@@ -72,7 +74,11 @@ class FileVersion(Version):
         return LocalParts(self.path.parent.parent, self.dataset_id)
 
     def claim(self) -> pathlib.Path:
-        make_folders(self.path.parent)
+        folder = self.path.parent
+        make_folders(folder)
+        # An empty one that nobody has claimed for long is removed.
+        with contextlib.suppress(OSError):
+            os.utime(folder)
         return self.path
 
 
@@ -269,6 +275,9 @@ class LFSStorage(CacheStorage[FileVersion]):
 
     def _open_here(self, version: FileVersion) -> StoredDataRef:
         return self._fetch(version, check_records=False)
+
+    def _open_part(self, version: FileVersion, digest: bytes) -> RecordReader:
+        return open_cache(part_path(version.path, digest))
 
     def _take(self, version: FileVersion, made: Made, parts: _PartFiles) -> None:
         parts.begin()

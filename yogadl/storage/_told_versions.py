@@ -16,8 +16,9 @@ from yogadl.cards import Card, ComponentSample, sample_of
 from yogadl.errors import ForeignFileError, InvalidArgumentError
 from yogadl.format.provenance import UNKNOWN
 from yogadl.storage._catalogued import V
-from yogadl.storage._commits.commit import Committer, Purpose, new_change, same_json
+from yogadl.storage._commits.commit import Committer, Purpose, new_change
 from yogadl.storage._commits.made import Made
+from yogadl.storage._commits.user_metadata import same_json
 from yogadl.storage._history import first_parents
 from yogadl.storage._versioned import VersionedStorage
 

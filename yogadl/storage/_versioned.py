@@ -13,6 +13,7 @@ from typing import Any
 
 from yogadl.arguments import as_index
 from yogadl.cache.partial import PartialFile
+from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import write_version
 from yogadl.catalogue import DoomedError, Entry
 from yogadl.dataref import StoredDataRef
@@ -27,13 +28,13 @@ from yogadl.storage._building.submission import Parts
 from yogadl.storage._catalogued import Found, V
 from yogadl.storage._commits.change import Begun, Change
 from yogadl.storage._commits.commit import Committer, Purpose, new_change
+from yogadl.storage._commits.lineage import changes_of, is_parent
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.new_records import PartWriter
 from yogadl.storage._commits.rewriting import stored_anew, taken_back
 from yogadl.storage._disk.scratch import scratch_folder
 from yogadl.storage._history import HistoryStorage
 from yogadl.storage._listed import Listed
-from yogadl.versions.hunks import Hunks
 
 _ATTEMPTS = 3
 
@@ -55,6 +56,15 @@ class VersionedStorage(HistoryStorage[V]):
     @abc.abstractmethod
     def _open_whole(self, version: V) -> StoredDataRef:
         """A stored version, all of which is about to be read."""
+
+    @abc.abstractmethod
+    def _open_part(self, version: V, digest: bytes) -> RecordReader:
+        """A stored part of the id of a version, to be read without downloading all of it.
+
+        Raises:
+            CacheNotFoundError: it is missing.
+            CacheFormatError: it is damaged.
+        """
 
     @abc.abstractmethod
     def _take(self, version: V, made: Made, parts: Any) -> None:
@@ -261,7 +271,8 @@ class VersionedStorage(HistoryStorage[V]):
         message: str | None = None,
     ) -> str:
         """Takes back what one commit has changed, records, components and metadata, by another
-        commit that stores no records.
+        commit that stores no records; but those that it puts back, if one of the versions was
+        compacted since their components were changed.
 
         Args:
             dataset_id: of the versions.
@@ -275,7 +286,7 @@ class VersionedStorage(HistoryStorage[V]):
 
         Raises:
             CacheNotFoundError: there is no such version, or the one that it was made from is not
-                stored any more.
+                stored any more, or was replaced by another.
             ConflictError: later commits have changed the same records, components or metadata.
             InvalidArgumentError: it was made by no commit, or ``on`` is no tag.
             YogadlError: what :meth:`change` raises.
@@ -295,19 +306,20 @@ class VersionedStorage(HistoryStorage[V]):
             parts.begin()
             made = self._made_to_share(undone, parts)
             parent = self._parent_of(undone, made, parts)
+            changes = changes_of(made, parent)
             purpose = Purpose(said, parent.metadata, new_change(), started)
             committer = Committer(self, made, target, on, parts, purpose)
-            if not made.has_groups_of(parent):
-                # Of a version without records or of rewritten ones, records may be what changed.
-                known = made.hunks is not None
-                undoing = Hunks.from_list(made.hunks, parent.count).inverted() if known else None
-                committer.commit_spec(parent.stored, parent.sums, undoing)
-            elif made.hunks == []:
+            if changes is None:
+                committer.commit_spec(parent.stored, parent.sums, None)
+            elif changes.of_components:
+                committer.commit_spec(parent.stored, parent.sums, changes.hunks.inverted())
+            elif not len(changes.hunks):
                 committer.commit_metadata()
             else:
                 with self._open_here(self._version(dataset_id, parent.dataset_version)) as ref:
-                    hunks, new = taken_back(made, parent, ref.reader)
-                committer.commit_records(hunks, new)
+                    new = taken_back(changes.hunks, parent, ref.reader)
+                writer = PartWriter(target.claim(), parts, None)
+                committer.commit_records(changes.hunks.inverted(), new, writer)
         return target.dataset_version
 
     def _parent_of(self, version: V, made: Made, parts: Any) -> Made:
@@ -315,13 +327,19 @@ class VersionedStorage(HistoryStorage[V]):
         if not made.provenance.parents:
             raise InvalidArgumentError(f"{version} was made by no commit")
         parent = self._version(*made.provenance.parents[0])
+        told = f"{version} was made from {parent.dataset_version!r}"
         try:
-            return self._made_to_share(parent, parts)
+            found = self._made_to_share(parent, parts)
         except CacheNotFoundError as error:
             raise CacheNotFoundError(
-                f"{version} was made from {parent.dataset_version!r}, which is not stored any "
-                "more, so what it changed cannot be taken back"
+                f"{told}, which is not stored any more, so what it changed cannot be taken back"
             ) from error
+        if not is_parent(found, made):
+            raise CacheNotFoundError(
+                f"{told}, which was replaced since by another version of this name, so what it "
+                "changed cannot be taken back"
+            )
+        return found
 
     def compact(self, dataset_id: str, name: str, *, part_bytes: int | None = None) -> None:
         """Stores the records of a version anew, in parts that have them in order and nothing else.

@@ -32,13 +32,14 @@ from yogadl.errors import (
 from yogadl.format.provenance import UNKNOWN
 from yogadl.lazy import lazy
 from yogadl.storage._building.submission import Parts
-from yogadl.storage._commits.commit import Committer, Purpose, same_json
+from yogadl.storage._commits.commit import Committer, Purpose
+from yogadl.storage._commits.comparing import equal_records
 from yogadl.storage._commits.components import Components, NewColumn
-from yogadl.storage._commits.diff import equal_records
 from yogadl.storage._commits.made import Made, runs_of
 from yogadl.storage._commits.merging import rewritten
 from yogadl.storage._commits.new_records import NewRecords, PartWriter
 from yogadl.storage._commits.new_runs import NewRuns
+from yogadl.storage._commits.user_metadata import same_json
 from yogadl.storage._version import Version
 from yogadl.versions.edits import Edits
 from yogadl.versions.hunks import PARENT, Hunks, hunks_of
@@ -411,7 +412,7 @@ class Change:
             if not (len(hunks) or is_told):
                 return
             others = rewritten(self._made, self.base.reader, self._writer)
-            committer.commit_records(hunks, self._new_runs(runs), others)
+            committer.commit_records(hunks, self._new_runs(runs), self._writer, others)
         elif is_told:
             committer.commit_metadata()
         else:
@@ -443,7 +444,7 @@ class Change:
                 tokens.append(self.base.reader.tokens(np.arange(first, first + count)))
             else:
                 tokens.append(self._new[source - 1].tokens[first : first + count])
-        return NewRuns(tuple(groups), np.concatenate(tokens))
+        return NewRuns(self._made.stored.layout, tuple(groups), np.concatenate(tokens))
 
     def __repr__(self) -> str:
         return f"<change of {self._begun.target.dataset_id!r}>" if self._stack else "<change>"

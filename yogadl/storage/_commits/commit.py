@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 import time
 import uuid
@@ -35,7 +34,7 @@ from yogadl.errors import (
 )
 from yogadl.storage._building import provenance
 from yogadl.storage._building.submission import Parts
-from yogadl.storage._commits.lineage import hunks_since
+from yogadl.storage._commits.lineage import changes_since
 from yogadl.storage._commits.made import (
     Made,
     runs_of,
@@ -44,17 +43,17 @@ from yogadl.storage._commits.made import (
     with_origin,
 )
 from yogadl.storage._commits.merging import Rewritten, digests_of
+from yogadl.storage._commits.new_records import PartWriter
 from yogadl.storage._commits.new_runs import NEW, NewRuns, sums_after
+from yogadl.storage._commits.refitting import refitted
+from yogadl.storage._commits.user_metadata import BothChangedError, merged
 from yogadl.storage._version import Version
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks
 from yogadl.versions.rebasing import OverlapError, rebased
-from yogadl.versions.runs import Runs
+from yogadl.versions.runs import NO_RUNS, Runs
 
 Array = np.ndarray[Any, Any]
 V = TypeVar("V", bound=Version)
-
-MISSING = object()
-"""Stands for the value of a key that metadata do not have."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +76,8 @@ class CommitStorage(Protocol[V]):
     def _open_here(self, version: V) -> StoredDataRef: ...
 
     def _open_whole(self, version: V) -> StoredDataRef: ...
+
+    def _open_part(self, version: V, digest: bytes) -> RecordReader: ...
 
     def _enter(self, entry: Entry) -> None: ...
 
@@ -132,7 +133,11 @@ class Committer(Generic[V]):
         self._opened = opened
 
     def commit_records(
-        self, hunks: Hunks, new: NewRuns, others: Sequence[Rewritten | None] = ()
+        self,
+        hunks: Hunks,
+        new: NewRuns,
+        writer: PartWriter,
+        others: Sequence[Rewritten | None] = (),
     ) -> None:
         """Publishes the base with some records replaced.
 
@@ -141,6 +146,7 @@ class Committer(Generic[V]):
         Args:
             hunks: what is replaced.
             new: what stands in for it.
+            writer: stores that anew, if a version that it comes into is laid out otherwise.
             others: of each column group, records that are read from other parts from now on.
 
         Raises:
@@ -149,9 +155,9 @@ class Committer(Generic[V]):
             YogadlError: it cannot be published.
         """
         base = self._base
-        self._own = {digest for parts, _ in new.groups for digest in digests_of(parts)}
         self._own.update(digest for other in others if other for digest in digests_of(other.parts))
         while True:
+            new = self._fitted(base, hunks, new, writer)
             stored = self._applied(base, hunks, new)
             sums = self._sums(base, hunks, new, stored)
             stored = self._rewritten(stored, others)
@@ -181,8 +187,8 @@ class Committer(Generic[V]):
         moved = self._publish(stored, self._base, hunks, sums)
         if moved is not None:
             raise ConflictError(
-                f"the branch {self._branch!r} was moved to {moved!r} while its components were "
-                "changed; change them again"
+                f"the branch {self._branch!r} is at {moved!r} by now, and no longer at "
+                f"{self._base.dataset_version!r}, whose components are changed; change it again"
             )
 
     def commit_metadata(self) -> None:
@@ -205,7 +211,24 @@ class Committer(Generic[V]):
 
     # Putting together
 
+    def _fitted(self, base: Made, hunks: Hunks, new: NewRuns, writer: PartWriter) -> NewRuns:
+        """The new records in parts that can stand beside those of the base, if any of it stays."""
+        layout = base.stored.layout
+        if new.layout != layout and hunks.old_count < base.count:
+            if len(new.tokens):
+                new = refitted(new, base.spec, layout, self._open_part, writer)
+            else:
+                nothing = tuple((PartList(), NO_RUNS) for _ in layout.specs)
+                new = NewRuns(layout, nothing, new.tokens)
+        self._own.update(digest for parts, _ in new.groups for digest in digests_of(parts))
+        return new
+
+    def _open_part(self, digest: bytes) -> RecordReader:
+        return self._storage._open_part(self._target, digest)
+
     def _applied(self, base: Made, hunks: Hunks, new: NewRuns) -> StoredGroups:
+        if hunks.old_count == base.count:
+            return new.alone(base.stored.spec)
         groups = []
         for group, (parts, runs) in zip(base.stored.groups, new.groups, strict=True):
             both = PartList()
@@ -222,11 +245,11 @@ class Committer(Generic[V]):
         return StoredGroups(base.stored.spec, tuple(groups), base.stored.leaves)
 
     def _rewritten(self, stored: StoredGroups, others: Sequence[Rewritten | None]) -> StoredGroups:
+        if not others or stored.layout != self._base.stored.layout:
+            return stored
         groups = tuple(
             group if other is None else other.applied(group)
-            for group, other in zip(
-                stored.groups, others or [None] * len(stored.groups), strict=True
-            )
+            for group, other in zip(stored.groups, others, strict=True)
         )
         return dataclasses.replace(stored, groups=groups)
 
@@ -318,7 +341,7 @@ class Committer(Generic[V]):
             duration=round(time.monotonic() - purpose.started, 6),
         )
         document = metadata_json(given, told)
-        document = with_origin(document, hunks, self._young(base, stored))
+        document = with_origin(document, base.content_id, hunks, self._young(base, stored))
         if going_to is not None:
             document = with_branch(document, going_to)
         with write_version(
@@ -338,24 +361,16 @@ class Committer(Generic[V]):
         Raises:
             ConflictError: both have changed the same.
         """
-        before, theirs, ours = self._base.metadata, base.metadata, self._purpose.metadata
-        if ours is None or same_json(theirs, before):
-            return theirs if ours is None else ours
-        found = dict(theirs)
-        for key in {*before, *ours}:
-            was, our, their = (it.get(key, MISSING) for it in (before, ours, theirs))
-            if same_json(our, was) or same_json(our, their):
-                continue
-            if not same_json(their, was):
-                raise ConflictError(
-                    f"the branch {self._branch!r} was moved to {base.dataset_version!r} meanwhile, "
-                    f"which changes the metadata {key!r}, too; change it again"
-                )
-            if our is MISSING:
-                del found[key]
-            else:
-                found[key] = our
-        return found
+        ours = self._purpose.metadata
+        if ours is None:
+            return base.metadata
+        try:
+            return merged(self._base.metadata, base.metadata, ours)
+        except BothChangedError as error:
+            raise ConflictError(
+                f"the branch {self._branch!r} was moved to {base.dataset_version!r} meanwhile, "
+                f"which changes the metadata {error.key!r}, too; change it again"
+            ) from None
 
     # Others' commits
 
@@ -381,16 +396,16 @@ class Committer(Generic[V]):
 
     def _rebased(self, hunks: Hunks, base: Made, head: Made) -> Hunks:
         told = f"the branch {self._branch!r} is at {head.dataset_version!r} by now, "
-        if not head.has_groups_of(base):
+        theirs = changes_since(self._made_of_key, head, base)
+        if head.spec != base.spec or (theirs is not None and theirs.of_components):
             raise ConflictError(f"{told}whose components are others; change it again")
-        theirs = hunks_since(self._made_of_key, head, base)
         if theirs is None:
             raise ConflictError(
                 f"{told}which does not follow from {base.dataset_version!r}, or it is not known "
                 "how; change it again"
             )
         try:
-            return rebased(hunks, theirs)
+            return rebased(hunks, theirs.hunks)
         except OverlapError as error:
             first, last = error.positions
             raise ConflictError(
@@ -400,13 +415,6 @@ class Committer(Generic[V]):
 
     def _made_of_key(self, key: tuple[str, str]) -> Made:
         return self._storage._made(self._storage._version(*key))
-
-
-def same_json(one: Any, other: Any) -> bool:
-    """Whether two values are the same in a file, where ``1``, ``1.0`` and ``True`` differ."""
-    if one is MISSING or other is MISSING:
-        return one is other
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def new_change() -> str:

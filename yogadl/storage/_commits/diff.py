@@ -11,15 +11,21 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.record_reader import RecordReader
 from yogadl.format.spec_text import spec_text
-from yogadl.storage._commits.commit import MISSING, same_json
-from yogadl.storage._commits.lineage import hunks_since
+from yogadl.storage._commits.comparing import (
+    LeafPairs,
+    LeafPlaces,
+    common_leaves,
+    differing_components,
+)
+from yogadl.storage._commits.lineage import Changes, changes_since
 from yogadl.storage._commits.made import Made
-from yogadl.versions.hunks import Hunks, hunks_of
+from yogadl.storage._commits.user_metadata import MISSING, same_json
+from yogadl.versions.hunks import PARENT, Hunks, hunks_of
 from yogadl.versions.matching import matched
 
 Array = np.ndarray[Any, Any]
 
-_STEP = 4096
+_STEP = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,8 @@ class VersionDiff:
         deleted: positions in ``before`` of records that are not in ``after``, int64 ``[d]``.
         added: positions in ``after`` of records that are not in ``before``, int64 ``[a]``.
         changed: positions in ``before`` and in ``after`` of records that stand in for others, int64
-            ``[2, c]``.
-        components: of how many of the changed records each component is another.
+            ``[2, c]``: other values of what both specs have.
+        components: of how many of the changed records each component is another, by its name.
         metadata: the keys of the metadata that differ.
     """
 
@@ -48,7 +54,7 @@ class VersionDiff:
     deleted: Array
     added: Array
     changed: Array
-    components: dict[str, int] = field(default_factory=dict)
+    components: dict[Any, int] = field(default_factory=dict)
     metadata: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -79,7 +85,8 @@ def diff_of(
     """What two versions of an id differ in.
 
     Where one follows from the other, that is told by the commits between them; else records are
-    the same if their tokens are, which are 64 bits. Only changed records are read.
+    the same if their tokens are, which are 64 bits. Only changed records are read; where components
+    were changed, those of which a common one was stored anew.
 
     Args:
         before: the one.
@@ -87,11 +94,19 @@ def diff_of(
         made_of: what is made of an id and version.
         readers: opens both, if need be.
     """
-    hunks = _hunks(before, after, made_of, readers)
+    changes = _changes(before, after, made_of, readers)
+    hunks = changes.hunks
     olds, news = hunks.stops - hunks.starts, hunks.counts
     both = np.minimum(olds, news)
     new_starts = hunks.moved(hunks.starts, ends=True)
-    changed = np.stack([_ranges(hunks.starts, both), _ranges(new_starts, both)])
+    pairs = np.stack([_ranges(hunks.starts, both), _ranges(new_starts, both)])
+    leaves = common_leaves(before.spec, after.spec)
+    if changes.of_components:
+        pairs = np.concatenate([pairs, _stored_anew(before, after, hunks, leaves)], axis=1)
+        pairs = pairs[:, np.argsort(pairs[0])]
+    differing = differing_components(pairs, *readers(), leaves) if pairs.shape[1] else {}
+    if any(leaves.values()) and differing:
+        pairs = pairs[:, np.any(list(differing.values()), axis=0)]
     keys = sorted({*before.metadata, *after.metadata})
     return VersionDiff(
         before.dataset_version,
@@ -102,8 +117,8 @@ def diff_of(
         after.spec,
         deleted=_ranges(hunks.starts + both, olds - both),
         added=_ranges(new_starts + both, news - both),
-        changed=changed,
-        components=_components(changed, *readers()) if changed.shape[1] else {},
+        changed=pairs,
+        components={name: int(own.sum()) for name, own in differing.items() if own.any()},
         metadata=tuple(
             key
             for key in keys
@@ -112,24 +127,38 @@ def diff_of(
     )
 
 
-def _hunks(
+def _changes(
     before: Made,
     after: Made,
     made_of: Callable[[tuple[str, str]], Made],
     readers: Callable[[], tuple[RecordReader, RecordReader]],
-) -> Hunks:
-    found = hunks_since(made_of, after, before)
+) -> Changes:
+    found = changes_since(made_of, after, before)
     if found is not None:
         return found
-    found = hunks_since(made_of, before, after)
+    found = changes_since(made_of, before, after)
     if found is not None:
         return found.inverted()
     if before.spec != after.spec:
-        return Hunks.of([(0, before.count, after.count)])
+        return Changes(Hunks.of([(0, before.count, after.count)]), of_components=False)
     one, two = readers()
     tokens, others = (reader.tokens(np.arange(len(reader))) for reader in (one, two))
     runs = matched(tokens, others, lambda places, _: np.ones(len(places), bool))
-    return hunks_of(runs, before.count)[0]
+    return Changes(hunks_of(runs, before.count)[0], of_components=False)
+
+
+def _stored_anew(before: Made, after: Made, hunks: Hunks, leaves: LeafPairs) -> Array:
+    """The positions in both, int64 ``[2, n]``, of records that stay, and of which some leaves that
+    both versions have were stored anew, so that they may be others."""
+    places, whole = LeafPlaces(before, after), hunks.applied(before.count, PARENT + 1)
+    found = [np.empty((2, 0), np.int64)]
+    for start in range(0, after.count, _STEP):
+        positions = np.arange(start, min(start + _STEP, after.count))
+        sources, old = whole.at(positions)
+        stays = sources == PARENT
+        pairs = np.stack([old[stays], positions[stays]])
+        found.append(pairs[:, places.may_differ(pairs, leaves)])
+    return np.concatenate(found, axis=1)
 
 
 def _ranges(starts: Array, counts: Array) -> Array:
@@ -137,85 +166,3 @@ def _ranges(starts: Array, counts: Array) -> Array:
     firsts = np.repeat(starts - (np.cumsum(counts) - counts), counts)
     found: Array = firsts + np.arange(len(firsts))
     return found
-
-
-def _components(changed: Array, before: RecordReader, after: RecordReader) -> dict[str, int]:
-    """In how many of some pairs of records each component differs that both have."""
-    names, leaves = _common_leaves(before.spec, after.spec)
-    counts = dict.fromkeys(names, 0)
-    for start in range(0, changed.shape[1], _STEP):
-        old = before.read_columns(changed[0, start : start + _STEP])
-        new = after.read_columns(changed[1, start : start + _STEP])
-        for name in counts:
-            differ = np.zeros(len(changed[0, start : start + _STEP]), bool)
-            for one, two in leaves[name]:
-                differ |= differing(old[one], new[two])
-            counts[name] += int(differ.sum())
-    return {name: count for name, count in counts.items() if count}
-
-
-def _common_leaves(
-    before: specs.Structure, after: specs.Structure
-) -> tuple[list[str], dict[str, list[tuple[int, int]]]]:
-    """The components that both have of one spec, and the numbers of their leaves in each."""
-    if not (isinstance(before, dict) and isinstance(after, dict)):
-        count = len(list(specs.leaves(before)))
-        pairs = [(at, at) for at in range(count)] if before == after else []
-        return ["record"], {"record": pairs}
-    found: dict[str, list[tuple[int, int]]] = {}
-    places = []
-    for spec in (before, after):
-        numbers = list(range(len(list(specs.leaves(spec)))))
-        places.append(specs.unflatten(spec, numbers))
-    for name, child in before.items():
-        if name in after and after[name] == child:
-            one = specs.flatten(child, places[0][name])
-            two = specs.flatten(child, places[1][name])
-            found[str(name)] = list(zip(one, two, strict=True))
-    return list(found), found
-
-
-def equal_records(one: RecordReader, two: RecordReader, positions: Array, others: Array) -> Array:
-    """Which records of one reader are those of another, bit by bit, bool ``[n]``.
-
-    Args:
-        one: a reader.
-        two: another of the same spec.
-        positions: in the one, int64 ``[n]``.
-        others: as many in the other.
-    """
-    found = np.ones(len(positions), bool)
-    for start in range(0, len(positions), _STEP):
-        some = slice(start, start + _STEP)
-        columns = one.read_columns(positions[some]), two.read_columns(others[some])
-        for column, other in zip(*columns, strict=True):
-            found[some] &= ~differing(column, other)
-    return found
-
-
-def differing(one: Any, two: Any) -> Array:
-    """Which values of two columns differ, bit by bit where they are numbers."""
-    if _is_plain(one) and _is_plain(two) and one.shape == two.shape and one.size:
-        found: Array = (_bytes_of(one) != _bytes_of(two)).any(axis=1)
-        return found
-    return np.array([not _same(a, b) for a, b in zip(one, two, strict=True)], bool)
-
-
-def _is_plain(column: Any) -> bool:
-    return isinstance(column, np.ndarray) and column.dtype != object
-
-
-def _bytes_of(column: Array) -> Array:
-    """The values of a column, uint8 ``[n, size]``."""
-    return np.ascontiguousarray(column).reshape(len(column), -1).view("u1")
-
-
-def _same(one: Any, two: Any) -> bool:
-    if isinstance(one, tuple | list):
-        return len(one) == len(two) and all(map(_same, one, two))
-    first, second = np.asarray(one), np.asarray(two)
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    if first.dtype == object:
-        return bool(first.tolist() == second.tolist())
-    return bool(first.tobytes() == second.tobytes())

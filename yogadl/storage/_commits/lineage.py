@@ -3,18 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from yogadl.errors import CacheFormatError, CacheNotFoundError
+from yogadl.storage._commits.by_parts import hunks_by_parts
 from yogadl.storage._commits.made import Made
-from yogadl.versions.hunks import PARENT, Hunks, hunks_of
+from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
 from yogadl.versions.runs import Runs
 
 _LONGEST_CHAIN = 10_000
 
 
-def hunks_since(
+@dataclass(frozen=True)
+class Changes:
+    """What a version changes of another.
+
+    Attributes:
+        hunks: which records stand in for others.
+        of_components: whether components of the records that stay were changed, too.
+    """
+
+    hunks: Hunks
+    of_components: bool
+
+    def inverted(self) -> Changes:
+        """What the other changes of the version."""
+        return Changes(self.hunks.inverted(), self.of_components)
+
+
+NO_CHANGES = Changes(NO_HUNKS, of_components=False)
+
+
+def is_parent(parent: Made, version: Made) -> bool:
+    """Whether a version of the name of another one's first parent has the records of that: it may
+    have been replaced."""
+    return version.parent_content in ("", parent.content_id)
+
+
+def changes_of(version: Made, parent: Made) -> Changes | None:
+    """What a version changes of its first parent; ``None`` if that is not known.
+
+    Raises:
+        CacheFormatError: it tells of impossible changes.
+    """
+    is_other = version.spec != parent.spec
+    if version.hunks is None:
+        found = None if is_other else hunks_by_parts(version, parent)
+        return None if found is None else Changes(found, of_components=False)
+    hunks = Hunks.from_list(version.hunks, parent.count)
+    count = parent.count + hunks.new_count - hunks.old_count
+    if count != version.count:
+        raise CacheFormatError(
+            f"version {version.dataset_version!r} does not say rightly what it changed"
+        )
+    # A commit changes either records or components, and the sums are those of all of them.
+    return Changes(hunks, is_other or (not len(hunks) and version.sums != parent.sums))
+
+
+def changes_since(
     made_of: Callable[[tuple[str, str]], Made], version: Made, before: Made
-) -> Hunks | None:
+) -> Changes | None:
     """What a version changes of one that it was made from, by any number of commits.
 
     Args:
@@ -25,27 +73,28 @@ def hunks_since(
     Returns:
         ``None`` if it was not made from it, or it is not known what was changed.
     """
-    chain: list[Made] = []
+    if version.dataset_version == before.dataset_version:
+        # One of them may have been replaced.
+        return NO_CHANGES if version.content_id == before.content_id else None
+    steps: list[Changes] = []
     at = version
     while at.dataset_version != before.dataset_version:
-        if at.hunks is None or not at.provenance.parents or len(chain) == _LONGEST_CHAIN:
+        if not at.provenance.parents or len(steps) == _LONGEST_CHAIN:
             return None
-        chain.append(at)
+        key = at.provenance.parents[0]
         try:
-            at = made_of(at.provenance.parents[0])
+            parent = before if key[1] == before.dataset_version else made_of(key)
         except CacheNotFoundError:
             return None
-    if at.digest != before.digest and at.sums != before.sums:
-        # Another version of this name.
-        return None
-    whole = Runs.whole(PARENT, at.count)
-    count = at.count
-    for number, made in enumerate(reversed(chain), start=1):
-        hunks = Hunks.from_list(made.hunks, count)
-        count += hunks.new_count - hunks.old_count
-        if count != made.count:
-            raise CacheFormatError(
-                f"version {made.dataset_version!r} does not say rightly what it changed"
-            )
-        whole = hunks.applied(whole.record_count, number).through({PARENT: whole})
-    return hunks_of(whole, at.count)[0]
+        if not is_parent(parent, at):
+            return None
+        changes = changes_of(at, parent)
+        if changes is None:
+            return None
+        steps.append(changes)
+        at = parent
+    whole = Runs.whole(PARENT, before.count)
+    for number, changes in enumerate(reversed(steps), start=1):
+        whole = changes.hunks.applied(whole.record_count, number).through({PARENT: whole})
+    of_components = any(changes.of_components for changes in steps)
+    return Changes(hunks_of(whole, before.count)[0], of_components)

@@ -27,9 +27,10 @@ from yogadl.versions.runs import Runs
 Array = np.ndarray[Any, Any]
 
 MOST_HUNKS = 1 << 16
-"""Of a version that changes more places of its parent, it is not stored which."""
+"""Of a version that changes more places of its parent, it is not stored which: its runs tell."""
 
 _HUNKS = "hunks"
+_PARENT_CONTENT = "parent_content"
 _YOUNG = "young"
 _DIGITS = re.compile("[0-9a-f]{32}")
 
@@ -50,7 +51,8 @@ class Made:
         created_ns: when it was made, nanoseconds since 1970.
         provenance: how it came to be.
         young: digests of parts that commits made, and that later ones may put together.
-        hunks: as it is stored, what it changes of its first parent; ``None`` if that is not known.
+        parent_content: the content id that its first parent had; empty if that is not known.
+        hunks: as it is stored, what it changes of its first parent; ``None`` if that is not told.
         going_to: of a commit to a branch, where it was to be entered; else ``None``.
     """
 
@@ -65,6 +67,7 @@ class Made:
     created_ns: int
     provenance: Provenance
     young: frozenset[bytes]
+    parent_content: str
     hunks: Any
     going_to: GoingTo | None
 
@@ -83,11 +86,10 @@ class Made:
         """Of the parts; of a plain file its own."""
         return {*part_sizes(self.stored)}
 
-    def has_groups_of(self, other: Made) -> bool:
-        """Whether the records of both can be told as runs of parts of the same specs."""
-        mine, theirs = self.stored, other.stored
-        texts = [[group.spec for group in stored.groups] for stored in (mine, theirs)]
-        return mine.spec == theirs.spec and texts[0] == texts[1] and mine.leaves == theirs.leaves
+    @property
+    def content_id(self) -> str:
+        """Of its records."""
+        return self.sums.content_id(self.spec)
 
 
 def part_sizes(stored: StoredGroups) -> dict[bytes, int]:
@@ -139,6 +141,7 @@ def read_made(
         header.created_ns,
         Provenance.from_json(own),
         _young(own.get(_YOUNG)),
+        _digest(own.get(_PARENT_CONTENT)),
         own.get(_HUNKS),
         GoingTo.of(own),
     )
@@ -166,22 +169,33 @@ def _young(found: Any) -> frozenset[bytes]:
     )
 
 
-def with_origin(document: bytes, hunks: Hunks | None, young: Collection[bytes]) -> bytes:
+def _digest(found: Any) -> str:
+    """Of what a file says, a digest of 128 bits in hex; all else counts as none."""
+    return found if isinstance(found, str) and _DIGITS.fullmatch(found) else ""
+
+
+def with_origin(
+    document: bytes, parent_content: str, hunks: Hunks | None, young: Collection[bytes]
+) -> bytes:
     """A metadata document, JSON as it is stored, that says of what a version was made, as far as
     there is room.
 
     Args:
         document: without.
+        parent_content: the content id of the first parent.
         hunks: what is changed of the first parent; ``None`` if that cannot be told.
         young: see ``Made``.
     """
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {_PARENT_CONTENT: parent_content}
     if young:
         told[_YOUNG] = sorted(digest.hex() for digest in young)
     if hunks is not None and len(hunks) <= MOST_HUNKS:
-        told[_HUNKS] = hunks.to_list()
-    if not told:
-        return document
+        document = _longer(document, {_HUNKS: hunks.to_list()})
+    return _longer(document, told)
+
+
+def _longer(document: bytes, told: dict[str, Any]) -> bytes:
+    """A metadata document that also says something of yogadl's own, if there is room."""
     found = json.loads(document)
     found.setdefault(METADATA_KEY, {}).update(told)
     longer = json.dumps(found, allow_nan=False, sort_keys=True).encode()
@@ -199,12 +213,16 @@ def with_branch(document: bytes, going_to: GoingTo) -> bytes:
 
 def runs_of(group: ColumnGroup) -> Runs:
     """The runs of a column group, whose sources are the numbers of its parts."""
-    names = ("part", "first", "count")
-    return Runs(*[group.runs[name].astype(np.int64) for name in names])
+    return runs_from(group.runs)
+
+
+def runs_from(stored: Array) -> Runs:
+    """The inverse of :func:`stored_runs`."""
+    return Runs(*[stored[name].astype(np.int64) for name in ("part", "first", "count")])
 
 
 def stored_runs(runs: Runs) -> Array:
-    """The inverse of :func:`runs_of`, ``RUN`` ``[n]``."""
+    """Runs of parts as they are stored, ``RUN`` ``[n]``."""
     found = np.zeros(len(runs), RUN)
     found["part"], found["first"], found["count"] = runs.sources, runs.firsts, runs.counts
     return found

@@ -10,8 +10,14 @@ import numpy as np
 
 from yogadl.cache.content_id import TokenSums, sums_of_slices, sums_of_tokens
 from yogadl.cache.record_reader import RecordReader
-from yogadl.cache.table_writer import PartList, StoredGroups, sums_of_runs
-from yogadl.storage._commits.made import Made, runs_of
+from yogadl.cache.table_writer import (
+    ColumnGroup,
+    ColumnLayout,
+    PartList,
+    StoredGroups,
+    sums_of_runs,
+)
+from yogadl.storage._commits.made import Made, runs_of, stored_runs
 from yogadl.versions.hunks import Hunks
 from yogadl.versions.runs import Runs
 
@@ -26,13 +32,29 @@ class NewRuns:
     """The records that stand in for others in a version, in order.
 
     Attributes:
+        layout: how their leaves are spread over column groups.
         groups: of each column group the parts that have them, and their runs, whose sources are the
             numbers of these parts.
         tokens: of them, uint64 ``[n]``.
     """
 
+    layout: ColumnLayout
     groups: tuple[tuple[PartList, Runs], ...]
     tokens: Array
+
+    def alone(self, spec: bytes) -> StoredGroups:
+        """Of what a version of just these records is made.
+
+        Args:
+            spec: of the version, as JSON.
+        """
+        groups = tuple(
+            ColumnGroup(text, parts, stored_runs(runs))
+            for text, (parts, runs) in zip(self.layout.specs, self.groups, strict=True)
+        )
+        if self.layout.leaves is None:
+            return StoredGroups(self.layout.specs[0], groups, None)
+        return StoredGroups(spec, groups, list(self.layout.leaves))
 
 
 def sums_after(

@@ -8,29 +8,21 @@ from yogadl.cache.content_id import TokenSums
 from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import ColumnGroup, PartList, StoredGroups, sums_of_runs, whole_runs
 from yogadl.cache.writer import encoded_spec
-from yogadl.errors import ChecksumError, InvalidArgumentError
+from yogadl.errors import ChecksumError
 from yogadl.storage._commits.made import Made, runs_of
 from yogadl.storage._commits.new_records import PartWriter
 from yogadl.storage._commits.new_runs import NewRuns
 from yogadl.versions.hunks import Hunks
 
 
-def taken_back(made: Made, parent: Made, reader: RecordReader) -> tuple[Hunks, NewRuns]:
-    """What makes a version's parent of the version, out of the parent's parts.
+def taken_back(hunks: Hunks, parent: Made, reader: RecordReader) -> NewRuns:
+    """The records that a version has replaced, out of its parent's parts.
 
     Args:
-        made: the version.
-        parent: its first parent, whose column groups are the same.
-        reader: of that.
-
-    Raises:
-        InvalidArgumentError: it is not known what the version changed.
+        hunks: what the version changes of its parent.
+        parent: that.
+        reader: of it.
     """
-    if made.hunks is None:
-        raise InvalidArgumentError(
-            f"it is not known what {made.dataset_version!r} changed of {parent.dataset_version!r}"
-        )
-    hunks = Hunks.from_list(made.hunks, parent.count)
     groups = tuple(
         (group.parts, runs_of(group).taken(hunks.starts, hunks.stops))
         for group in parent.stored.groups
@@ -38,7 +30,7 @@ def taken_back(made: Made, parent: Made, reader: RecordReader) -> tuple[Hunks, N
     gone = [np.arange(*ends) for ends in zip(hunks.starts, hunks.stops, strict=True)]
     positions = np.concatenate([np.empty(0, np.int64), *gone])
     tokens = reader.tokens(positions) if len(positions) else np.empty(0, "u8")
-    return hunks.inverted(), NewRuns(groups, tokens)
+    return NewRuns(parent.stored.layout, groups, tokens)
 
 
 def stored_anew(made: Made, reader: RecordReader, writer: PartWriter) -> StoredGroups:

@@ -22,6 +22,8 @@ from yogadl.storage._paths import CACHE_FILE, CATALOGUE_FOLDER, LOCK_FILE, SCRAT
 
 # Between its making and its lock.
 _YOUNG_SECONDS = 3600.0
+# Since the folder of a version was claimed, or lost its file.
+_UNUSED_SECONDS = 86400.0
 
 _log = logging.getLogger(__name__)
 
@@ -77,13 +79,24 @@ def remove_abandoned(folder: pathlib.Path) -> None:
 
 
 def remove_partial_files(folder: pathlib.Path) -> None:
-    """Removes what killed writers of versions of an id left behind.
+    """Removes what killed writers of versions of an id left behind, and the folders of versions
+    that are gone.
 
     Args:
         folder: of the id, on this machine.
     """
     for version in _folders_in(folder):
-        remove_leftovers(version / CACHE_FILE)
+        if version.name not in (PARTS_FOLDER, CATALOGUE_FOLDER):
+            remove_leftovers(version / CACHE_FILE)
+            _remove_unused(version)
+
+
+def _remove_unused(folder: pathlib.Path) -> None:
+    """Removes the folder of a version if it is empty, and has been for long: somebody may have made
+    it just now, to write to it."""
+    with contextlib.suppress(OSError):
+        if time.time() - os.stat(folder).st_mtime > _UNUSED_SECONDS:
+            folder.rmdir()
 
 
 def _is_abandoned(folder: pathlib.Path) -> bool:

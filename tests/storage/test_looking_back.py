@@ -1,0 +1,375 @@
+"""``diff``, ``revert`` and changes at once, whatever was changed, compacted or replaced before."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from changed import Apply, Model, changes, dict_specs, make_versions, record_changes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import records, same
+
+from yogadl.errors import CacheNotFoundError, ConflictError
+from yogadl.spec import TensorSpec
+from yogadl.storage import LFSStorage
+from yogadl.storage._commits import made, merging
+from yogadl.storage._commits.change import Change
+from yogadl.storage._commits.diff import VersionDiff
+
+Step = Callable[[LFSStorage], object]
+
+
+def _common(one: Model, two: Model, record: Any) -> Any:
+    """What a record has of the components of two versions; all of it if they have one spec."""
+    if not (isinstance(one.spec, dict) and isinstance(two.spec, dict)):
+        return record if same(one.spec, two.spec) else {}
+    names = [name for name in one.spec if same(two.spec.get(name), one.spec[name])]
+    return {name: record[name] for name in names}
+
+
+def _check_diff(found: VersionDiff, before: Model, after: Model) -> None:
+    """Sees that a diff makes the one of the other, and calls nothing changed that is not."""
+    counts = len(before.records), len(after.records)
+    assert (found.count_before, found.count_after) == counts
+    gone = np.concatenate([found.deleted, found.changed[0]]).astype(int)
+    come = np.concatenate([found.added, found.changed[1]]).astype(int)
+    assert len(set(gone.tolist())) == len(gone)
+    assert len(set(come.tolist())) == len(come)
+    old, new = np.delete(np.arange(counts[0]), gone), np.delete(np.arange(counts[1]), come)
+    assert len(old) == len(new)
+
+    def shared(model: Model, position: int) -> Any:
+        return _common(before, after, model.records[position])
+
+    for one, two in zip(old.tolist(), new.tolist(), strict=True):
+        assert same(shared(before, one), shared(after, two))
+    differing: dict[Any, int] = {}
+    for one, two in found.changed.T.tolist():
+        pair = shared(before, one), shared(after, two)
+        assert (isinstance(pair[0], dict) and not pair[0]) or not same(*pair)
+        if isinstance(pair[0], dict):
+            for name in pair[0]:
+                if not same(pair[0][name], pair[1][name]):
+                    differing[name] = differing.get(name, 0) + 1
+    if isinstance(before.spec, dict) and isinstance(after.spec, dict):
+        assert found.components == differing
+
+
+@given(st.data())
+def test_a_diff_makes_the_one_of_the_other(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "MOST_SMALL", data.draw(st.sampled_from([2, 32])))
+        patch.setattr(made, "MOST_HUNKS", data.draw(st.sampled_from([0, 1, 1 << 16])))
+        storage = LFSStorage(folder)
+        known = make_versions(storage, data, 4)
+        for name in data.draw(st.lists(st.sampled_from(sorted(known)), max_size=2)):
+            storage.compact("a", name)
+        names = list(known)
+        for name, parent in zip(names[1:], names, strict=False):
+            storage.tag("a", "trial", name)
+            back = storage.revert("a", name, on="trial", version=f"back from {name}")
+            known[back] = known[parent]
+            with storage.fetch("a", back) as ref:
+                known[back].check(ref)
+        for one in known:
+            for two in known:
+                _check_diff(storage.diff("a", one, two), known[one], known[two])
+
+
+def _changing(drawn: tuple[Apply, Model], version: str, during: Step = id) -> Step:
+    def step(storage: LFSStorage) -> None:
+        with storage.change("a", "main", version=version) as change:
+            drawn[0](change)
+            during(storage)
+
+    return step
+
+
+def _reverting(undone: str, version: str) -> Step:
+    return lambda storage: storage.revert("a", undone, on="main", version=version)
+
+
+def _outcome(storage: LFSStorage, step: Step) -> type[Exception] | None:
+    try:
+        step(storage)
+    except (ConflictError, CacheNotFoundError) as error:
+        return type(error)
+    return None
+
+
+def _model(storage: LFSStorage) -> Model:
+    with storage.fetch("a", "main") as ref:
+        return Model(ref.spec, list(ref.stream()))
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_compacting_makes_no_difference(data: st.DataObject) -> None:
+    """What commits, reverts and changes at once come to is the same where versions were compacted
+    at any time."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        plain, compacted = LFSStorage(one), LFSStorage(two)
+        spec = data.draw(dict_specs)
+        rows = data.draw(st.lists(records(spec), min_size=1, max_size=6))
+        for storage in (plain, compacted):
+            _begin(storage, rows, spec)
+
+        def compact(storage: LFSStorage) -> None:
+            if storage is compacted:
+                storage.compact("a", "main")
+
+        for number in range(2, data.draw(st.integers(3, 6)) + 1):
+            model = _model(plain)
+            step = data.draw(_steps(plain, str(number), _changes(model), compact))
+            assert _outcome(plain, step) == _outcome(compacted, step)
+            if data.draw(st.booleans()):
+                compacted.compact("a", data.draw(st.sampled_from(["0", "1", "main"])))
+            assert same(_model(plain).records, _model(compacted).records)
+            assert plain.tags("a") == compacted.tags("a")
+        compacted.fetch("a", "main").verify()
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_changes_of_many_places_are_known_by_their_parts(data: st.DataObject) -> None:
+    """Where it is not stored which places a commit has changed, since they are many."""
+    with (
+        tempfile.TemporaryDirectory() as one,
+        tempfile.TemporaryDirectory() as two,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        told, untold = LFSStorage(one), LFSStorage(two)
+        fresh = itertools.count()
+        rows = [{"n": np.int64(next(fresh))} for _ in range(data.draw(st.integers(1, 8)))]
+        for storage in (told, untold):
+            _begin(storage, rows, {"n": TensorSpec("int64", ())})
+        for number in range(2, data.draw(st.integers(3, 6)) + 1):
+            strategy = _changes_of_numbers(_model(told), fresh)
+            step = data.draw(_steps(told, str(number), strategy))
+            outcomes = []
+            for storage in (told, untold):
+                patch.setattr(made, "MOST_HUNKS", 0 if storage is untold else 1 << 16)
+                outcomes.append(_outcome(storage, step))
+            assert outcomes[0] == outcomes[1]
+            assert same(_model(told).records, _model(untold).records)
+            names = data.draw(st.permutations(told.list("a")))[:2]
+            diffs = [
+                str(storage.diff("a", *[name.dataset_version for name in names]))
+                for storage in (told, untold)
+            ]
+            assert diffs[0] == diffs[1]
+
+
+def _begin(storage: LFSStorage, rows: list[Any], spec: Any) -> None:
+    """Stores a data set of two column groups."""
+    storage.submit(rows, "a", "0", spec=spec)
+    storage.tag("a", "main", "0")
+    with storage.change("a", "main", version="1") as change:
+        change.add("group", list(range(len(rows))), TensorSpec("int32", ()))
+
+
+def _changes(model: Model) -> st.SearchStrategy[tuple[Apply, Model]]:
+    return record_changes(model) | changes(model) | _insertions(model)
+
+
+@st.composite
+def _insertions(draw: st.DrawFn, model: Model) -> tuple[Apply, Model]:
+    """A change that conflicts with none of records."""
+    place = draw(st.integers(0, len(model.records)))
+    new = draw(st.lists(records(model.spec), min_size=1, max_size=3))
+    found = [*model.records[:place], *new, *model.records[place:]]
+    return lambda change: change.insert(place, new), Model(model.spec, found)
+
+
+@st.composite
+def _changes_of_numbers(draw: st.DrawFn, model: Model, fresh: Iterator[int]) -> tuple[Apply, Model]:
+    """A change of records, by which each has a number that no other one has or had."""
+    fates = [draw(st.sampled_from("kkkkdr")) for _ in model.records]
+    gone, replaced = ([n for n, fate in enumerate(fates) if fate == it] for it in "dr")
+    place, count = draw(st.integers(0, len(fates))), draw(st.integers(0, 3))
+
+    def new(count: int) -> list[Any]:
+        numbers = [next(fresh) for _ in range(count)]
+        kinds = {"n": np.int64, "group": np.int32}
+        return [{name: kinds[name](it) for name in model.spec} for it in numbers]
+
+    others, inserted = new(len(replaced)), new(count)
+
+    def apply(change: Change) -> None:
+        change.delete(gone)
+        change.replace(replaced, others)
+        change.insert(place, inserted)
+
+    return apply, model
+
+
+@st.composite
+def _steps(
+    draw: st.DrawFn,
+    storage: LFSStorage,
+    version: str,
+    strategy: st.SearchStrategy[tuple[Apply, Model]],
+    compact: Step = id,
+) -> Step:
+    """Something that moves the branch, or is refused."""
+    before = [entry.dataset_version for entry in storage.log("a", "main")][:-1]
+    kind = draw(st.sampled_from(["change", "at once", "at once", "at once", "revert", "revert"]))
+    if kind == "revert":
+        return _reverting(draw(st.sampled_from(before)), version)
+    if kind == "change":
+        return _changing(draw(strategy), version)
+    other = _changing(draw(strategy), f"{version}.other")
+    is_before, is_behind = draw(st.booleans()), draw(st.booleans())
+
+    def during(storage: LFSStorage) -> None:
+        if is_before:
+            compact(storage)
+        other(storage)
+        if is_behind:
+            compact(storage)
+
+    return _changing(draw(strategy), version, during)
+
+
+@pytest.fixture
+def storage(storage_dir: pathlib.Path) -> LFSStorage:
+    """A storage whose data set "a" has ten records of two column groups, on its branch "main"."""
+    found = LFSStorage(storage_dir)
+    _begin(found, [{"n": np.int64(it)} for it in range(10)], {"n": TensorSpec("int64", ())})
+    return found
+
+
+def _numbers(storage: LFSStorage, name: str) -> list[int]:
+    with storage.fetch("a", name) as ref:
+        return [int(record["n"]) for record in ref.stream()]
+
+
+@pytest.mark.parametrize("is_longer", [False, True])
+def test_a_parent_that_was_replaced_is_none(storage: LFSStorage, is_longer: bool) -> None:
+    """Its name stands for other records since."""
+    with storage.change("a", "main", version="2") as change:
+        change.delete([3])
+    with storage.change("a", "main", version="3") as change:
+        change.append([{"n": np.int64(10), "group": np.int32(10)}])
+    count = 12 if is_longer else 10
+    with storage.fetch("a", "1") as ref:
+        spec = ref.spec
+    others = [{"n": np.int64(it), "group": np.int32(0)} for it in range(100, 100 + count)]
+    storage.submit(others, "a", "1", spec=spec)
+    before = _numbers(storage, "main")
+    with pytest.raises(CacheNotFoundError, match="'1', which was replaced since"):
+        storage.revert("a", "2", on="main")
+    assert _numbers(storage, "main") == before
+    found = storage.diff("a", "1", "3")
+    assert found.changed.shape[1] + len(found.deleted) == count
+    assert found.changed.shape[1] + len(found.added) == 10
+    # The same records again are as good as the ones before.
+    rows = [{"n": np.int64(it), "group": np.int32(it)} for it in range(10)]
+    storage.submit(rows, "a", "1", spec=spec)
+    assert storage.diff("a", "1", "3").deleted.tolist() == [3]
+    storage.revert("a", "2", on="main")
+    assert _numbers(storage, "main") == list(range(11))
+
+
+def test_a_version_that_is_replaced_while_it_is_changed_is_no_parent(storage: LFSStorage) -> None:
+    spec = storage.fetch("a", "1").spec
+    new = [{"n": np.int64(-1), "group": np.int32(-1)}]
+
+    def use() -> None:
+        with storage.change("a", "main", version="3") as change:
+            change.delete([3])
+            storage.submit(new * 10, "a", "1", spec=spec)
+            with storage.change("a", "main", version="2") as other:
+                other.append(new)
+
+    with pytest.raises(ConflictError, match="does not follow"):
+        use()
+
+
+def test_a_component_that_was_replaced_is_seen(storage: LFSStorage) -> None:
+    """Also where the spec is the same as before."""
+
+    def use() -> None:
+        with storage.change("a", "main", version="3") as change:
+            change.update(lambda record: {**record, "n": np.int64(-1)}, [3])
+            with storage.change("a", "main", version="2") as other:
+                other.drop("group")
+                other.add("group", np.arange(10, dtype="int32") * 2)
+
+    with pytest.raises(ConflictError, match="components are others"):
+        use()
+    with storage.change("a", "main", version="3") as change:
+        change.delete([0])
+    for before, after in (("1", "2"), ("2", "1")):
+        found = storage.diff("a", before, after)
+        # The first one is 0 in both.
+        assert found.changed.tolist() == [[*range(1, 10)], [*range(1, 10)]]
+        assert found.components == {"group": 9}
+    found = storage.diff("a", "1", "3")
+    assert (found.deleted.tolist(), found.changed.tolist()) == (
+        [0],
+        [[*range(1, 10)], [*range(9)]],
+    )
+    storage.tag("a", "main", "2")
+    storage.revert("a", "2", on="main")
+    assert not storage.diff("a", "1", "main")
+
+
+def test_a_component_that_was_cast_there_and_back_is_seen(storage_dir: pathlib.Path) -> None:
+    storage = LFSStorage(storage_dir)
+    storage.submit({"n": np.array([0.0, 0.1, 0.5, 0.7])}, "a", "1")
+    storage.tag("a", "main", "1")
+    with storage.change("a", "main", version="2") as change:
+        change.cast("n", "float16")
+        change.cast("n", "float64")
+    assert storage.diff("a", "1", "2").changed.tolist() == [[1, 3], [1, 3]]
+
+
+def test_components_that_are_named_alike_are_told_apart(storage_dir: pathlib.Path) -> None:
+    storage = LFSStorage(storage_dir)
+    storage.submit([{1: 0, "1": 0}], "a", "1")
+    with storage.change("a", "1", version="2") as change:
+        change.replace([0], [{1: 100, "1": 0}])
+    assert storage.diff("a", "1", "2").components == {1: 1}
+
+
+def test_what_was_taken_back_is_no_difference(storage: LFSStorage) -> None:
+    with storage.change("a", "main", version="2") as change:
+        change.delete([4, 5])
+        change.replace([0], [{"n": np.int64(-1), "group": np.int32(-1)}])
+    storage.revert("a", "2", on="main")
+    found = storage.diff("a", "1", "main")
+    assert not found
+    assert str(found).endswith("0 added, 0 deleted, 0 changed")
+
+
+def test_a_commit_of_very_many_places(storage_dir: pathlib.Path) -> None:
+    """Of which it is not stored which they are."""
+    count = 2 * made.MOST_HUNKS + 2
+    storage = LFSStorage(storage_dir)
+    storage.submit({"n": np.arange(count)}, "a", "1")
+    storage.tag("a", "main", "1")
+    with storage.change("a", "main", version="3") as change:
+        change.delete([1])
+        change.append([{"n": np.int64(-1)}])
+        with storage.change("a", "main", version="2") as other:
+            other.delete(range(0, count, 2))
+    assert _numbers(storage, "main") == [*range(3, count, 2), -1]
+    assert len(storage.diff("a", "1", "2").deleted) == count // 2
+    storage.revert("a", "2", on="main", version="4")
+    assert _numbers(storage, "main") == [0, *range(2, count), -1]
+    storage.tag("a", "branch", "1")
+
+    def use() -> None:
+        with storage.change("a", "branch") as change:
+            change.delete([0])
+            storage.tag("a", "branch", "2")
+
+    with pytest.raises(ConflictError, match="changes some of the same records, 0 to 0"):
+        use()
