@@ -19,7 +19,6 @@ from yogadl.adapters import Source, open_source
 from yogadl.arguments import as_index
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.opening import open_cache
-from yogadl.cache.table_writer import PartList, whole_runs
 from yogadl.cache.writer import CacheWriter, metadata_json
 from yogadl.dataref import StoredDataRef
 from yogadl.dataref._indexed import UnstoredDataRef
@@ -35,14 +34,14 @@ from yogadl.storage._building.submission import Parts
 from yogadl.storage._commits.commit import Committer, Purpose
 from yogadl.storage._commits.comparing import equal_records
 from yogadl.storage._commits.components import Components, NewColumn
-from yogadl.storage._commits.made import Made, runs_of
+from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.merging import rewritten
 from yogadl.storage._commits.new_records import NewRecords, PartWriter
-from yogadl.storage._commits.new_runs import NewRuns
+from yogadl.storage._commits.new_runs import put_together
 from yogadl.storage._commits.user_metadata import same_json
 from yogadl.storage._version import Version
 from yogadl.versions.edits import Edits
-from yogadl.versions.hunks import PARENT, Hunks, hunks_of
+from yogadl.versions.hunks import Hunks, hunks_of
 from yogadl.versions.matching import NEW, matched
 from yogadl.versions.runs import Runs
 
@@ -412,39 +411,13 @@ class Change:
             if not (len(hunks) or is_told):
                 return
             others = rewritten(self._made, self.base.reader, self._writer)
-            committer.commit_records(hunks, self._new_runs(runs), self._writer, others)
+            new = put_together(runs, self._new, self._made, self.base.reader)
+            committer.commit_records(hunks, new, self._writer, others)
         elif is_told:
             committer.commit_metadata()
         else:
             return
         self.version = begun.target.dataset_version
-
-    def _new_runs(self, runs: Runs) -> NewRuns:
-        """The records that stand in for others: of sources, as parts."""
-        groups = []
-        for number, group in enumerate(self._made.stored.groups):
-            parts, wholes = PartList(), {PARENT: runs_of(group)}
-            parts.extend(group.parts)
-            for source, new in enumerate(self._new, start=1):
-                own = new.groups[number]
-                stored = whole_runs(own)
-                wholes[source] = Runs.of(
-                    zip(
-                        (stored["part"].astype("i8") + len(parts)).tolist(),
-                        stored["first"].tolist(),
-                        stored["count"].tolist(),
-                        strict=True,
-                    )
-                )
-                parts.extend(own)
-            groups.append((parts, runs.through(wholes) if len(runs) else runs))
-        tokens = [np.empty(0, "u8")]
-        for source, first, count in runs.triples():
-            if source == PARENT:
-                tokens.append(self.base.reader.tokens(np.arange(first, first + count)))
-            else:
-                tokens.append(self._new[source - 1].tokens[first : first + count])
-        return NewRuns(self._made.stored.layout, tuple(groups), np.concatenate(tokens))
 
     def __repr__(self) -> str:
         return f"<change of {self._begun.target.dataset_id!r}>" if self._stack else "<change>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ from yogadl.cache.table_writer import (
     PartList,
     StoredGroups,
     sums_of_runs,
+    whole_runs,
 )
-from yogadl.storage._commits.made import Made, runs_of, stored_runs
-from yogadl.versions.hunks import Hunks
+from yogadl.storage._commits.made import Made, runs_from, runs_of, stored_runs
+from yogadl.storage._commits.new_records import NewRecords
+from yogadl.versions.hunks import PARENT, Hunks
 from yogadl.versions.runs import Runs
 
 Array = np.ndarray[Any, Any]
@@ -55,6 +57,35 @@ class NewRuns:
         if self.layout.leaves is None:
             return StoredGroups(self.layout.specs[0], groups, None)
         return StoredGroups(spec, groups, list(self.layout.leaves))
+
+
+def put_together(
+    runs: Runs, sources: Sequence[NewRecords], made: Made, reader: RecordReader
+) -> NewRuns:
+    """The records of some runs, as parts.
+
+    Args:
+        runs: of the version that is changed, ``PARENT``, and of others, which count from 1 on.
+        sources: those.
+        made: of what the version is made.
+        reader: of it.
+    """
+    groups = []
+    for number, group in enumerate(made.stored.groups):
+        parts, wholes = PartList(), {PARENT: runs_of(group)}
+        parts.extend(group.parts)
+        for source, new in enumerate(sources, start=1):
+            own = runs_from(whole_runs(new.groups[number]))
+            wholes[source] = Runs(own.sources + len(parts), own.firsts, own.counts)
+            parts.extend(new.groups[number])
+        groups.append((parts, runs.through(wholes) if len(runs) else runs))
+    tokens = [np.empty(0, "u8")]
+    for source, first, count in runs.triples():
+        if source == PARENT:
+            tokens.append(reader.tokens(np.arange(first, first + count)))
+        else:
+            tokens.append(sources[source - 1].tokens[first : first + count])
+    return NewRuns(made.stored.layout, tuple(groups), np.concatenate(tokens))
 
 
 def sums_after(
