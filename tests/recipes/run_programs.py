@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import email.message
+import fractions
+import gc
 import importlib
 import json
 import pathlib
+import pkgutil
 import string
 import sys
 from typing import Any
 
 from yogadl.recipes import recipe_of
 
-_PATCHED = (json, json.JSONEncoder, string.Formatter)
+_PATCHED = (
+    json,
+    json.encoder,
+    json.JSONEncoder,
+    string,
+    string.Formatter,
+    fractions.Fraction,
+    email.message.Message,
+)
+# What functools.singledispatch keeps cannot be given back otherwise.
+_REGISTRY: dict[type, Any] = gc.get_referents(pkgutil.iter_importer_modules.registry)[0]
 sys.dont_write_bytecode = True
 
 
@@ -29,8 +43,12 @@ def run(folder: str) -> list[str]:
         sys.path.remove(folder)
         for thing, names in kept:
             for name, value in names.items():
-                if vars(thing)[name] is not value:
+                if vars(thing).get(name) is not value:
                     setattr(thing, name, value)
+            for name in vars(thing).keys() - names.keys():
+                delattr(thing, name)
+        for kind in [it for it in _REGISTRY if it.__module__.startswith("shop.")]:
+            del _REGISTRY[kind]
         for name in [it for it in sys.modules if it.partition(".")[0] == "shop"]:
             del sys.modules[name]
 

@@ -121,11 +121,7 @@ def is_users(value: Any) -> bool:
 
 def _is_patch(name: str, value: Any) -> bool:
     """Whether something in a class of a library is the user's."""
-    if name in _BOOKKEEPING:
-        return False
-    if type(value) in (types.FunctionType, *_WRAPPERS, property):
-        return is_users(value) and not _is_generated(value)
-    return is_users_value(value)
+    return name not in _BOOKKEEPING and is_users_value(value)
 
 
 def is_library_class(kind: type) -> bool:
@@ -161,11 +157,6 @@ def describe_library_class(walk: Walk, kind: type) -> str:
         if is_library(one.__module__) and _is_patch(name, value)
     ]
     return f"{found}[{','.join(patched)}]" if patched else found
-
-
-def _is_generated(value: Any) -> bool:
-    function = function_of(value)
-    return function is not None and function.__code__.co_filename.startswith("<")
 
 
 def describe_class(walk: Walk, kind: type) -> list[str]:

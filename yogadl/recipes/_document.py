@@ -29,6 +29,7 @@ KINDS = {
     "global": "the global",
     "attribute": "the attribute",
     "constant": "the library's",
+    "patch": "in a library, your",
     "environment": "the environment's",
     "file": "the compiled module",
     "input": "the input",

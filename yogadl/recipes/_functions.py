@@ -17,6 +17,7 @@ from yogadl.recipes._protocol import Walk, each, pairs
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._sources import Source, SourceError, source_of
 from yogadl.recipes._special import CACHED, MARKS
+from yogadl.recipes._users import holds_users
 
 _UNSET = "unset"
 _MISSING = object()
@@ -198,7 +199,9 @@ def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
     registry = vars(function).get("registry")
     if isinstance(registry, types.MappingProxyType) and "dispatch" in vars(function):
         # functools.singledispatch. The order of the registrations does not matter.
-        parts += sorted(f"{walk.token(k)}:{walk.token(v)}" for k, v in registry.items())
+        is_own = holds_users(registry.get(object))
+        found = [it for it in registry.items() if is_own or any(map(holds_users, it))]
+        parts += sorted(f"{walk.token(k)}:{walk.token(v)}" for k, v in found)
         return [*parts, *_attributes(walk, function, _OF_DISPATCHERS)]
     wrapped, cells = vars(function).get("__wrapped__"), cells_of(function)
     if any(isinstance(it, types.FunctionType) for it in (wrapped, *cells.values())):

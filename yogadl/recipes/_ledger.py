@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from yogadl.recipes._document import Item, Recipe, digest_of, shown_text
+from yogadl.recipes._sharing import Sharing
 from yogadl.recipes._special import FLAGS
 
 
@@ -16,12 +17,12 @@ class Ledger:
 
     Attributes:
         current: the token of the item that is described now.
-        number: of the next value in it that may be met again.
+        sharing: what was met in all of them.
     """
 
     def __init__(self) -> None:
         self.current = ""
-        self.number = 0
+        self.sharing = Sharing()
         self._contents: dict[str, list[str]] = {}
         self._shown: dict[str, tuple[str, str, Callable[[], str]]] = {}
         self._counts: collections.Counter[str] = collections.Counter()
@@ -48,7 +49,8 @@ class Ledger:
 
     def begin(self, token: str) -> None:
         """What comes now is of an item."""
-        self.current, self.number = token, 0
+        self.current = token
+        self.sharing.begin(token)
 
     def describe(self, token: str, parts: list[str]) -> None:
         """Says what an item is."""
@@ -85,6 +87,8 @@ class Ledger:
         for token, flag in due:
             make = self._later.pop((token, flag))
             self.begin(token)
+            # What is met for that is told from all else of the item.
+            self.sharing.begin(f"{token} {flag}")
             self._contents[token].append(f"{flag}: {make()}")
         return bool(due)
 

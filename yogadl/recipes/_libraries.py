@@ -11,6 +11,7 @@ from typing import Any
 from yogadl.recipes._owners import is_library, is_library_module
 from yogadl.recipes._protocol import Walk, pairs
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, forbidden, forbidden_name
+from yogadl.recipes._users import holds_users
 
 BUILTIN = (
     types.BuiltinFunctionType,
@@ -40,6 +41,8 @@ def library_function(walk: Walk, value: Any) -> str:
             space = vars(found) if hasattr(found, "__dict__") else {}
             found = space.get(part)
         found = getattr(found, "__func__", found)
+        if holds_users(function):
+            return ""
         if found is function and not isinstance(value, types.MethodType):
             return walk.library(module, name)
         bound = vars(sys.modules.get(module, types)).get(function.__name__)

@@ -12,11 +12,12 @@ import types
 from typing import Any
 
 from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
-from yogadl.recipes._owners import is_installed, is_library, is_library_file, is_library_module
+from yogadl.recipes._owners import is_installed, is_library, is_library_module
 from yogadl.recipes._protocol import Walk
 from yogadl.recipes._reads import Read
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, holds_forbidden
+from yogadl.recipes._users import holds_users
 
 _UNSET = "unset"
 _MISSING = object()
@@ -182,12 +183,10 @@ def _follow_library(
 def is_users_value(value: Any) -> bool:
     """Whether the user has put a value into a library, as far as what it is made of tells."""
     kind = type(value)
-    if kind in (functools.partial, functools.partialmethod):
+    if kind in (functools.partial, functools.partialmethod) or holds_users(value):
         return True
     if kind is types.MethodType:
-        return is_users_value(value.__func__) or not is_library(type(value.__self__).__module__)
-    if kind is types.FunctionType:
-        return not is_library_file(value.__code__.co_filename)
+        return not is_library(type(value.__self__).__module__)
     return not issubclass(kind, type | types.ModuleType) and not is_library(kind.__module__)
 
 

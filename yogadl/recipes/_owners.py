@@ -62,7 +62,7 @@ def is_library(module: str) -> bool:
 def _is_library(module: Any, name: str) -> bool:
     if not isinstance(module, types.ModuleType):
         # Named by what was made otherwise, or by what a library puts there for itself.
-        return _is_standard(name) or (module is not None and is_library(name.rpartition(".")[0]))
+        return is_standard(name) or (module is not None and is_library(name.rpartition(".")[0]))
     return is_library_module(module)
 
 
@@ -78,7 +78,7 @@ def is_library_module(module: types.ModuleType) -> bool:
         return is_library_file(place)
     spec = space.get("__spec__")
     origin = getattr(spec, "origin", None)
-    return origin in _INSIDE or _is_standard(str(name))
+    return origin in _INSIDE or is_standard(str(name))
 
 
 def _place(space: dict[str, Any]) -> str:
@@ -91,7 +91,8 @@ def _place(space: dict[str, Any]) -> str:
         return ""
 
 
-def _is_standard(name: str) -> bool:
+def is_standard(name: str) -> bool:
+    """Whether a name is of one of Python's own modules."""
     top = name.partition(".")[0]
     return top in sys.stdlib_module_names or top in sys.builtin_module_names
 
@@ -143,7 +144,7 @@ def _version_of(top: str) -> tuple[str, str]:
     if top == YOGADL:
         # What it stores is the same for any version.
         return YOGADL, ""
-    if _is_standard(top):
+    if is_standard(top):
         return PYTHON, ""
     if _is_namespace(sys.modules.get(top)):
         # It may be of any of those that have something in it.

@@ -40,6 +40,10 @@ class Trail:
                 "name what you use, or put it into a dict"
             )
 
+    def restart(self, name: str) -> None:
+        """Goes on from what has a name."""
+        self.steps, self.names = [name], [name]
+
     @contextlib.contextmanager
     def named(self, *names: str) -> Iterator[None]:
         """What can be ignored by a name, inside."""

@@ -40,6 +40,7 @@ from yogadl.recipes._owners import (
     is_of_yogadl,
     version_of,
 )
+from yogadl.recipes._patched import Patched
 from yogadl.recipes._special import (
     CACHED,
     WHOLE_ENVIRONMENT,
@@ -50,6 +51,8 @@ from yogadl.recipes._trail import Trail
 from yogadl.recipes._values import EXACT, derived_rule
 
 _MOST_VALUES = 2_000_000
+# Of what is in nothing else.
+_WITH_REFERENCES = ("argument", "patch")
 _OF_OWNERS = ("attribute", "closure", "default")
 
 # Functions whose data is stored, of which one calls the next, if need be itself.
@@ -73,11 +76,10 @@ class Walker(Trail):
         self._alive: list[Any] = []
         self._queue: collections.deque[tuple[str, Any, tuple[str, ...]]] = collections.deque()
         self._mentioned: set[str] = set()
-        self._shared: dict[int, str] = {}
-        self._memory: dict[int, tuple[str, int]] = {}
         self._left = _MOST_VALUES
         self._lookups = Lookups()
         self.texts = self._lookups.texts
+        self._patched = Patched()
         self._home: Any = None
         self._is_within = False
         self.is_outdated = False
@@ -118,6 +120,7 @@ class Walker(Trail):
 
     def _token_of_object(self, value: Any) -> str:
         kind = type(value)
+        self._patched.use(kind.__module__)
         if _classes.is_disguised(kind):
             return self.again(value) or _classes.describe_object(self, value)
         if found := _libraries.by_name(self, value):
@@ -162,27 +165,19 @@ class Walker(Trail):
 
     def again(self, value: Any) -> str:
         """See ``Walk``."""
-        known = self._shared.get(id(value))
-        if known is not None:
-            return f"same({known})"
-        self._shared[id(value)] = f"{self._ledger.current}/{self._ledger.number}"
-        self._ledger.number += 1
-        self._alive.append(value)
-        return ""
+        known = self._ledger.sharing.mark(id(value), value)
+        return "" if known is None else f"same({known})"
 
     def alone(self, values: Iterable[Any]) -> list[str]:
         """See ``Walk``."""
-        found, shared, number = [], self._shared, self._ledger.number
         given = list(values)
         if not all(type(value) in EXACT for value in given):
             # The first one met of several of a name is called the first.
             given = sorted(given, key=place_of if self._is_within else self._content_of)
-        for value in given:
-            # Of what has no order, none is the first.
-            self._shared, self._ledger.number = dict(shared), 0
-            found.append(self.inside("{…}", value))
-        self._shared, self._ledger.number = shared, number
-        return sorted(found)
+        try:
+            return self._ledger.sharing.members(given, lambda value: self.inside("{…}", value))
+        except ValueError as error:
+            self.refuse(f"a set of which it cannot be told what is what: {error}")
 
     def _content_of(self, value: Any) -> str:
         """Puts values in an order that does not depend on where in memory they are."""
@@ -197,6 +192,7 @@ class Walker(Trail):
         # By whatever name the user has imported it.
         self.mention([*module.split("."), *name.split(".")])
         distribution, version = version_of(module)
+        self._patched.use(module)
         if version:
             self._ledger.library(distribution, version)
         elif distribution == PYTHON:
@@ -225,13 +221,8 @@ class Walker(Trail):
 
     def memory(self, owner: object, start: int) -> str:
         """See ``Walk``."""
-        known = self._memory.get(id(owner))
-        if known is None:
-            self._memory[id(owner)] = f"{self._ledger.current}/{self._ledger.number}", start
-            self._alive.append(owner)
-            self._ledger.number += 1
-            return ""
-        return f"memory({known[0]},{start - known[1]})"
+        known = self._ledger.sharing.mark(("memory", id(owner)), owner, start)
+        return "" if known is None else f"memory({known},{start - known.start})"
 
     def met(self, space: object, name: str) -> None:
         """See ``Walk``."""
@@ -280,14 +271,16 @@ class Walker(Trail):
         if kind == "global":
             self.met(owner, name)
         is_reference = issubclass(type(value), types.FunctionType | type | types.ModuleType)
-        if is_reference and kind != "argument":
-            # Whoever asks has it in what it describes; arguments are in nothing else.
+        if is_reference and kind not in _WITH_REFERENCES:
+            # Whoever asks has it in what it describes.
             with self.named(label, label):
                 return self.token(value)
         known = self._tokens.get((id(owner), name, kind))
         if known is not None:
             return known
         short = label.rpartition(".")[2] if kind == "global" else name
+        if kind == "patch" and isinstance(owner, type):
+            short = f"{owner.__qualname__}.{name}"
         if kind in _OF_OWNERS and isinstance(owner, types.FunctionType | type):
             # So that one more of a name makes no other names of those that were there.
             short = f"{name_of(owner)}.{name}"
@@ -295,11 +288,12 @@ class Walker(Trail):
         self._tokens[id(owner), name, kind] = token
         self._alive += (owner, value)
         ledger = self._ledger
-        before = ledger.current, ledger.number
-        ledger.begin(token)
+        current, before = ledger.current, ledger.sharing.begin(token)
+        ledger.current = token
         with self.named(label, label):
             ledger.describe(token, [self.token(value)])
-        ledger.current, ledger.number = before
+        ledger.current = current
+        ledger.sharing.resume(before)
         return token
 
     def reference(self, value: Any) -> str:
@@ -336,7 +330,9 @@ class Walker(Trail):
         """Describes what was met, and what is met by that."""
         while True:
             self._describe_queue()
-            if not self._ledger.add_due(self._mentioned) and not self._look_up():
+            is_more = self._ledger.add_due(self._mentioned) or self._look_up()
+            # Which of equal values comes first does not depend on what libraries have.
+            if not is_more and (self._is_within or not self._patched.add(self, self._ledger)):
                 break
         self._ledger.add_writes()
 
@@ -346,7 +342,7 @@ class Walker(Trail):
         for token, function, cells, read in due:
             # What is met for that is told from all else of the item.
             self._ledger.begin(f"{token} looks up {read}")
-            self.steps, self.names = [label_of(function)], [label_of(function)]
+            self.restart(label_of(function))
             self._ledger.add(token, f"{read}={follow(self, function, cells, read)}")
         return bool(due)
 
@@ -357,6 +353,7 @@ class Walker(Trail):
             self._ledger.begin(token)
             self.steps, self.names = [*steps, label_of(value)][-8:], [name]
             if isinstance(value, type):
+                self._patched.kinds[value] = token
                 parts = _classes.describe_class(self, value)
             elif token.startswith("wrapper"):
                 parts = describe_wrapper(self, value)

@@ -174,3 +174,69 @@ def make():
 """,
     (("5}", "6}"),),
 )
+
+PROGRAMS["objects that are also in a set"] = Program(
+    """
+=== main.py
+class P:
+    def __init__(self, v): self.v = v
+P1, P2 = P(1), P(2)
+S = {P1, P2}
+O = P1
+def make():
+    O.v += 1
+    return sorted(p.v for p in S)
+""",
+    (("O = P1", "O = P(1)"), ("O = P1", "O = P2")),
+    (("{P1, P2}", "{P2, P1}"),),
+)
+
+PROGRAMS["what objects in a set share"] = Program(
+    """
+=== main.py
+class P:
+    def __init__(self, *v): self.v = v
+L, M = [1], [1]
+S = {P("a", L), P("b", L), P("c", M)}
+def make():
+    next(p for p in S if p.v[0] == "a").v[1].append(2)
+    return sorted((p.v for p in S), key=str)
+""",
+    (
+        ('"b", L', '"b", M'),
+        ('"c", M', '"c", L'),
+        ('"b", L', '"b", [1]'),
+    ),
+    (('"c", M', '"c", [1]'),),
+)
+
+PROGRAMS["equal objects in a set"] = Program(
+    """
+=== main.py
+A, B = object(), object()
+S = {A, B}
+def make():
+    return [len(S), A in S, B in S, A is B]
+""",
+    (
+        ("{A, B}", "{A, object()}"),
+        ("{A, B}", "{object(), object()}"),
+        ("[len(S), A in S, B in S, A is B]", "[len(S), A in S, B in S]"),
+    ),
+    (("{A, B}", "{B, A}"),),
+)
+
+PROGRAMS["arrays in a set of objects"] = Program(
+    """
+=== main.py
+import numpy as np
+class P:
+    def __init__(self, v): self.v = v
+X = np.zeros(4)
+S = {P(X[1:2])}
+def make():
+    X[1] = 5
+    return [p.v.tolist() for p in S]
+""",
+    (("P(X[1:2])", "P(X[2:3])"), ("P(X[1:2])", "P(X[1:2].copy())")),
+)

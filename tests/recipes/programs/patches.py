@@ -1,0 +1,132 @@
+"""What the user has put into libraries that only these, or objects of theirs, say that they use."""
+
+# edits are easier to compare on one line
+
+from __future__ import annotations
+
+from programs._program import Program
+
+PROGRAMS: dict[str, Program] = {}
+
+PROGRAMS["a method of the class of a value"] = Program(
+    """
+=== main.py
+import fractions
+def half(self): return SCALE
+fractions.Fraction.half = half
+SCALE = 1
+ONE = fractions.Fraction(1, 2)
+def make():
+    return ONE.half()
+""",
+    (("return SCALE", "return SCALE + 1"), ("SCALE = 1", "SCALE = 2")),
+    (("def half(self)", "# A comment.\ndef half(self)"),),
+)
+
+PROGRAMS["a method of a class that only a library names"] = Program(
+    """
+=== main.py
+import email, email.message
+def half(self): return 1
+email.message.Message.half = half
+def make():
+    return email.message_from_string("a: b").half()
+""",
+    (("return 1", "return 2"),),
+)
+
+PROGRAMS["a patch of what a library calls"] = Program(
+    """
+=== main.py
+import json, json.encoder
+def text(value): return "A"
+def make():
+    return json.dumps({"key": "value"}, indent=1)
+json.encoder.encode_basestring_ascii = text
+""",
+    (('"A"', '"B"'),),
+)
+
+PROGRAMS["patches that are wrapped"] = Program(
+    """
+=== main.py
+import contextlib, fractions, functools, string
+from fractions import Fraction
+class Shown:
+    def __init__(self, function):
+        self.function = function
+    def __get__(self, value, kind):
+        return self.function(value)
+Shown.__module__ = "string"
+@contextlib.contextmanager
+def entered(self): yield 1
+@functools.wraps(string.capwords)
+@contextlib.contextmanager
+def words(text): yield "two"
+Fraction.entered = entered
+Fraction.cached = functools.lru_cache(lambda self: 3)
+Fraction.part = property(lambda self: 4)
+Fraction.bound = functools.partialmethod(lambda self, n: n + 5, 0)
+Fraction.later = functools.cached_property(lambda self: 6)
+Fraction.later.__set_name__(Fraction, "later")
+Fraction.shown = Shown(lambda self: 7)
+string.capwords = functools.lru_cache(lambda text: "eight")
+string.capital = contextlib.contextmanager(lambda text: iter(["nine"]))
+def make():
+    one = Fraction(1, 2)
+    with one.entered() as x, string.capital("x") as y:
+        return [x, y, one.cached(), one.part, one.bound(), one.shown, string.capwords("x")]
+""",
+    (
+        ("yield 1", "yield 2"),
+        ("self: 3", "self: 4"),
+        ("self: 4", "self: 5"),
+        ("n + 5", "n + 6"),
+        ("self: 7", "self: 8"),
+        ('"eight"', '"seven"'),
+        ('"nine"', '"seven"'),
+    ),
+)
+
+PROGRAMS["what is registered with abstract classes"] = Program(
+    """
+=== main.py
+import collections.abc
+class Mine: pass
+collections.abc.Sequence.register(Mine)
+def make():
+    return isinstance(Mine(), collections.abc.Sequence)
+""",
+    (("collections.abc.Sequence.register(Mine)", "pass"),),
+)
+
+PROGRAMS["how objects are copied"] = Program(
+    """
+=== main.py
+import copy, copyreg
+class P: pass
+copyreg.pickle(P, lambda value: (int, (1,)))
+def make():
+    return copy.copy(P())
+""",
+    (
+        ("(1,)", "(2,)"),
+        (
+            "copyreg.pickle(P, lambda value: (int, (1,)))",
+            "P.__copy__ = lambda value: 1 if isinstance(value, int) else 2",
+        ),
+    ),
+)
+
+PROGRAMS["what is registered with a function of a library"] = Program(
+    """
+=== main.py
+import pkgutil
+class P: pass
+@pkgutil.iter_importer_modules.register(P)
+def found(value, prefix=""): return ["one"]
+def make():
+    return pkgutil.iter_importer_modules(P())
+""",
+    (('"one"', '"two"'),),
+)

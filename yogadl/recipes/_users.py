@@ -1,0 +1,173 @@
+"""Whether a value is code of the user's, or holds some: also where a library has it."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from yogadl.recipes._objects import attributes_of
+from yogadl.recipes._owners import is_library_file, is_library_module, is_standard
+
+_DEEPEST = 3
+# Debuggers, which need not be installed, put functions of their own into Python's modules.
+_WATCHING = frozenset(("_pydev_bundle", "_pydevd_bundle", "debugpy", "pydevd"))
+_HOLD_NOTHING = frozenset(
+    [
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        bytearray,
+        tuple,
+        list,
+        dict,
+        set,
+        frozenset,
+        types.BuiltinFunctionType,
+        types.CodeType,
+        types.GetSetDescriptorType,
+        types.MemberDescriptorType,
+        types.MethodDescriptorType,
+        types.MethodWrapperType,
+        types.ModuleType,
+        types.WrapperDescriptorType,
+    ]
+)
+_CODE = (
+    functools.partial,
+    type(functools.lru_cache(maxsize=1)(len)),
+    property,
+    classmethod,
+    staticmethod,
+    type,
+    types.FunctionType,
+    types.MethodType,
+)
+
+
+def is_users_module(name: Any) -> bool:
+    """Whether a module that is there is the user's."""
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    return issubclass(type(module), types.ModuleType) and not is_library_module(module)  # type: ignore[arg-type]
+
+
+def is_users_function(function: types.FunctionType) -> bool:
+    """Whether the code of a function is the user's, and not what a library has written."""
+    file = function.__code__.co_filename
+    if not file.startswith("<"):
+        return not is_library_file(file) and not _is_watching(file)
+    if is_library_file(file):
+        return False
+    # Compiled of a text: in a notebook, or by a library such as dataclasses for its own.
+    return is_users_module(function.__module__)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_watching(file: str) -> bool:
+    return not _WATCHING.isdisjoint(pathlib.PurePath(file).parts)
+
+
+def is_users_class(kind: type) -> bool:
+    """Whether a class is the user's."""
+    name = kind.__module__
+    space = getattr(sys.modules.get(name), "__dict__", {}) if isinstance(name, str) else {}
+    if name == "__main__" or "__file__" in space:
+        return is_users_module(name)
+    if isinstance(name, str) and is_standard(name):
+        return False
+    # Its module was loaded without being kept, or never was a file.
+    functions = (it for it in vars(kind).values() if type(it) is types.FunctionType)
+    return any(map(is_users_function, functions))
+
+
+def holds_users(value: Any) -> bool:
+    """Whether a value is a function or class of the user's or an object of one, or what a library
+    has made around those: a wrapper, a method, a property."""
+    return Finder().finds(value)
+
+
+class Finder:
+    """Looks for what is the user's in many values, which stay as they are meanwhile."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[type, bool] = {}
+        # How deep those were looked into that have nothing.
+        self._depths: dict[int, int] = {}
+        self._plain: set[type] = set(_HOLD_NOTHING)
+
+    def finds(self, value: Any, depth: int = _DEEPEST) -> bool:
+        """See ``holds_users``."""
+        kind = type(value)
+        if kind in self._plain or self._depths.get(id(value), -1) >= depth:
+            return False
+        if issubclass(kind, type):
+            return self._is_users(value)
+        if kind is types.FunctionType:
+            if is_users_function(value):
+                return True
+            # Most have nothing more.
+            if not (value.__closure__ or value.__defaults__ or value.__dict__):
+                return False
+        elif self._is_users(kind):
+            return True
+        elif not _may_hold(kind):
+            self._plain.add(kind)
+            return False
+        self._depths[id(value)] = depth
+        if depth and any(self.finds(it, depth - 1) for it in _parts(value)):
+            del self._depths[id(value)]
+            return True
+        return False
+
+    def _is_users(self, kind: type) -> bool:
+        found = self._kinds.get(kind)
+        if found is None:
+            found = self._kinds[kind] = is_users_class(kind)
+        return found
+
+
+def _may_hold(kind: type) -> bool:
+    """Whether objects of a class can be called, or decide what is got of another object."""
+    return hasattr(kind, "__call__") or hasattr(kind, "__get__")  # noqa: B004 # not of objects
+
+
+def _parts(value: Any) -> list[Any]:
+    """What something that can be called, or be got of an object, is made of."""
+    kind = type(value)
+    if kind is types.FunctionType:
+        parts = [*_cells(value), *(value.__defaults__ or ()), *value.__dict__.values()]
+        registry = value.__dict__.get("registry")
+        if isinstance(registry, types.MappingProxyType):
+            # functools.singledispatch.
+            parts += [*registry.keys(), *registry.values()]
+        return list(filter(_is_code, parts))
+    if kind is property:
+        return [value.fget, value.fset, value.fdel]
+    if kind in (staticmethod, classmethod):
+        return [value.__func__]
+    if kind is types.MethodType:
+        return [value.__func__, value.__self__]
+    if kind is functools.partial:
+        return [value.func, *value.args, *value.keywords.values()]
+    return list(filter(_is_code, attributes_of(value).values()))
+
+
+def _is_code(value: Any) -> bool:
+    """Whether it is a function or class, and no object that only has some: what libraries keep
+    while they run may have anything."""
+    return issubclass(type(value), _CODE)
+
+
+def _cells(function: types.FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue
