@@ -17,7 +17,7 @@ from yogadl.recipes._protocol import Walk, each, pairs
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._sources import Source, SourceError, source_of
 from yogadl.recipes._special import CACHED, MARKS
-from yogadl.recipes._users import holds_users
+from yogadl.recipes._users import holds_users, is_dispatcher
 
 _UNSET = "unset"
 _MISSING = object()
@@ -196,9 +196,9 @@ def _attributes(
 def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
     """A function that a library has made around something of the user's."""
     parts = [walk.library(function.__globals__.get("__name__", ""), function.__code__.co_name)]
-    registry = vars(function).get("registry")
-    if isinstance(registry, types.MappingProxyType) and "dispatch" in vars(function):
-        # functools.singledispatch. The order of the registrations does not matter.
+    if is_dispatcher(function):
+        registry = vars(function)["registry"]
+        # The order of the registrations does not matter.
         is_own = holds_users(registry.get(object))
         found = [it for it in registry.items() if is_own or any(map(holds_users, it))]
         parts += sorted(f"{walk.token(k)}:{walk.token(v)}" for k, v in found)

@@ -35,9 +35,7 @@ def is_library_file(name: str) -> bool:
     if name.startswith("<"):
         return name.startswith("<frozen ")
     path = os.path.abspath(name)
-    if not _INSTALLED.isdisjoint(pathlib.PurePath(path).parts):
-        return True
-    return any(path.startswith(folder) for folder in _library_folders())
+    return path.startswith(_library_folders()) or not _INSTALLED.isdisjoint(path.split(os.sep))
 
 
 @functools.lru_cache(maxsize=1)

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yogadl.recipes._owners import PYTHON, YOGADL, is_library_module, is_standard
-from yogadl.recipes._users import Finder, holds_users, is_users_class
+from yogadl.recipes._users import HOLD_NOTHING, Finder, holds_users, is_dispatcher, is_users_class
 
 _IMMUTABLE = 1 << 8
+_MODULE = types.ModuleType
 # What these have of the user's decides what is shown, logged or tested, which is in no record.
 _BESIDE = frozenset(
     (
@@ -66,12 +67,19 @@ class Patch:
 
 @dataclass
 class _Space:
-    """What a module or class had when it was looked through."""
+    """What a module or class had when it was looked through.
+
+    Attributes:
+        owner: the module or class.
+        names: that it has now, with their values.
+        values: that it had.
+        is_looked_at: whether it has something of the user's, or may get that without being another.
+    """
 
     owner: Any
     names: Mapping[str, Any]
     values: tuple[Any, ...] = ()
-    has_patches: bool = False
+    is_looked_at: bool = False
 
 
 @dataclass
@@ -83,12 +91,16 @@ class _Library:
         spaces: its modules and classes, by where these are in memory.
         values: that all of them had.
         uses: other libraries of which its modules have something.
+        looked_at: modules and classes that have something of the user's, or may get that.
+        bases: its abstract classes.
     """
 
     name: str
     spaces: dict[int, _Space] = field(default_factory=dict)
     values: tuple[Any, ...] = ()
     uses: set[str] = field(default_factory=set)
+    looked_at: list[_Space] = field(default_factory=list)
+    bases: list[abc.ABCMeta] = field(default_factory=list)
 
     def add(self, owner: Any, names: Mapping[str, Any]) -> None:
         """Adds a module or class, unless it is known."""
@@ -102,16 +114,11 @@ class _Library:
 
     def patches(self) -> Iterator[Patch]:
         """What is in it of the user's."""
-        for space in self.spaces.values():
-            if space.has_patches:
-                # The same values may have other names now.
-                yield from _patches_in(space, Finder())
-
-    def abstract(self) -> Iterator[abc.ABCMeta]:
-        """Its abstract classes."""
-        for space in self.spaces.values():
-            if issubclass(type(space.owner), abc.ABCMeta):
-                yield space.owner
+        for space in self.looked_at:
+            # The same values may have other names now, and what is registered is in them.
+            finder = Finder()
+            found = (it for it in _code_in(space) if finder.finds(it[1]))
+            yield from (Patch(space.owner, name, value) for name, value in found)
 
     def _is_as_it_was(self) -> bool:
         names = [space.names for space in self.spaces.values()]
@@ -131,18 +138,21 @@ class _Library:
             now = tuple(space.names.values())
             if len(now) != len(space.values) or not all(map(operator.is_, now, space.values)):
                 space.values = now
-                space.has_patches = any(_patches_in(space, finder))
-                left += self._met_in(now)
-        self.values = tuple(it for space in self.spaces.values() for it in space.values)
+                found = _code_in(space)
+                space.is_looked_at = any(finder.finds(it) or is_dispatcher(it) for _, it in found)
+                left += self._met_in([it for _, it in found])
+                self.uses.update(library_of(it.__name__) for it in now if type(it) is _MODULE)
+        spaces = self.spaces.values()
+        self.values = tuple(it for space in spaces for it in space.values)
+        self.looked_at = [space for space in spaces if space.is_looked_at]
+        owners = (space.owner for space in spaces)
+        self.bases = [it for it in owners if issubclass(type(it), abc.ABCMeta)]
 
-    def _met_in(self, values: tuple[Any, ...]) -> list[_Space]:
+    def _met_in(self, values: list[Any]) -> list[_Space]:
         """The classes of this library that are new, of some values."""
         found = []
         for value in values:
-            kind = type(value)
-            if kind is types.ModuleType:
-                self.uses.add(library_of(value.__name__))
-            elif issubclass(kind, type) and not value.__flags__ & _IMMUTABLE:
+            if issubclass(type(value), type) and not value.__flags__ & _IMMUTABLE:
                 home = library_of(value.__module__)
                 self.uses.add(home)
                 if home == self.name and id(value) not in self.spaces:
@@ -151,11 +161,12 @@ class _Library:
         return found
 
 
-def _patches_in(space: _Space, finder: Finder) -> Iterator[Patch]:
-    is_module = issubclass(type(space.owner), types.ModuleType)
-    for name, value in list(space.names.items()):
-        if finder.finds(value) and name not in _HOOKS and not (is_module and name[:2] == "__"):
-            yield Patch(space.owner, name, value)
+def _code_in(space: _Space) -> list[tuple[str, Any]]:
+    """What may be code of the user's."""
+    found = [it for it in list(space.names.items()) if type(it[1]) not in HOLD_NOTHING]
+    if type(space.owner) is _MODULE:
+        return [it for it in found if it[0][:2] != "__" and it[0] not in _HOOKS]
+    return [it for it in found if it[0] not in _HOOKS]
 
 
 class _Libraries:
@@ -211,7 +222,7 @@ def found_in(libraries: Collection[str]) -> tuple[list[Patch], list[abc.ABCMeta]
     with _lock:
         used = _libraries.used_by(libraries)
         found = [patch for library in used for patch in library.patches()]
-        bases = [kind for library in used for kind in library.abstract()]
+        bases = [kind for library in used for kind in library.bases]
     for kind, reduce in list(copyreg.dispatch_table.items()):
         if not is_users_class(kind) and holds_users(reduce):
             found.append(Patch(copyreg, kind.__qualname__, reduce))

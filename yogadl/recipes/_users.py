@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-import pathlib
+import os
 import sys
 import types
 from collections.abc import Iterator
 from typing import Any
 
 from yogadl.recipes._objects import attributes_of
-from yogadl.recipes._owners import is_library_file, is_library_module, is_standard
+from yogadl.recipes._owners import is_library, is_library_file, is_library_module, is_standard
 
 _DEEPEST = 3
 # Debuggers, which need not be installed, put functions of their own into Python's modules.
 _WATCHING = frozenset(("_pydev_bundle", "_pydevd_bundle", "debugpy", "pydevd"))
-_HOLD_NOTHING = frozenset(
+HOLD_NOTHING = frozenset(
     [
         type(None),
         bool,
@@ -71,7 +71,7 @@ def is_users_function(function: types.FunctionType) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_watching(file: str) -> bool:
-    return not _WATCHING.isdisjoint(pathlib.PurePath(file).parts)
+    return not _WATCHING.isdisjoint(file.replace(os.sep, "/").split("/"))
 
 
 def is_users_class(kind: type) -> bool:
@@ -100,25 +100,30 @@ class Finder:
         self._kinds: dict[type, bool] = {}
         # How deep those were looked into that have nothing.
         self._depths: dict[int, int] = {}
-        self._plain: set[type] = set(_HOLD_NOTHING)
+        self._plain: set[type] = set(HOLD_NOTHING)
+        # That are of libraries.
+        self._files: set[str] = set()
+        self._libraries: set[str] = set()
 
     def finds(self, value: Any, depth: int = _DEEPEST) -> bool:
         """See ``holds_users``."""
         kind = type(value)
-        if kind in self._plain or self._depths.get(id(value), -1) >= depth:
-            return False
-        if issubclass(kind, type):
-            return self._is_users(value)
         if kind is types.FunctionType:
-            if is_users_function(value):
+            if self._is_users_function(value):
                 return True
-            # Most have nothing more.
-            if not (value.__closure__ or value.__defaults__ or value.__dict__):
+            # Most have nothing more. To ask for its __dict__ makes one.
+            if not value.__closure__ and getattr(value, "__wrapped__", None) is None:
                 return False
+        elif kind in self._plain:
+            return False
+        elif issubclass(kind, type):
+            return self._is_users(value)
         elif self._is_users(kind):
             return True
         elif not _may_hold(kind):
             self._plain.add(kind)
+            return False
+        if self._depths.get(id(value), -1) >= depth:
             return False
         self._depths[id(value)] = depth
         if depth and any(self.finds(it, depth - 1) for it in _parts(value)):
@@ -126,10 +131,24 @@ class Finder:
             return True
         return False
 
+    def _is_users_function(self, function: types.FunctionType) -> bool:
+        file = function.__code__.co_filename
+        if file in self._files:
+            return False
+        if is_users_function(function):
+            return True
+        if not file.startswith("<"):
+            self._files.add(file)
+        return False
+
     def _is_users(self, kind: type) -> bool:
         found = self._kinds.get(kind)
         if found is None:
-            found = self._kinds[kind] = is_users_class(kind)
+            module = kind.__module__
+            found = module not in self._libraries and is_users_class(kind)
+            self._kinds[kind] = found
+            if not found and is_library(module):
+                self._libraries.add(module)
         return found
 
 
@@ -142,10 +161,9 @@ def _parts(value: Any) -> list[Any]:
     """What something that can be called, or be got of an object, is made of."""
     kind = type(value)
     if kind is types.FunctionType:
-        parts = [*_cells(value), *(value.__defaults__ or ()), *value.__dict__.values()]
-        registry = value.__dict__.get("registry")
-        if isinstance(registry, types.MappingProxyType):
-            # functools.singledispatch.
+        parts = [*_cells(value), *value.__dict__.values()]
+        if is_dispatcher(value):
+            registry = value.__dict__["registry"]
             parts += [*registry.keys(), *registry.values()]
         return list(filter(_is_code, parts))
     if kind is property:
@@ -163,6 +181,13 @@ def _is_code(value: Any) -> bool:
     """Whether it is a function or class, and no object that only has some: what libraries keep
     while they run may have anything."""
     return issubclass(type(value), _CODE)
+
+
+def is_dispatcher(value: Any) -> bool:
+    """Whether a value is what ``functools.singledispatch`` makes."""
+    if type(value) is not types.FunctionType or not hasattr(value, "dispatch"):
+        return False
+    return isinstance(value.__dict__.get("registry"), types.MappingProxyType)
 
 
 def _cells(function: types.FunctionType) -> Iterator[Any]:
