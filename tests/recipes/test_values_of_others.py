@@ -51,6 +51,41 @@ def test_torch() -> None:
         digest(torch.zeros(3).to_sparse())
 
 
+def test_gradients_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+
+    def leaf(grad: float = 0, hook: Any = None, later: Any = None) -> Any:
+        made = torch.zeros(1, requires_grad=True)
+        if grad:
+            made.grad = torch.full((1,), float(grad))
+        if hook is not None:
+            made.register_hook(hook)
+        if later is not None:
+            made.register_post_accumulate_grad_hook(later)
+        return made
+
+    def one(grad: Any) -> Any:
+        return grad * 2
+
+    def other(grad: Any) -> Any:
+        return grad * 3
+
+    values = [leaf(), leaf(1), leaf(2), leaf(hook=one), leaf(hook=other), leaf(later=one)]
+    told = [digest(value) for value in values]
+    assert len(set(told)) == len(told)
+    assert digest(leaf(hook=one)) == told[3]
+    with pytest.raises(UndeterminedError, match=r"detach\(\)"):
+        digest(leaf() * 2)
+
+
+def test_views_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    whole = torch.zeros(4)
+    views = [whole[::2], whole[:2], whole[1:3], whole[:2].clone(), whole.view(torch.int32)[:2]]
+    told = [digest([view, whole]) for view in views] + [digest([whole, view]) for view in views]
+    assert len(set(told)) == len(told)
+
+
 def test_pandas() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]})

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from yogadl.recipes._arrays import meaning_of
 from yogadl.recipes._objects import kept
 
 Array = np.ndarray[Any, Any]
@@ -92,7 +93,7 @@ class _Shortened(reprlib.Repr):
             return f"<{kind} {self.repr1(x.tolist(), level - 1)}>"
         if x.nbytes > _LARGEST_ARRAY:
             return f"<{kind}>"
-        return f"<{kind} {_digest(np.ascontiguousarray(x).reshape(-1).view('u1'))}>"
+        return f"<{kind} {_digest(meaning_of(x))}>"
 
     def _of_object(self, x: Any, level: int) -> str:
         try:

@@ -19,10 +19,11 @@ from yogadl.recipes import _pydantic
 from yogadl.recipes._annotations import text_of
 from yogadl.recipes._call_text import value_text
 from yogadl.recipes._document import is_secret
+from yogadl.recipes._foreign import rule_of
 from yogadl.recipes._functions import name_of
 from yogadl.recipes._libraries import BUILTIN
 from yogadl.recipes._names import is_users_value
-from yogadl.recipes._objects import attributes_of, contents, has_hidden_state, kept
+from yogadl.recipes._objects import attributes_of, contents, has_hidden_state, kept, told
 from yogadl.recipes._owners import is_library, is_library_file
 from yogadl.recipes._protocol import Walk, pairs, text
 from yogadl.recipes._sources import class_text
@@ -97,6 +98,9 @@ _OF_DATACLASSES = frozenset(
     ]
 )
 _OF_ENUMS = frozenset(("__new__", "__new_member__", "__reduce_ex__"))
+_OF_MEMBERS = frozenset(
+    ("__objclass__", "_inverted_", "_name_", "_sort_order_", "_value_", "__dict__", "__weakref__")
+)
 _PARAMETERS = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
 _FIELD = ("init", "repr", "hash", "compare", "kw_only", "metadata", "default_factory", "default")
 _IMMUTABLE = 1 << 8
@@ -332,14 +336,22 @@ def _members(walk: Walk, kind: enum.EnumMeta) -> list[str]:
     parts = [f"boundary {boundary}"] if (boundary := _boundary(kind)) else []
     members: dict[str, Any] = {**kind.__members__}
     for name, member in members.items():
-        more = {
-            key: value
-            for key, value in vars(member).items()
-            if not (key.startswith("_") and key.endswith("_"))
-        }
+        more = [it for it in kept(member) if it[0] not in _OF_MEMBERS]
         value = walk.inside(f".{name}", member._value_)
-        parts.append(f"member {name}={value}{pairs(walk, more.items())}")
+        parts.append(f"member {name}={value}{pairs(walk, more)}{_content(walk, member, value)}")
     return parts
+
+
+def _content(walk: Walk, member: Any, value: str) -> str:
+    """What a member is beside its value: a class of one's own may make other numbers of values."""
+    found = rule_of(member)
+    if found is not None:
+        return f" is {found(walk, member)}"
+    if has_hidden_state(type(member)):
+        walk.refuse(f"{told(member)}, which has a state that cannot be seen")
+    content = contents(member)
+    told_as = value if content is None else walk.token(content)
+    return "" if told_as == value else f" is {told_as}"
 
 
 def _boundary(kind: enum.EnumMeta) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from yogadl.dataref import IndexedDataRef
+from yogadl.recipes._arrays import array_rule, content_of, dtype_of, dtype_text, scalar_rule
 from yogadl.recipes._objects import attributes_of, kept
 from yogadl.recipes._protocol import Rule, Walk, digest, each, pairs, text
 
@@ -20,9 +21,9 @@ _RandomState = np.random.RandomState
 def rule_of(value: Any) -> Rule | None:
     """The rule of a value of a library that is known here."""
     if isinstance(value, np.ndarray):
-        return _array
+        return array_rule
     if isinstance(value, np.generic):
-        return _scalar
+        return scalar_rule
     for kind, rule in _NUMPY:
         if isinstance(value, kind):
             return rule
@@ -36,62 +37,6 @@ def rule_of(value: Any) -> Rule | None:
             if known is not None:
                 return known
     return None
-
-
-def dtype_text(dtype: np.dtype[Any]) -> str:
-    """A dtype of NumPy's or of a package that adds to them."""
-    if dtype.names is not None or dtype.subdtype is not None:
-        return text(f"{np.lib.format.dtype_to_descr(dtype)!r} {dtype.isalignedstruct}")
-    return text(f"{dtype.str} {dtype.name}")
-
-
-def _dtype(walk: Walk, dtype: np.dtype[Any]) -> str:
-    return f"{dtype_text(dtype)}{pairs(walk, dtype.metadata.items()) if dtype.metadata else ''}"
-
-
-def _array(walk: Walk, value: Any) -> str:
-    if again := walk.again(value):
-        return again
-    if value is np.ma.masked:
-        return walk.library("numpy", "ma.masked")
-    kind, bare = type(value), np.asarray(value)
-    shared = _shared(walk, value)
-    if isinstance(value, np.ma.MaskedArray):
-        bare = np.asarray(value.data)
-        more = f"{walk.token(np.ma.getmaskarray(value))},{walk.token(value.fill_value)}"
-    else:
-        more = "" if kind in (np.ndarray, np.memmap) else pairs(walk, kept(value))
-    name = "" if kind in (np.ndarray, np.memmap) else walk.token(kind)
-    return f"array({_content(walk, bare)}{name}{more}{shared})"
-
-
-def _shared(walk: Walk, value: Any) -> str:
-    """Of which other array, and how, an array is a view: who changes one changes the other."""
-    owner = value
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    if owner.base is not None:
-        owner = owner.base.obj if isinstance(owner.base, memoryview) else owner.base
-    if type(owner) is bytes:
-        return ""
-    found = walk.memory(owner, value.__array_interface__["data"][0])
-    return f"{found},{value.strides}" if found else ""
-
-
-def _content(walk: Walk, value: np.ndarray[Any, Any]) -> str:
-    head = f"{_dtype(walk, value.dtype)},{value.shape}"
-    if value.dtype.hasobject:
-        return f"{head},{each(walk, value.ravel().tolist())}"
-    if isinstance(value.dtype, getattr(np.dtypes, "StringDType", ())):
-        return f"{head},{each(walk, value.ravel().tolist())}"
-    data = np.ascontiguousarray(value).reshape(-1).view(np.uint8) if value.size else b""
-    return f"{head},{digest(data)}"
-
-
-def _scalar(_walk: Walk, value: np.generic) -> str:
-    if value.dtype.hasobject:
-        return f"scalar({dtype_text(value.dtype)},{text(repr(value))})"
-    return f"scalar({dtype_text(value.dtype)},{value.tobytes().hex()})"
 
 
 def _generator(walk: Walk, value: np.random.Generator) -> str:
@@ -132,7 +77,7 @@ def _modules() -> list[str]:
 
 
 _NUMPY: tuple[tuple[Any, Rule], ...] = (
-    (np.dtype, lambda walk, value: f"dtype({_dtype(walk, value)})"),
+    (np.dtype, lambda walk, value: f"dtype({dtype_of(walk, value)})"),
     (np.random.Generator, _generator),
     (_BIT_GENERATORS, _bit_generator),
     (_RandomState, _random_state),
@@ -162,13 +107,30 @@ def _tensor(walk: Walk, value: Any) -> str:
     torch = sys.modules["torch"]
     if value.layout is not torch.strided or value.is_quantized or value.device.type == "meta":
         walk.refuse("a tensor that is sparse, quantized or without content")
+    if value.grad_fn is not None:
+        walk.refuse(
+            "a tensor with a gradient that goes back to others, of which it cannot be told how; "
+            "detach() it"
+        )
     bare = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
     shape, kind = tuple(bare.shape), walk.token(type(value))
     data = bare.reshape(-1).view(torch.uint8).numpy() if bare.numel() else b""
-    more = pairs(walk, attributes_of(value).items())
-    shared = walk.memory(value.untyped_storage(), value.storage_offset())
+    more = pairs(walk, attributes_of(value).items()) + _gradient(walk, value)
+    start = value.storage_offset() * value.element_size()
+    shared = walk.memory(value.untyped_storage(), start, str(value.stride()))
     content = f"{value.dtype},{shape},{digest(data)}"
     return f"tensor({content},{kind},{value.requires_grad},{more},{shared})"
+
+
+def _gradient(walk: Walk, value: Any) -> str:
+    """What a tensor has of its gradient, and what is called with that."""
+    found = "" if value.grad is None else f"grad={walk.inside('.grad', value.grad)}"
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+        hooks = getattr(value, name, None)
+        if hooks:
+            # Their keys depend on how many there were in the process.
+            found += f"{name}={each(walk, hooks.values())}"
+    return found
 
 
 def _of_tensorflow(value: Any, tensorflow: Any) -> Rule | None:
@@ -189,7 +151,7 @@ def _of_tensorflow(value: Any, tensorflow: Any) -> Rule | None:
 def _tf_tensor(walk: Walk, value: Any) -> str:
     if not hasattr(value, "numpy"):
         walk.refuse("a tensor of a graph, which has no value yet")
-    return f"tensor({_content(walk, np.asarray(value.numpy()))})"
+    return f"tensor({content_of(walk, np.asarray(value.numpy()))})"
 
 
 def _tf_composite(walk: Walk, value: Any) -> str:
@@ -211,7 +173,7 @@ def _of_keras(value: Any, keras: Any) -> Rule | None:
 
 def _of_jax(value: Any, jax: Any) -> Rule | None:
     if isinstance(value, vars(jax)["Array"]):
-        return lambda walk, it: f"jax({_content(walk, np.asarray(it))})"
+        return lambda walk, it: f"jax({content_of(walk, np.asarray(it))})"
     return None
 
 
@@ -267,7 +229,7 @@ def _pandas_dtype(walk: Walk, dtype: Any) -> str:
 def _pandas_values(walk: Walk, value: Any) -> str:
     dtype = value.dtype
     if isinstance(dtype, np.dtype) and not dtype.hasobject:
-        return _content(walk, np.asarray(value))
+        return content_of(walk, np.asarray(value))
     return f"{_pandas_dtype(walk, dtype)},{each(walk, list(value))}"
 
 

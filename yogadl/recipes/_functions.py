@@ -88,7 +88,8 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
     walk.texts.update(reads.texts)
     if reads.looks_up_given:
         walk.looks_up(function, cells)
-    for read in (*reads.names, *named_in_own(function, reads)):
+    others = [it for it in reads.assumed if it.root in function.__globals__ or it.root in cells]
+    for read in (*reads.names, *others, *named_in_own(function, reads)):
         parts.append(f"{read}={follow(walk, function, cells, read)}")
     for name in sorted(reads.writes):
         walk.writes(function.__globals__, name)

@@ -51,6 +51,7 @@ class Reads:
 
     Attributes:
         names: in the order of the code, each once.
+        assumed: others, that are taken for what Python has by the name.
         annotated: names in annotations of functions.
         writes: global variables that it gives a value to, or deletes.
         mentioned: all names and attributes that the function uses, its own too, and those that are
@@ -63,6 +64,7 @@ class Reads:
     """
 
     names: dict[Read, None] = field(default_factory=dict)
+    assumed: dict[Read, None] = field(default_factory=dict)
     annotated: dict[Read, None] = field(default_factory=dict)
     writes: set[str] = field(default_factory=set)
     mentioned: set[str] = field(default_factory=set)
@@ -218,10 +220,13 @@ class _Visitor:
     def _use(self, node: ast.Call | ast.Subscript) -> None:
         """A call or an index, whose first argument may be a string."""
         if isinstance(node, ast.Call) and (name := _attribute_name(node)):
-            self.visit(ast.Attribute(node.args[0], name, ast.Load()))
-            for argument in node.args[2:]:
-                self.visit(argument)
-            return
+            assert isinstance(node.func, ast.Name)
+            if self._is_free(node.func.id):
+                self.found.assumed[Read(node.func.id)] = None
+                self.visit(ast.Attribute(node.args[0], name, ast.Load()))
+                for argument in node.args[1:]:
+                    self.visit(argument)
+                return
         if isinstance(node, ast.Call) and not node.args and not node.keywords:
             self._call_bare(node.func)
             return
@@ -285,6 +290,10 @@ class _Visitor:
         self._mention((top.id,))
         if isinstance(top.ctx, ast.Load) or is_read:
             self._read(Read(top.id, tuple(reversed(chain)), None, constant, is_stored))
+
+    def _is_free(self, name: str) -> bool:
+        """Whether no scope of the function binds a name."""
+        return not any(name in scope.bound or name in scope.imports for scope in self._scopes)
 
     def _read(self, read: Read) -> None:
         name = read.root

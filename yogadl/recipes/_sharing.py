@@ -21,11 +21,13 @@ class Mark:
         scope: an item or a member.
         number: in that.
         start: where a value begins in its memory.
+        layout: of that value.
     """
 
     scope: str | Member
     number: int
     start: int = 0
+    layout: str = ""
 
     def __str__(self) -> str:
         return f"{self.scope}/{self.number}"
@@ -83,12 +85,12 @@ class Sharing:
         """Goes on with what came before."""
         self.scope, self.number, self.sets = before
 
-    def mark(self, key: Hashable, value: Any, start: int = 0) -> Mark | None:
+    def mark(self, key: Hashable, value: Any, start: int = 0, layout: str = "") -> Mark | None:
         """Where something was met before; ``None`` if it is new."""
         found = self._find(key)
         if found is None:
             marks = self.scope.marks if isinstance(self.scope, Member) else self._marks
-            marks[key] = Mark(self.scope, self.number, start)
+            marks[key] = Mark(self.scope, self.number, start, layout)
             self.number += 1
             self._alive.append(value)
         return found
@@ -147,7 +149,9 @@ class Sharing:
                 if any(_is_one_of_many(mark.scope, above) for mark in found):
                     raise ValueError("several objects in a set that are the same share others")
                 marks[key] = first = min(found, key=str)
-                places = sorted(f"{mark},{mark.start - first.start}" for mark in found)
+                places = sorted(
+                    f"{mark},{mark.start - first.start},{mark.layout}" for mark in found
+                )
                 shared.append(f"shared({';'.join(places)})")
         return sorted(shared)
 

@@ -25,13 +25,15 @@ import types
 import typing
 import uuid
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
+
+from yogadl.recipes._arrays import meaning_of, meet_texts, shared_by
 from yogadl.recipes._objects import added, attributes_of
 from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import LONGEST, Rule, Walk, digest, each, pairs, text
-from yogadl.recipes._special import MEANT
 
 _MANY = 64
 _FLAT = frozenset((int, float, bool, type(None), str, bytes))
@@ -39,9 +41,7 @@ _NUMBERS = frozenset((int, float, bool))
 
 
 def _text(walk: Walk, value: str) -> str:
-    walk.texts.add(value)
-    if value in MEANT:
-        walk.mention((value,))
+    meet_texts(walk, (value,))
     return text(value)
 
 
@@ -59,7 +59,7 @@ def _complex(_walk: Walk, value: complex) -> str:
     return f"c{struct.pack('>dd', value.real, value.imag).hex()}"
 
 
-def _flat(values: Any) -> str:
+def _flat(walk: Walk, values: Any) -> str:
     """Many numbers and strings at once; empty if there is anything else."""
     if len(values) <= _MANY:
         return ""
@@ -70,15 +70,17 @@ def _flat(values: Any) -> str:
     version = 2 if kinds <= _NUMBERS else 0
     if version == 0 and float in kinds:
         return ""
+    if str in kinds:
+        meet_texts(walk, [it for it in values if type(it) is str])
     return f"{len(values)}#{digest(marshal.dumps(values, version))}"
 
 
 def _tuple(walk: Walk, value: tuple[Any, ...]) -> str:
-    return f"({_flat(value) or each(walk, value)})"
+    return f"({_flat(walk, value) or each(walk, value)})"
 
 
 def _list(walk: Walk, value: list[Any]) -> str:
-    return walk.again(value) or f"[{_flat(value) or each(walk, value)}]"
+    return walk.again(value) or f"[{_flat(walk, value) or each(walk, value)}]"
 
 
 def _dict(walk: Walk, value: dict[Any, Any]) -> str:
@@ -168,7 +170,21 @@ def _deque(walk: Walk, value: collections.deque[Any]) -> str:
 
 
 def _ordered(walk: Walk, value: Mapping[Any, Any]) -> str:
-    return walk.again(value) or f"{type(value).__name__}({pairs(walk, value.items())})"
+    if again := walk.again(value):
+        return again
+    return f"{type(value).__name__}({pairs(walk, value.items())}){_added(walk, value)}"
+
+
+def _added(walk: Walk, value: Any, own: Collection[str] = ()) -> str:
+    """What the user has given an object of a class of Python's; empty if it is nothing.
+
+    Args:
+        walk: that this is of.
+        value: the object.
+        own: attributes that all objects of the class have.
+    """
+    found = [it for it in added(value).items() if it[0] not in own]
+    return f"+{pairs(walk, found)}" if found else ""
 
 
 def _defaultdict(walk: Walk, value: collections.defaultdict[Any, Any]) -> str:
@@ -188,27 +204,39 @@ def _namespace(walk: Walk, value: types.SimpleNamespace) -> str:
 
 
 def _array(walk: Walk, value: array.array[Any]) -> str:
-    return walk.again(value) or f"array({value.typecode},{digest(value.tobytes())},{len(value)})"
+    if again := walk.again(value):
+        return again
+    shared = walk.memory(value, value.buffer_info()[0], "")
+    return f"array({value.typecode},{digest(value.tobytes())},{len(value)}{shared})"
 
 
 def _bytearray(walk: Walk, value: bytearray) -> str:
-    shared = walk.memory(value, 0)
-    return walk.again(value) or f"bytearray({_bytes(walk, value)}{shared})"
+    if again := walk.again(value):
+        return again
+    start = np.frombuffer(value, np.uint8).__array_interface__["data"][0] if value else 0
+    return f"bytearray({_bytes(walk, value)}{walk.memory(value, start, '')})"
 
 
 def _memory(walk: Walk, value: memoryview) -> str:
-    # What is in bytes cannot be changed, and equal ones may be the same.
-    shared = "" if type(value.obj) is bytes else walk.memory(value.obj, 0)
-    return f"memory({value.format},{value.shape},{digest(value.tobytes())}{shared})"
+    try:
+        seen = np.asarray(value)
+    except (TypeError, ValueError):
+        walk.refuse(f"a memoryview of the format {value.format!r}, which cannot be read")
+    return (
+        f"memory({value.format},{value.shape},{digest(meaning_of(seen))}{shared_by(walk, value)})"
+    )
 
 
 def _random(walk: Walk, value: random.Random) -> str:
-    return walk.again(value) or f"random({walk.token(value.getstate())})"
+    if again := walk.again(value):
+        return again
+    return f"random({walk.token(value.getstate())}){_added(walk, value, ('gauss_next',))}"
 
 
 def _dispatching(walk: Walk, value: functools.singledispatchmethod[Any]) -> str:
     # Python 3.13 keeps what it has found in it.
-    return f"singledispatchmethod({each(walk, (value.dispatcher, value.func))})"
+    more = _added(walk, value, ("dispatcher", "func", "_method_cache"))
+    return f"singledispatchmethod({each(walk, (value.dispatcher, value.func))}){more}"
 
 
 _OF_TYPES = ("__bound__", "__constraints__", "__supertype__", "__value__")
@@ -233,7 +261,8 @@ def _typing(walk: Walk, value: Any) -> str:
 
 def _wrapper(walk: Walk, value: Any) -> str:
     """A ``staticmethod`` or ``classmethod``."""
-    return f"{type(value).__name__}({walk.token(value.__func__)})"
+    more = _added(walk, value, _OF_WRAPPERS)
+    return f"{type(value).__name__}({walk.token(value.__func__)}){more}"
 
 
 def _property(walk: Walk, value: property) -> str:
@@ -242,7 +271,7 @@ def _property(walk: Walk, value: property) -> str:
 
 def _cached_property(walk: Walk, value: Any) -> str:
     # Before Python 3.12, it has a lock.
-    return f"cached_property({walk.token(value.func)})"
+    return f"cached_property({walk.token(value.func)}){_added(walk, value, _OF_CACHED)}"
 
 
 def _own_cached_property(walk: Walk, value: Any) -> str:
@@ -263,11 +292,24 @@ def _moment(walk: Walk, value: time.struct_time) -> str:
     return f"struct_time({each(walk, parts)})"
 
 
+def _logger(walk: Walk, value: logging.Logger) -> str:
+    """What is logged is in no record, but what the user has added to it may be."""
+    if again := walk.again(value):
+        return again
+    kind = "" if is_library(type(value).__module__) else walk.token(type(value))
+    return f"logger{kind}{_added(walk, value, _OF_LOGGERS)}"
+
+
+_OF_LOGGERS = frozenset(vars(logging.Logger("")).keys() | {"manager"})
+
+
 def enum_member(walk: Walk, value: enum.Enum) -> str:
     """A member of an enumeration, by its name."""
-    if (isinstance(value, enum.Flag) and value.name is None) or "|" in str(value.name):
-        return f"enum({walk.token(type(value))},{walk.token(value.value)})"
-    return f"enum({walk.token(type(value))}.{value.name})"
+    # Its class may say something else of both.
+    name = value._name_
+    if (isinstance(value, enum.Flag) and name is None) or "|" in str(name):
+        return f"enum({walk.token(type(value))},{walk.token(value._value_)})"
+    return f"enum({walk.token(type(value))}.{name})"
 
 
 _CachedProperty: Any = vars(functools)["cached_property"]
@@ -329,15 +371,14 @@ EXACT: dict[type, Rule] = {
     types.UnionType: _typing,
     typing.TypeVar: _typing,
     typing.ParamSpec: _typing,
-    # What is logged is in no record.
-    logging.Logger: lambda _walk, _value: "logger",
-    logging.RootLogger: lambda _walk, _value: "logger",
+    logging.Logger: _logger,
+    logging.RootLogger: _logger,
 }
 
 _DERIVED: tuple[tuple[type, Rule], ...] = (
     (enum.Enum, enum_member),
     (pathlib.PurePath, _path),
-    (logging.Logger, lambda _walk, _value: "logger"),
+    (logging.Logger, _logger),
     (_CachedProperty, _own_cached_property),
 )
 

@@ -219,10 +219,12 @@ class Walker(Trail):
             self._ledger.describe(token, [content])
         return f"{token}.{name}"
 
-    def memory(self, owner: object, start: int) -> str:
+    def memory(self, owner: object, start: int, layout: str) -> str:
         """See ``Walk``."""
-        known = self._ledger.sharing.mark(("memory", id(owner)), owner, start)
-        return "" if known is None else f"memory({known},{start - known.start})"
+        known = self._ledger.sharing.mark(("memory", id(owner)), owner, start, layout)
+        if known is None:
+            return ""
+        return f"memory({known},{start - known.start},{known.layout},{layout})"
 
     def met(self, space: object, name: str) -> None:
         """See ``Walk``."""

@@ -243,3 +243,23 @@ def make():
         ("several = [lambda", "several = [\n    lambda"),
     ),
 )
+
+PROGRAMS["functions that have names of Python's"] = Program(
+    """
+=== main.py
+class A:
+    x = 1
+def getattr(thing, name): return 3
+def outer(hasattr):
+    return hasattr(A, "x")
+def made():
+    def hasattr(thing, name): return 5
+    def inner():
+        return hasattr(A, "x")
+    return inner
+inner = made()
+def make():
+    return [getattr(A, "x"), outer(lambda thing, name: 4), inner()]
+""",
+    (("return 3", "return 4"), ("name: 4", "name: 5"), ("return 5", "return 6")),
+)

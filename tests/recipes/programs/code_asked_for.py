@@ -111,3 +111,28 @@ def make():
 """,
     (("doc A", "doc B"),),
 )
+
+PROGRAMS["a docstring by a name in many"] = Program(
+    """
+=== main.py
+def helper():
+    "doc A"
+NAMES = ["x"] * 70 + ["__doc__"]
+def make():
+    return [getattr(helper, NAMES[70])]
+""",
+    (("doc A", "doc B"),),
+)
+
+PROGRAMS["a docstring by a name in an array"] = Program(
+    """
+=== main.py
+import numpy as np
+def helper():
+    "doc A"
+NAMES = np.array(["x", "__doc__"])
+def make():
+    return [getattr(helper, NAMES[1])]
+""",
+    (("doc A", "doc B"),),
+)

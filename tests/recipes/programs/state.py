@@ -240,3 +240,87 @@ def make():
 """,
     (("P(X[1:2])", "P(X[2:3])"), ("P(X[1:2])", "P(X[1:2].copy())")),
 )
+
+PROGRAMS["attributes of containers"] = Program(
+    """
+=== main.py
+import collections, functools, logging, random
+ORDERED, COUNTED = collections.OrderedDict(a=1), collections.Counter("a")
+RANDOM, LOG = random.Random(0), logging.getLogger("shop")
+class Class:
+    static = staticmethod(len)
+    single = functools.singledispatchmethod(len)
+    cached = functools.cached_property(len)
+ORDERED.scale = 1
+COUNTED.scale = 2
+RANDOM.scale = 3
+LOG.scale = 4
+vars(Class)["static"].scale = 5
+vars(Class)["single"].scale = 6
+vars(Class)["cached"].scale = 7
+def make():
+    found = [ORDERED, COUNTED, RANDOM, LOG, *map(vars(Class).get, ["static", "single", "cached"])]
+    return [it.scale for it in found]
+""",
+    tuple((f"scale = {number}\n", f"scale = {number + 1}\n") for number in range(1, 8)),
+)
+
+PROGRAMS["loggers of a class of one's own"] = Program(
+    """
+=== main.py
+import logging
+class Logger(logging.Logger):
+    scale = 1
+    def level_of(self): return 2
+LOG = Logger("x")
+def make():
+    return [LOG.scale, LOG.level_of()]
+""",
+    (("scale = 1", "scale = 2"), ("return 2", "return 3")),
+    (('"x"', '"y"'),),
+)
+
+PROGRAMS["members that are other than their values"] = Program(
+    """
+=== main.py
+import enum
+TABLE = {1: 10}
+class Number(int, enum.Enum):
+    def __new__(cls, value):
+        made = int.__new__(cls, TABLE[value])
+        made._value_ = value
+        made._scale_ = len("abc")
+        return made
+    A = 1
+del TABLE
+def make():
+    return [Number.A + 0, Number.A._scale_]
+""",
+    (("{1: 10}", "{1: 20}"), ('len("abc")', 'len("ab")')),
+)
+
+PROGRAMS["views of which the first is met first"] = Program(
+    """
+=== main.py
+import numpy as np
+X = np.zeros(4)
+Y = X[::2]
+def make():
+    Y[1] = 5
+    return X.tolist()
+""",
+    (("X[::2]", "X[:2]"), ("X[::2]", "X[2:]")),
+)
+
+PROGRAMS["views of parts of bytes"] = Program(
+    """
+=== main.py
+import array
+A, B = array.array("b", [1, 1, 1]), bytearray(3)
+M, N = memoryview(A)[:1], memoryview(B)[:1]
+def make():
+    A[0] = B[0] = 5
+    return [M.tolist(), N.tolist()]
+""",
+    (("(A)[:1]", "(A)[1:2]"), ("(B)[:1]", "(B)[1:2]"), ("memoryview(A)", "memoryview(A[:])")),
+)
