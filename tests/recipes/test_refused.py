@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import cProfile
 import functools
 import importlib
 import importlib.util
@@ -16,6 +17,7 @@ import random
 import re
 import sys
 import threading
+import timeit
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -175,6 +177,28 @@ def uses_a_proxy() -> Any:
     return PROXY()
 
 
+def uses_timeit() -> Any:
+    return timeit.timeit("out.append(helper())", number=1)
+
+
+def uses_a_profile() -> Any:
+    return cProfile.run("uses_ignored()")
+
+
+def uses_a_method_of_a_profile() -> Any:
+    return cProfile.Profile().run("uses_ignored()")
+
+
+def uses_doctest() -> Any:
+    import doctest
+
+    return doctest.testmod()
+
+
+def uses_a_format_of_globals() -> Any:
+    return f"{uses_lock.__globals__['LOCK']}"
+
+
 class Proxy(functools.partial[Any]):
     """Its class is written in C, and it says that it is a function."""
 
@@ -223,6 +247,11 @@ HERE = __name__
         (uses_partial_environment, r"HOME\.func is the whole environment", "os.environ"),
         (uses_expanded_text, r"os\.path\.expandvars", "os.path.expandvars"),
         (uses_a_module_that_it_makes_global, "the module test_refused itself", "itself"),
+        (uses_timeit, r"code that uses timeit\.timeit, which runs", "timeit.timeit"),
+        (uses_a_profile, r"code that uses cProfile\.run", "cProfile.run"),
+        (uses_a_method_of_a_profile, r"_profile is code that uses Profile\.run", "Profile.run"),
+        (uses_doctest, r"code that uses doctest\.testmod", "doctest.testmod"),
+        (uses_a_format_of_globals, "code that uses __globals__", "__globals__"),
         (uses_a_proxy, "partial|Proxy", f"{HERE}.PROXY"),
     ],
 )
@@ -252,6 +281,14 @@ def test_what_is_met_in_code(function: Callable[[], Any], where: str, name: str)
 )
 def test_what_is_ignored_is_not_looked_at(function: Callable[[], Any], name: str) -> None:
     assert recipe_of(function, ignore=(name,)).digest != recipe_of(uses_ignored).digest
+
+
+def test_profiles_that_run_no_text() -> None:
+    def make() -> Any:
+        with cProfile.Profile() as profile:
+            return profile
+
+    recipe_of(make)
 
 
 def uses_ignored() -> Any:

@@ -291,12 +291,30 @@ def test_names_in_the_text_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_text(frame: Any) -> Any:
         return frame.eval(), "x > @LIMIT"
 
-    functions = (one, other, neither, by_another, without_text)
+    def of_blocks(frame: Any) -> Any:
+        return np.bmat("LIMIT LIMIT")
+
+    def of_rows(frame: Any) -> Any:
+        return np.r_["LIMIT LIMIT"]
+
+    def renamed(frame: Any) -> Any:
+        return BLOCKS("LIMIT LIMIT")
+
+    def renamed_here(frame: Any) -> Any:
+        from numpy import bmat as blocks
+
+        return blocks(TEXT)
+
+    def of_arrays(frame: Any) -> Any:
+        return np.r_[frame, frame], np.bmat([[frame]]), "LIMIT"
+
+    by_name = (of_blocks, of_rows, renamed, renamed_here)
+    functions = (one, other, neither, by_another, without_text, of_arrays, *by_name)
     before = [recipe_of(function, (1,)).digest for function in functions]
     monkeypatch.setitem(globals(), "LIMIT", 4)
     after = [recipe_of(function, (1,)).digest for function in functions]
     same = [old == new for old, new in zip(before, after, strict=True)]
-    assert same == [False, False, True, False, True]
+    assert same == [False, False, True, False, True, True] + [False] * len(by_name)
 
 
 def select(frame: Any, condition: str) -> Any:
@@ -305,6 +323,8 @@ def select(frame: Any, condition: str) -> Any:
 
 LIMIT = 3
 QUERY = "y = x * LIMIT"
+TEXT = "LIMIT"
+BLOCKS = np.bmat
 
 
 def test_a_path_that_is_an_input_counts_by_its_contents(tmp_path: pathlib.Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from yogadl.recipes._objects import kept
 from yogadl.recipes._protocol import Walk, digest, each, pairs, text
-from yogadl.recipes._special import MEANT
+from yogadl.recipes._special import meant_by
 
 Array = np.ndarray[Any, Any]
 
@@ -138,9 +138,9 @@ def _has_gaps(dtype: np.dtype[Any]) -> bool:
 def meet_texts(walk: Walk, texts: Collection[str]) -> None:
     """Takes note of strings in which libraries may look for names, or that code may ask for."""
     walk.texts.update(texts)
-    found = MEANT.intersection(texts)
-    if found:
-        walk.mention(found)
+    for it in texts:
+        if found := meant_by(it):
+            walk.mention(found)
 
 
 def scalar_rule(walk: Walk, value: np.generic) -> str:

@@ -10,7 +10,7 @@ import types
 from typing import Any
 
 from yogadl.recipes._annotations import text_of
-from yogadl.recipes._lookups import named_in_own
+from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import absolute, follow
 from yogadl.recipes._owners import is_installed
 from yogadl.recipes._protocol import Walk, each, pairs
@@ -86,10 +86,12 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
     parts += [again for cell in function.__closure__ or () if (again := walk.again(cell))]
     parts += _attributes(walk, function)
     walk.texts.update(reads.texts)
-    if reads.looks_up_given:
+    is_hidden = looks_up_by_another_name(function, cells, reads)
+    if reads.looks_up_given or is_hidden:
         walk.looks_up(function, cells)
     others = [it for it in reads.assumed if it.root in function.__globals__ or it.root in cells]
-    for read in (*reads.names, *others, *named_in_own(function, reads)):
+    named = named_in_own(function, reads) if reads.looks_up or is_hidden else ()
+    for read in (*reads.names, *others, *named):
         parts.append(f"{read}={follow(walk, function, cells, read)}")
     for name in sorted(reads.writes):
         walk.writes(function.__globals__, name)

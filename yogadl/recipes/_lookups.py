@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from yogadl.recipes._reads import Read, Reads
+from yogadl.recipes._special import LOOKING_UP
 
+_FUNCTIONS = (types.BuiltinFunctionType, types.FunctionType, types.MethodType)
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
@@ -23,10 +25,23 @@ def named_in(texts: Iterable[str], function: types.FunctionType) -> Iterator[Rea
 
 def named_in_own(function: types.FunctionType, reads: Reads) -> Iterator[Read]:
     """Those that the texts of the function name, and the strings that it reads."""
-    if not reads.looks_up:
-        return
     values = [function.__globals__.get(read.root) for read in reads.names]
     yield from named_in((*reads.texts, *(it for it in values if isinstance(it, str))), function)
+
+
+def looks_up_by_another_name(
+    function: types.FunctionType, cells: dict[str, Any], reads: Reads
+) -> bool:
+    """Whether a function reads what looks for names in text by a name that does not say so."""
+    for read in reads.names:
+        if read.imported is not None:
+            if read.imported.name in LOOKING_UP:
+                return True
+            continue
+        value = cells.get(read.root, function.__globals__.get(read.root))
+        if type(value) in _FUNCTIONS and value.__name__ in LOOKING_UP:
+            return True
+    return False
 
 
 class Lookups:

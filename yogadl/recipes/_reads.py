@@ -16,10 +16,12 @@ from yogadl.recipes._scopes import (
     imports_of,
     type_parameters,
 )
-from yogadl.recipes._special import LOOKING_UP
+from yogadl.recipes._special import LOOKING_UP, meant_by
 from yogadl.recipes._syntax import FUNCTIONS, Function
 
 _LONGEST_NAME = 100
+# Such as in np.r_[one, other] and np.bmat([[one, other]]).
+_NO_TEXTS = (ast.Dict, ast.List, ast.Slice, ast.Tuple)
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,8 @@ class _Visitor:
         elif isinstance(node, ast.Compare):
             self._compare(node)
         else:
+            if isinstance(node, ast.MatchClass):
+                self._mention(node.kwd_attrs)
             self.found.asserts |= isinstance(node, ast.Assert)
             self.found.imports.update(imports_of(node))
             for child in ast.iter_child_nodes(node):
@@ -167,6 +171,7 @@ class _Visitor:
     def _text(self, value: Any) -> None:
         if isinstance(value, str):
             self.found.texts.add(value)
+            self._mention(meant_by(value))
             if len(value) <= _LONGEST_NAME:
                 self._mention(value.split("."))
 
@@ -234,10 +239,12 @@ class _Visitor:
         first: Any = node.slice if isinstance(node, ast.Subscript) else next(iter(node.args), None)
         if isinstance(used, ast.Name | ast.Attribute):
             is_stored = isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load)
-            before = self.found.looks_up_given
+            before = self.found.looks_up, self.found.looks_up_given
             self._access(used, constant=_text_of(first), is_stored=is_stored)
-            if _text_of(first) is not None:
-                self.found.looks_up_given = before
+            if isinstance(first, _NO_TEXTS):
+                self.found.looks_up, self.found.looks_up_given = before
+            elif _text_of(first) is not None:
+                self.found.looks_up_given = before[1]
         else:
             self.visit(used)
         for child in ast.iter_child_nodes(node):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import types
 from collections.abc import Collection
@@ -45,18 +46,43 @@ FLAGS: dict[str, frozenset[str]] = {
 MARKS = FLAGS["marks"]
 """What decorators such as ``typing.final`` leave, on some versions of Python, for who asks."""
 
-LOOKING_UP = frozenset(("query", "eval", "evaluate", "sql", "execute"))
-"""Methods of libraries that look for names in text among the variables of who calls them."""
+LOOKING_UP = frozenset(
+    (
+        "bmat",
+        "c_",
+        "dmatrices",
+        "dmatrix",
+        "eval",
+        "evaluate",
+        "exec",
+        "execute",
+        "executemany",
+        "from_formula",
+        "from_query",
+        "glm",
+        "ols",
+        "query",
+        "r_",
+        "re_evaluate",
+        "register_globals",
+        "sql",
+    )
+)
+"""What of libraries looks for names in text among the variables of who calls it."""
 
 WHOLE_ENVIRONMENT = "the whole environment, of which it cannot be told what is used"
 RUNS_TEXT = "runs code that is not there to be read"
 BY_NAME = "finds what it uses by a name that is not known before"
 
 _FUNCTIONS = {
+    "IPython.core.getipython.get_ipython": RUNS_TEXT,
     "builtins.eval": RUNS_TEXT,
     "builtins.exec": RUNS_TEXT,
     "builtins.__import__": BY_NAME,
     "builtins.globals": BY_NAME,
+    "cProfile.run": RUNS_TEXT,
+    "cProfile.runctx": RUNS_TEXT,
+    "django.utils.module_loading.import_string": BY_NAME,
     "importlib.__import__": BY_NAME,
     "importlib.import_module": BY_NAME,
     "importlib.reload": BY_NAME,
@@ -64,14 +90,27 @@ _FUNCTIONS = {
     "importlib.util.spec_from_file_location": BY_NAME,
     "importlib.util.spec_from_loader": BY_NAME,
     "importlib.util.module_from_spec": BY_NAME,
+    "importlib.metadata.EntryPoint": BY_NAME,
+    "numpy.testing._private.utils.measure": RUNS_TEXT,
+    "numpy.testing._private.utils.rundocs": RUNS_TEXT,
+    "numpy.testing._private.utils.runstring": RUNS_TEXT,
     "pkgutil.find_loader": BY_NAME,
     "pkgutil.get_importer": BY_NAME,
     "pkgutil.get_loader": BY_NAME,
     "pkgutil.iter_modules": BY_NAME,
     "pkgutil.resolve_name": BY_NAME,
     "pkgutil.walk_packages": BY_NAME,
-    "sys._getframe": BY_NAME,
+    "profile.run": RUNS_TEXT,
+    "profile.runctx": RUNS_TEXT,
+    "sys._current_exceptions": BY_NAME,
     "sys._current_frames": BY_NAME,
+    "sys._getframe": BY_NAME,
+    "timeit.Timer": RUNS_TEXT,
+    "timeit.repeat": RUNS_TEXT,
+    "timeit.timeit": RUNS_TEXT,
+    "torch.hub.load": BY_NAME,
+    "unittest.loader.TestLoader": BY_NAME,
+    "werkzeug.utils.import_string": BY_NAME,
     "inspect.currentframe": BY_NAME,
     "inspect.getmodule": BY_NAME,
     "inspect.stack": BY_NAME,
@@ -87,13 +126,20 @@ _FUNCTIONS = {
 _MODULES = {
     "_frozen_importlib": BY_NAME,
     "_frozen_importlib_external": BY_NAME,
+    "bdb": RUNS_TEXT,
     "code": RUNS_TEXT,
+    "doctest": RUNS_TEXT,
+    "hydra._internal.instantiate._instantiate2": BY_NAME,
+    "hydra.utils": BY_NAME,
     "imp": BY_NAME,
     "importlib._bootstrap": BY_NAME,
     "importlib._bootstrap_external": BY_NAME,
     "importlib.machinery": BY_NAME,
+    "pdb": RUNS_TEXT,
     "pydoc": BY_NAME,
+    "rlcompleter": RUNS_TEXT,
     "runpy": RUNS_TEXT,
+    "trace": RUNS_TEXT,
     "zipimport": BY_NAME,
 }
 _NAMES = (
@@ -109,6 +155,17 @@ _NAMES = (
 MEANT = frozenset(_NAMES).union(*FLAGS.values())
 """Names that mean something, which code may have as strings."""
 
+_IN_FORMAT = re.compile(r"[.\[](\w+)")
+
+
+def meant_by(value: str) -> Collection[str]:
+    """The names that mean something of those that a string gets attributes by, if it is used for
+    that, or if it is what ``str.format`` is called of."""
+    if value in MEANT:
+        return (value,)
+    return MEANT.intersection(_IN_FORMAT.findall(value)) if "{" in value else ()
+
+
 _HOLDING = frozenset(
     ("builtins", "gc", "importlib", "importlib.util", "inspect", "os", "pkgutil", "posix", "sys")
 )
@@ -121,6 +178,9 @@ _PUBLIC = {
     "ntpath": "os.path.",
     "posixpath": "os.path.",
 }
+# Methods that are known by no more than their names, and classes that have them.
+_METHODS = ("run", "runctx")
+_HAVING = frozenset(("cProfile.Profile", "profile.Profile"))
 _CODE = (types.FunctionType, types.BuiltinFunctionType, type)
 
 
@@ -149,6 +209,13 @@ def forbidden_name(module: str, name: str) -> tuple[str, str] | None:
 def forbidden_mention(names: Collection[str]) -> list[tuple[str, str]]:
     """The same of names and attributes that code uses, whatever they are of."""
     return [(name, BY_NAME) for name in _NAMES if name in names]
+
+
+def forbidden_together(names: Collection[str]) -> list[tuple[str, str]]:
+    """The same of names of methods and of the classes that have them, of all of a recipe."""
+    if _HAVING.isdisjoint(names):
+        return []
+    return [(f"Profile.{name}", RUNS_TEXT) for name in _METHODS if name in names]
 
 
 def holds_forbidden(module: str) -> bool:

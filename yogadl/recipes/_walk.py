@@ -45,6 +45,7 @@ from yogadl.recipes._special import (
     CACHED,
     WHOLE_ENVIRONMENT,
     forbidden_mention,
+    forbidden_together,
     holds_forbidden,
 )
 from yogadl.recipes._trail import Trail
@@ -81,6 +82,7 @@ class Walker(Trail):
         self.texts = self._lookups.texts
         self._patched = Patched()
         self._home: Any = None
+        self._begun = ""
         self._is_within = False
         self.is_outdated = False
 
@@ -90,6 +92,7 @@ class Walker(Trail):
         while isinstance(inner, functools.partial):
             inner = inner.func
         inner = inspect.unwrap(getattr(inner, "__func__", inner))
+        self._begun = getattr(inner, "__qualname__", type(inner).__qualname__)
         self._home = getattr(inner, "__globals__", None)
         if self._home is None:
             kind = inner if isinstance(inner, type) else type(inner)
@@ -140,7 +143,9 @@ class Walker(Trail):
         if isinstance(value, Storage):
             return "storage"
         if value is os.environ:
-            return self._environment()
+            if not self.is_ignored("os.environ"):
+                self.refuse(WHOLE_ENVIRONMENT, "os.environ")
+            return "ignored"
         if is_library(kind.__module__):
             found = _libraries.wrapping(self, value)
             if not found and next(kept(value), None) is None:
@@ -150,11 +155,6 @@ class Walker(Trail):
         if has_hidden_state(kind):
             self.refuse(f"{told(value)}, which has a state that cannot be seen")
         return self.again(value) or _classes.describe_object(self, value)
-
-    def _environment(self) -> str:
-        if not self.is_ignored("os.environ"):
-            self.refuse(WHOLE_ENVIRONMENT, "os.environ")
-        return "ignored"
 
     def inside(self, step: str, value: Any) -> str:
         """See ``Walk``."""
@@ -190,7 +190,7 @@ class Walker(Trail):
     def library(self, module: str, name: str) -> str:
         """See ``Walk``."""
         # By whatever name the user has imported it.
-        self.mention([*module.split("."), *name.split(".")])
+        self.mention([f"{module}.{name}", *module.split("."), *name.split(".")])
         distribution, version = version_of(module)
         self._patched.use(module)
         if version:
@@ -258,7 +258,10 @@ class Walker(Trail):
     def mention(self, names: Collection[str]) -> None:
         """See ``Walk``."""
         self._mentioned.update(names)
-        for name, why in forbidden_mention(names):
+        self._refuse(forbidden_mention(names))
+
+    def _refuse(self, found: list[tuple[str, str]]) -> None:
+        for name, why in found:
             if not self.is_ignored(name):
                 self.refuse(f"code that uses {name}, which {why}", name)
 
@@ -336,6 +339,8 @@ class Walker(Trail):
             # Which of equal values comes first does not depend on what libraries have.
             if not is_more and (self._is_within or not self._patched.add(self, self._ledger)):
                 break
+        self.restart(self._begun)
+        self._refuse(forbidden_together(self._mentioned))
         self._ledger.add_writes()
 
     def _look_up(self) -> bool:

@@ -136,3 +136,35 @@ def make():
 """,
     (("doc A", "doc B"),),
 )
+
+PROGRAMS["docstrings in formats and patterns"] = Program(
+    """
+=== main.py
+def f():
+    "doc A"
+def g():
+    "doc B"
+def h():
+    "doc C"
+FORMAT = "{0.__doc__}"
+def make():
+    found = ["before {0.__doc__!r:10} after".format(f), FORMAT.format(g)]
+    match h:
+        case object(__doc__=doc):
+            return [*found, doc]
+""",
+    (("doc A", "doc D"), ("doc B", "doc D"), ("doc C", "doc D")),
+)
+
+PROGRAMS["formats that ask for no docstring"] = Program(
+    """
+=== main.py
+class Named:
+    "doc A"
+    name = "a"
+def make():
+    return ["{0.name} {{}} [x]".format(Named)]
+""",
+    (('"a"', '"b"'),),
+    (("doc A", "doc B"),),
+)
