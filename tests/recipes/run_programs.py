@@ -17,6 +17,7 @@ from yogadl.recipes import recipe_of
 
 _PATCHED = (
     json,
+    json._default_encoder,  # type: ignore[attr-defined]
     json.encoder,
     json.JSONEncoder,
     string,

@@ -150,6 +150,7 @@ def is_library_class(kind: type) -> bool:
 def describe_library_class(walk: Walk, kind: type) -> str:
     """A class of a library, and what the user has put into it."""
     found = walk.library(kind.__module__, kind.__qualname__)
+    walk.meet(kind)
     if kind is typing.Any:
         # From Python 3.11 on, it is a class; see the rule of what type hints are made of.
         return f"typing({text('typing.Any')})"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import functools
 import importlib
 import inspect
 import re
@@ -36,6 +38,18 @@ def name_of(function: Any) -> str:
 def label_of(function: Any) -> str:
     """A function or class for people."""
     return f"{function.__module__}.{name_of(function)}"
+
+
+def home_of(function: Any) -> tuple[str, dict[str, Any]]:
+    """The name of what a call runs, and the globals of that."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    inner: Any = inspect.unwrap(getattr(function, "__func__", function))
+    kind = inner if isinstance(inner, type) else type(inner)
+    home = getattr(inner, "__globals__", None)
+    if home is None:
+        home = vars(sys.modules.get(kind.__module__, builtins))
+    return str(getattr(inner, "__qualname__", kind.__qualname__)), home
 
 
 def place_of(value: Any) -> tuple[str, int]:

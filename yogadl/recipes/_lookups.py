@@ -38,7 +38,7 @@ def looks_up_by_another_name(
             if read.imported.name in LOOKING_UP:
                 return True
             continue
-        value = cells.get(read.root, function.__globals__.get(read.root))
+        value: Any = cells.get(read.root, function.__globals__.get(read.root))
         if type(value) in _FUNCTIONS and value.__name__ in LOOKING_UP:
             return True
     return False

@@ -173,7 +173,7 @@ def _follow_library(
         return f"{found} is {walk.token(value)}"
     if issubclass(type(value), type):
         return f"{found} is {walk.reference(value)}"
-    if not is_imported_here and _is_plain(value):
+    if not is_imported_here and is_plain(value):
         return walk.item(
             "constant", module, str(read), f"{module.__name__}.{'.'.join(chain)}", value
         )
@@ -190,7 +190,7 @@ def is_users_value(value: Any) -> bool:
     return not issubclass(kind, type | types.ModuleType) and not is_library(kind.__module__)
 
 
-def _is_plain(value: Any, left: int = 3) -> bool:
+def is_plain(value: Any, left: int = 3) -> bool:
     """Whether a value is of Python's own types through and through, and not large."""
     kind = type(value)
     if kind in _PLAIN:
@@ -198,7 +198,7 @@ def _is_plain(value: Any, left: int = 3) -> bool:
     if left == 0 or (kind not in _CONTAINERS and kind is not dict) or len(value) > _MOST_PLAIN:
         return False
     items = [*value.keys(), *value.values()] if kind is dict else value
-    return all(_is_plain(item, left - 1) for item in items)
+    return all(is_plain(item, left - 1) for item in items)
 
 
 def _environment(walk: Walk, value: Any, chain: tuple[str, ...], read: Read) -> str:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from yogadl.recipes._functions import label_of
 from yogadl.recipes._ledger import Ledger
-from yogadl.recipes._patches import found_in, library_of, registered
+from yogadl.recipes._names import is_plain
+from yogadl.recipes._owners import YOGADL, is_library
+from yogadl.recipes._patches import found_in, is_immutable, library_of, registered
 
 if TYPE_CHECKING:
     from yogadl.recipes._walk import Walker
@@ -24,10 +26,17 @@ class Patched:
         self.kinds: dict[type, str] = {}
         self._libraries: set[str] = set()
         self._known: set[tuple[int, str]] = set()
+        self._met: set[type] = set()
 
     def use(self, module: str) -> None:
         """Says that something of a library was met."""
         self._libraries.add(library_of(module))
+
+    def meet(self, kind: type) -> None:
+        """Says that a class was met, or an object of one."""
+        if kind not in self._met:
+            self._met.add(kind)
+            self.use(kind.__module__)
 
     def add(self, walk: Walker, ledger: Ledger) -> bool:
         """Adds what is new; whether there was anything that has to be described."""
@@ -48,3 +57,16 @@ class Patched:
             found = walk.inside(".__reduce__", copyreg.dispatch_table[kind])
             ledger.add(kinds[kind], f"reduced by {found}")
         return bool(due or reduced)
+
+    def add_constants(self, walk: Walker, names: set[str]) -> None:
+        """Adds what classes of libraries have as plain values, as far as code uses their names."""
+        owners = {one for kind in self._met for one in kind.__mro__ if not is_immutable(one)}
+        for owner in sorted(owners, key=label_of):
+            if not is_library(owner.__module__) or library_of(owner.__module__) == YOGADL:
+                continue
+            for name in sorted(names & vars(owner).keys()):
+                label = f"{label_of(owner)}.{name}"
+                value = vars(owner)[name]
+                if name[:2] != "__" and is_plain(value) and not walk.is_ignored(label):
+                    walk.restart("")
+                    walk.item("constant", owner, name, label, value)

@@ -152,7 +152,7 @@ class _Library:
         """The classes of this library that are new, of some values."""
         found = []
         for value in values:
-            if issubclass(type(value), type) and not value.__flags__ & _IMMUTABLE:
+            if issubclass(type(value), type) and not is_immutable(value):
                 home = library_of(value.__module__)
                 self.uses.add(home)
                 if home == self.name and id(value) not in self.spaces:
@@ -207,6 +207,11 @@ class _Libraries:
 
 
 _libraries = _Libraries()
+
+
+def is_immutable(kind: type) -> bool:
+    """Whether nobody can put anything into a class."""
+    return bool(kind.__flags__ & _IMMUTABLE)
 
 
 def library_of(module: Any) -> str:

@@ -46,6 +46,9 @@ class Walk(Protocol):
     def library(self, module: str, name: str) -> str:
         """Something of a library, whose version counts from now on."""
 
+    def meet(self, kind: type) -> None:
+        """Takes note of a class of a library, or of which a value is."""
+
     def declared(self, path: pathlib.PurePath) -> str:
         """What a path is if it is a declared input; else empty."""
 

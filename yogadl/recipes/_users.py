@@ -100,7 +100,6 @@ class Finder:
         self._kinds: dict[type, bool] = {}
         # How deep those were looked into that have nothing.
         self._depths: dict[int, int] = {}
-        self._plain: set[type] = set(HOLD_NOTHING)
         # That are of libraries.
         self._files: set[str] = set()
         self._libraries: set[str] = set()
@@ -114,15 +113,12 @@ class Finder:
             # Most have nothing more. To ask for its __dict__ makes one.
             if not value.__closure__ and getattr(value, "__wrapped__", None) is None:
                 return False
-        elif kind in self._plain:
+        elif kind in HOLD_NOTHING:
             return False
         elif issubclass(kind, type):
             return self._is_users(value)
         elif self._is_users(kind):
             return True
-        elif not _may_hold(kind):
-            self._plain.add(kind)
-            return False
         if self._depths.get(id(value), -1) >= depth:
             return False
         self._depths[id(value)] = depth
@@ -152,13 +148,8 @@ class Finder:
         return found
 
 
-def _may_hold(kind: type) -> bool:
-    """Whether objects of a class can be called, or decide what is got of another object."""
-    return hasattr(kind, "__call__") or hasattr(kind, "__get__")  # noqa: B004 # not of objects
-
-
 def _parts(value: Any) -> list[Any]:
-    """What something that can be called, or be got of an object, is made of."""
+    """What a function, a method or an object is made of."""
     kind = type(value)
     if kind is types.FunctionType:
         parts = [*_cells(value), *value.__dict__.values()]

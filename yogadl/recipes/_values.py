@@ -375,6 +375,9 @@ EXACT: dict[type, Rule] = {
     logging.RootLogger: _logger,
 }
 
+PATCHABLE = frozenset(kind for kind in EXACT if not kind.__flags__ & 1 << 8)
+"""Those of which the user may have put something into the class."""
+
 _DERIVED: tuple[tuple[type, Rule], ...] = (
     (enum.Enum, enum_member),
     (pathlib.PurePath, _path),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import collections
 import functools
-import inspect
 import os
 import pathlib
-import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
@@ -21,6 +18,7 @@ from yogadl.recipes._document import Item, Recipe, is_secret
 from yogadl.recipes._functions import (
     describe_function,
     describe_wrapper,
+    home_of,
     label_of,
     name_of,
     place_of,
@@ -49,7 +47,7 @@ from yogadl.recipes._special import (
     holds_forbidden,
 )
 from yogadl.recipes._trail import Trail
-from yogadl.recipes._values import EXACT, derived_rule
+from yogadl.recipes._values import EXACT, PATCHABLE, derived_rule
 
 _MOST_VALUES = 2_000_000
 # Of what is in nothing else.
@@ -88,15 +86,7 @@ class Walker(Trail):
 
     def begin(self, function: Any) -> str:
         """What the walk begins with."""
-        inner: Any = function
-        while isinstance(inner, functools.partial):
-            inner = inner.func
-        inner = inspect.unwrap(getattr(inner, "__func__", inner))
-        self._begun = getattr(inner, "__qualname__", type(inner).__qualname__)
-        self._home = getattr(inner, "__globals__", None)
-        if self._home is None:
-            kind = inner if isinstance(inner, type) else type(inner)
-            self._home = vars(sys.modules.get(kind.__module__, builtins))
+        self._begun, self._home = home_of(function)
         return self.token(function)
 
     # What rules use
@@ -109,6 +99,8 @@ class Walker(Trail):
         kind = type(value)
         rule = EXACT.get(kind)
         if rule is not None:
+            if kind in PATCHABLE:
+                self.meet(kind)
             if kind is types.MethodType and (found := _libraries.library_function(self, value)):
                 return found
             return rule(self, value)
@@ -123,7 +115,7 @@ class Walker(Trail):
 
     def _token_of_object(self, value: Any) -> str:
         kind = type(value)
-        self._patched.use(kind.__module__)
+        self.meet(kind)
         if _classes.is_disguised(kind):
             return self.again(value) or _classes.describe_object(self, value)
         if found := _libraries.by_name(self, value):
@@ -186,6 +178,10 @@ class Walker(Trail):
         root = within.begin(value)
         within.describe_all()
         return f"{root} {within.recipe([]).digest}"
+
+    def meet(self, kind: type) -> None:
+        """See ``Walk``."""
+        self._patched.meet(kind)
 
     def library(self, module: str, name: str) -> str:
         """See ``Walk``."""
@@ -339,6 +335,8 @@ class Walker(Trail):
             # Which of equal values comes first does not depend on what libraries have.
             if not is_more and (self._is_within or not self._patched.add(self, self._ledger)):
                 break
+        if not self._is_within:
+            self._patched.add_constants(self, self._mentioned)
         self.restart(self._begun)
         self._refuse(forbidden_together(self._mentioned))
         self._ledger.add_writes()

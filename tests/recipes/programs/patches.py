@@ -130,3 +130,29 @@ def make():
 """,
     (('"one"', '"two"'),),
 )
+
+PROGRAMS["plain values in classes of libraries"] = Program(
+    """
+=== main.py
+import fractions, json
+fractions.Fraction.scale = 1
+json.JSONEncoder.width = 2
+ONE = fractions.Fraction(1, 2)
+def make():
+    return [ONE.scale, fractions.Fraction.scale, json.JSONEncoder().width]
+""",
+    (("scale = 1", "scale = 3"), ("width = 2", "width = 3")),
+    (("width = 2", "width = 2; json.JSONEncoder.height = 3"),),
+)
+
+PROGRAMS["what objects of libraries have"] = Program(
+    """
+=== main.py
+import json
+class Other: pass
+json._default_encoder.default = lambda value: "one"
+def make():
+    return json.dumps(Other())
+""",
+    (('"one"', '"two"'),),
+)
