@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import copyreg
+import enum
 import importlib
 import itertools
 import operator
@@ -19,7 +20,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yogadl.recipes._owners import PYTHON, YOGADL, is_library_module, is_standard
-from yogadl.recipes._users import HOLD_NOTHING, Finder, holds_users, is_dispatcher, is_users_class
+from yogadl.recipes._users import (
+    HOLD_NOTHING,
+    Finder,
+    attributes_of_object,
+    holds_users,
+    is_dispatcher,
+    is_users_class,
+)
 
 _IMMUTABLE = 1 << 8
 _MODULE = types.ModuleType
@@ -73,13 +81,20 @@ class _Space:
         owner: the module or class.
         names: that it has now, with their values.
         values: that it had.
+        inner: the attributes of objects in a module.
         is_looked_at: whether it has something of the user's, or may get that without being another.
     """
 
     owner: Any
     names: Mapping[str, Any]
     values: tuple[Any, ...] = ()
+    inner: list[Mapping[str, Any]] = field(default_factory=list)
     is_looked_at: bool = False
+
+    def now(self) -> tuple[Any, ...]:
+        """What it has now."""
+        found = tuple(self.names.values())
+        return (*found, *itertools.chain(*map(_values, self.inner))) if self.inner else found
 
 
 @dataclass
@@ -89,6 +104,7 @@ class _Library:
     Attributes:
         name: of its modules at the top, or Python.
         spaces: its modules and classes, by where these are in memory.
+        names: of all of them.
         values: that all of them had.
         uses: other libraries of which its modules have something.
         looked_at: modules and classes that have something of the user's, or may get that.
@@ -97,6 +113,7 @@ class _Library:
 
     name: str
     spaces: dict[int, _Space] = field(default_factory=dict)
+    names: list[Mapping[str, Any]] = field(default_factory=list)
     values: tuple[Any, ...] = ()
     uses: set[str] = field(default_factory=set)
     looked_at: list[_Space] = field(default_factory=list)
@@ -106,6 +123,7 @@ class _Library:
         """Adds a module or class, unless it is known."""
         if id(owner) not in self.spaces:
             self.spaces[id(owner)] = _Space(owner, names)
+            self.names.append(names)
 
     def update(self) -> None:
         """Looks through what is other than it was."""
@@ -117,11 +135,12 @@ class _Library:
         for space in self.looked_at:
             # The same values may have other names now, and what is registered is in them.
             finder = Finder()
-            found = (it for it in _code_in(space) if finder.finds(it[1]))
-            yield from (Patch(space.owner, name, value) for name, value in found)
+            for name, value in _code_in(space).items():
+                if finder.finds(value):
+                    yield Patch(space.owner, name, value)
 
     def _is_as_it_was(self) -> bool:
-        names = [space.names for space in self.spaces.values()]
+        names = self.names
         try:
             if sum(map(len, names)) != len(self.values):
                 return False
@@ -135,14 +154,17 @@ class _Library:
         left, finder = list(self.spaces.values()), Finder()
         while left:
             space = left.pop()
-            now = tuple(space.names.values())
+            now = space.now()
             if len(now) != len(space.values) or not all(map(operator.is_, now, space.values)):
-                space.values = now
-                found = _code_in(space)
-                space.is_looked_at = any(finder.finds(it) or is_dispatcher(it) for _, it in found)
-                left += self._met_in([it for _, it in found])
+                found = list(_code_in(space).values())
+                if type(space.owner) is _MODULE:
+                    space.inner = [attributes_of_object(it) for it in found if _may_change(it)]
+                space.values = space.now() if space.inner else now
+                space.is_looked_at = any(finder.finds(it) or is_dispatcher(it) for it in found)
+                left += self._met_in(found)
                 self.uses.update(library_of(it.__name__) for it in now if type(it) is _MODULE)
         spaces = self.spaces.values()
+        self.names = [names for space in spaces for names in (space.names, *space.inner)]
         self.values = tuple(it for space in spaces for it in space.values)
         self.looked_at = [space for space in spaces if space.is_looked_at]
         owners = (space.owner for space in spaces)
@@ -161,12 +183,25 @@ class _Library:
         return found
 
 
-def _code_in(space: _Space) -> list[tuple[str, Any]]:
+def _may_change(value: Any) -> bool:
+    """Whether users may give an object something, as far as anybody does."""
+    kind = type(value)
+    if kind is types.FunctionType or issubclass(kind, type | enum.Enum) or is_immutable(kind):
+        return False
+    return bool(kind.__dictoffset__) and kind.__module__ != "typing"
+
+
+def _code_in(space: _Space) -> dict[str, Any]:
     """What may be code of the user's."""
-    found = [it for it in list(space.names.items()) if type(it[1]) not in HOLD_NOTHING]
-    if type(space.owner) is _MODULE:
-        return [it for it in found if it[0][:2] != "__" and it[0] not in _HOOKS]
-    return [it for it in found if it[0] not in _HOOKS]
+    is_module = type(space.owner) is _MODULE
+    return {
+        name: value
+        # Another thread may change what is copied.
+        for name, value in dict(space.names).items()
+        if type(value) not in HOLD_NOTHING
+        and name not in _HOOKS
+        and not (is_module and name[:2] == "__")
+    }
 
 
 class _Libraries:

@@ -13,6 +13,7 @@ from yogadl.recipes._objects import attributes_of
 from yogadl.recipes._owners import is_library, is_library_file, is_library_module, is_standard
 
 _DEEPEST = 3
+_MOST_ATTRIBUTES = 100
 # Debuggers, which need not be installed, put functions of their own into Python's modules.
 _WATCHING = frozenset(("_pydev_bundle", "_pydevd_bundle", "debugpy", "pydevd"))
 HOLD_NOTHING = frozenset(
@@ -165,7 +166,16 @@ def _parts(value: Any) -> list[Any]:
         return [value.__func__, value.__self__]
     if kind is functools.partial:
         return [value.func, *value.args, *value.keywords.values()]
-    return list(filter(_is_code, attributes_of(value).values()))
+    return list(filter(_is_code, attributes_of_object(value).values()))
+
+
+def attributes_of_object(value: Any) -> dict[str, Any]:
+    """The attributes of what is no function or class, if they are not many."""
+    kind = type(value)
+    if not kind.__dictoffset__ or kind is types.FunctionType or issubclass(kind, type):
+        return {}
+    found = attributes_of(value)
+    return found if len(found) <= _MOST_ATTRIBUTES else {}
 
 
 def _is_code(value: Any) -> bool:
