@@ -84,6 +84,10 @@ def test_views_of_torch() -> None:
     views = [whole[::2], whole[:2], whole[1:3], whole[:2].clone(), whole.view(torch.int32)[:2]]
     told = [digest([view, whole]) for view in views] + [digest([whole, view]) for view in views]
     assert len(set(told)) == len(told)
+    array = np.zeros(4, "f4")
+    tensors = [torch.from_numpy(array), torch.from_numpy(array.copy())]
+    assert len({digest([array, tensor]) for tensor in tensors}) == 2
+    assert len({digest([tensors[0], it]) for it in (tensors[0].numpy(), array.copy())}) == 2
 
 
 def test_pandas() -> None:

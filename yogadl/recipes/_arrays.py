@@ -85,8 +85,25 @@ def shared_by(walk: Walk, value: Any) -> str:
     if type(owner) is bytes:
         # What cannot be changed need not be the same for equal values.
         return ""
+    if not value.nbytes:
+        return ""
     seen = np.asarray(value)
-    return walk.memory(owner, seen.__array_interface__["data"][0], str(seen.strides))
+    return walk.memory(owner, _address(owner), address_of(seen), str(seen.strides))
+
+
+def address_of(value: Any) -> int:
+    """Where in memory something begins that NumPy can read."""
+    return int(np.asarray(value).__array_interface__["data"][0])
+
+
+def _address(owner: Any) -> int:
+    """The same of what memory belongs to, which others may have without saying so."""
+    if hasattr(type(owner), "untyped_storage"):
+        return int(owner.untyped_storage().data_ptr())
+    try:
+        return address_of(owner if isinstance(owner, np.ndarray | np.void) else memoryview(owner))
+    except (TypeError, ValueError, BufferError):
+        return id(owner)
 
 
 def _base(value: Any) -> Any:

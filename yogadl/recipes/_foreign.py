@@ -116,8 +116,11 @@ def _tensor(walk: Walk, value: Any) -> str:
     shape, kind = tuple(bare.shape), walk.token(type(value))
     data = bare.reshape(-1).view(torch.uint8).numpy() if bare.numel() else b""
     more = pairs(walk, attributes_of(value).items()) + _gradient(walk, value)
-    start = value.storage_offset() * value.element_size()
-    shared = walk.memory(value.untyped_storage(), start, str(value.stride()))
+    shared = ""
+    if value.numel():
+        storage, size = value.untyped_storage(), value.element_size()
+        layout = str(tuple(it * size for it in value.stride()))
+        shared = walk.memory(storage, storage.data_ptr(), value.data_ptr(), layout)
     content = f"{value.dtype},{shape},{digest(data)}"
     return f"tensor({content},{kind},{value.requires_grad},{more},{shared})"
 

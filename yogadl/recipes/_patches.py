@@ -73,7 +73,7 @@ class Patch:
         return f"{self.owner.__name__}.{self.name}"
 
 
-@dataclass
+@dataclass(slots=True)
 class _Space:
     """What a module or class had when it was looked through.
 
@@ -88,7 +88,7 @@ class _Space:
     owner: Any
     names: Mapping[str, Any]
     values: tuple[Any, ...] = ()
-    inner: list[Mapping[str, Any]] = field(default_factory=list)
+    inner: tuple[Mapping[str, Any], ...] = ()
     is_looked_at: bool = False
 
     def now(self) -> tuple[Any, ...]:
@@ -158,7 +158,7 @@ class _Library:
             if len(now) != len(space.values) or not all(map(operator.is_, now, space.values)):
                 found = list(_code_in(space).values())
                 if type(space.owner) is _MODULE:
-                    space.inner = [attributes_of_object(it) for it in found if _may_change(it)]
+                    space.inner = tuple(attributes_of_object(it) for it in found if _may_change(it))
                 space.values = space.now() if space.inner else now
                 space.is_looked_at = any(finder.finds(it) or is_dispatcher(it) for it in found)
                 left += self._met_in(found)

@@ -55,9 +55,9 @@ class Walk(Protocol):
     def compiled(self, module: types.ModuleType, name: str) -> str:
         """Something of a module of the user's that was compiled: all of that counts."""
 
-    def memory(self, owner: object, start: int, layout: str) -> str:
-        """Where in the memory of an owner a value begins, and how it and the first one that was met
-        in the same are laid out there; empty if it is the first."""
+    def memory(self, owner: object, place: int, start: int, layout: str) -> str:
+        """Where in the memory of an owner, which is at some place, a value begins, and how it and
+        the first one that was met there are laid out; empty if it is the first."""
 
     def met(self, space: object, name: str) -> None:
         """Takes note of the place of a name that code reads."""

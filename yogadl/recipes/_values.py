@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.recipes._arrays import meaning_of, meet_texts, shared_by
+from yogadl.recipes._arrays import address_of, meaning_of, meet_texts, shared_by
 from yogadl.recipes._objects import added, attributes_of
 from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import LONGEST, Rule, Walk, digest, each, pairs, text
@@ -206,15 +206,17 @@ def _namespace(walk: Walk, value: types.SimpleNamespace) -> str:
 def _array(walk: Walk, value: array.array[Any]) -> str:
     if again := walk.again(value):
         return again
-    shared = walk.memory(value, value.buffer_info()[0], "")
+    place = value.buffer_info()[0]
+    shared = walk.memory(value, place, place, "") if value else ""
     return f"array({value.typecode},{digest(value.tobytes())},{len(value)}{shared})"
 
 
 def _bytearray(walk: Walk, value: bytearray) -> str:
     if again := walk.again(value):
         return again
-    start = np.frombuffer(value, np.uint8).__array_interface__["data"][0] if value else 0
-    return f"bytearray({_bytes(walk, value)}{walk.memory(value, start, '')})"
+    place = address_of(memoryview(value)) if value else 0
+    shared = walk.memory(value, place, place, "") if value else ""
+    return f"bytearray({_bytes(walk, value)}{shared})"
 
 
 def _memory(walk: Walk, value: memoryview) -> str:

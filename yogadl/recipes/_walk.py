@@ -215,9 +215,9 @@ class Walker(Trail):
             self._ledger.describe(token, [content])
         return f"{token}.{name}"
 
-    def memory(self, owner: object, start: int, layout: str) -> str:
+    def memory(self, owner: object, place: int, start: int, layout: str) -> str:
         """See ``Walk``."""
-        known = self._ledger.sharing.mark(("memory", id(owner)), owner, start, layout)
+        known = self._ledger.sharing.mark(("memory", place), owner, start, layout)
         if known is None:
             return ""
         return f"memory({known},{start - known.start},{known.layout},{layout})"
