@@ -152,6 +152,18 @@ def test_layouts_of_arrays_do_not_count() -> None:
     assert digest(array[:, ::-1]) == digest(array[:, ::-1].copy())
 
 
+@pytest.mark.skipif(np.finfo("g").nmant != 63, reason="its long doubles have no such bytes")
+@pytest.mark.parametrize("kind", ["g", "G", [("a", "g")]])
+def test_padding_of_long_doubles_does_not_count(kind: Any) -> None:
+    one = np.full(2, 0.5, kind)
+    other = one.copy()
+    other.view("u1").reshape(-1, np.dtype("g").itemsize)[:, 10:] = 255
+    assert (one == other).all()
+    assert digest(one) == digest(other)
+    assert digest(one[0]) == digest(other[0])
+    assert digest(one) != digest(np.full(2, 0.25, kind))
+
+
 @pytest.mark.parametrize("kind", ["g", "G", ">g", [("a", "g"), ("b", "i1")], PADDED])
 def test_bytes_that_mean_nothing_do_not_count(kind: Any) -> None:
     """Long doubles are kept in more bytes than they have, and so are aligned fields."""
