@@ -43,9 +43,11 @@ def write_all(folder: pathlib.Path) -> list[str]:
     return folders
 
 
-def run_all(folder: pathlib.Path, hash_seed: int, *flags: str) -> Found:
+def run_all(
+    folder: pathlib.Path, hash_seed: int, *flags: str, arguments: tuple[str, ...] = ()
+) -> Found:
     done = subprocess.run(
-        [sys.executable, *flags, HERE / "run_programs.py"],
+        [sys.executable, *flags, HERE / "run_programs.py", *arguments],
         input="\n".join(write_all(folder)),
         env={
             **os.environ,
@@ -102,6 +104,16 @@ def test_all_recipes_differ(found: Found) -> None:
 def test_another_process_and_seed_of_hashes(found: Found, tmp_path: pathlib.Path) -> None:
     """And other folders."""
     assert {case: it[0] for case, it in run_all(tmp_path, 2).items()} == {
+        case: it[0] for case, it in found.items()
+    }
+
+
+def test_what_programs_put_into_libraries_is_told_by_their_text(
+    found: Found, tmp_path: pathlib.Path
+) -> None:
+    """As it is by looking through all that libraries have."""
+    by_text = run_all(tmp_path, 1, arguments=("by_text",))
+    assert {case: it[0] for case, it in by_text.items()} == {
         case: it[0] for case, it in found.items()
     }
 

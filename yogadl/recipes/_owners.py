@@ -29,9 +29,16 @@ YOGADL = "yogadl"
 PYTHON = "python"
 
 
-@functools.lru_cache(maxsize=4096)
 def is_library_file(name: str) -> bool:
     """Whether a file is of an installed library, of Python, or of yogadl."""
+    # Nearly all of thousands.
+    if name.startswith(_library_folders()) and f"{os.sep}.." not in name:
+        return True
+    return _is_library_file(name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_library_file(name: str) -> bool:
     if name.startswith("<"):
         return name.startswith("<frozen ")
     path = os.path.abspath(name)

@@ -10,6 +10,7 @@ import abc
 import copyreg
 import enum
 import importlib
+import importlib.machinery
 import itertools
 import operator
 import sys
@@ -19,13 +20,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from yogadl.recipes._owners import PYTHON, YOGADL, is_library_module, is_standard
+from yogadl.recipes._owners import PYTHON, YOGADL, is_library, is_library_module, is_standard
+from yogadl.recipes._stores import ALL, names_stored
 from yogadl.recipes._users import (
     HOLD_NOTHING,
     Finder,
     attributes_of_object,
     holds_users,
-    is_dispatcher,
     is_users_class,
 )
 
@@ -45,6 +46,12 @@ _BESIDE = frozenset(
         "warnings",
         YOGADL,
     )
+)
+# What every module has, and nobody changes.
+_OF_MODULES = (
+    importlib.machinery.ExtensionFileLoader,
+    importlib.machinery.ModuleSpec,
+    importlib.machinery.SourceFileLoader,
 )
 _HOOKS = frozenset(("_profile_hook", "_trace_hook", "excepthook", "print"))
 _values = operator.methodcaller("values")
@@ -91,8 +98,17 @@ class _Space:
     inner: tuple[Mapping[str, Any], ...] = ()
     is_looked_at: bool = False
 
-    def now(self) -> tuple[Any, ...]:
-        """What it has now."""
+    def has_changed(self) -> bool:
+        """Whether it has other values than it had, which are kept then."""
+        now = self._now()
+        if len(now) == len(self.values) and all(map(operator.is_, now, self.values)):
+            return False
+        if type(self.owner) is _MODULE:
+            self.inner = tuple(attributes_of_object(it) for it in now if _may_change(type(it)))
+        self.values = self._now() if self.inner else now
+        return True
+
+    def _now(self) -> tuple[Any, ...]:
         found = tuple(self.names.values())
         return (*found, *itertools.chain(*map(_values, self.inner))) if self.inner else found
 
@@ -103,6 +119,7 @@ class _Library:
 
     Attributes:
         name: of its modules at the top, or Python.
+        modules: of it.
         spaces: its modules and classes, by where these are in memory.
         names: of all of them.
         values: that all of them had.
@@ -112,12 +129,16 @@ class _Library:
     """
 
     name: str
+    modules: list[types.ModuleType] = field(default_factory=list)
     spaces: dict[int, _Space] = field(default_factory=dict)
     names: list[Mapping[str, Any]] = field(default_factory=list)
     values: tuple[Any, ...] = ()
     uses: set[str] = field(default_factory=set)
     looked_at: list[_Space] = field(default_factory=list)
     bases: list[abc.ABCMeta] = field(default_factory=list)
+    _looked_through: int = 0
+    _asked: int = 0
+    _objects: list[Any] = field(default_factory=list)
 
     def add(self, owner: Any, names: Mapping[str, Any]) -> None:
         """Adds a module or class, unless it is known."""
@@ -125,8 +146,28 @@ class _Library:
             self.spaces[id(owner)] = _Space(owner, names)
             self.names.append(names)
 
+    def objects(self, may_change: dict[type, bool]) -> list[Any]:
+        """The objects in its modules that users may give something. What a module has instead of
+        one later has been given to it by name, or by the library itself.
+
+        Args:
+            may_change: see ``_may_change``, of known classes.
+        """
+        for module in self.modules[self._asked :]:
+            values = list(_names_of(module).values())
+            kinds = set(map(type, values))
+            for kind in kinds - may_change.keys():
+                may_change[kind] = _may_change(kind)
+            if any(map(may_change.__getitem__, kinds)):
+                self._objects += [it for it in values if may_change[type(it)]]
+        self._asked = len(self.modules)
+        return self._objects
+
     def update(self) -> None:
         """Looks through what is other than it was."""
+        for module in self.modules[self._looked_through :]:
+            self.add(module, _names_of(module))
+        self._looked_through = len(self.modules)
         if not self._is_as_it_was():
             self._look_through()
 
@@ -153,16 +194,15 @@ class _Library:
     def _look_through(self) -> None:
         left, finder = list(self.spaces.values()), Finder()
         while left:
-            space = left.pop()
-            now = space.now()
-            if len(now) != len(space.values) or not all(map(operator.is_, now, space.values)):
-                found = list(_code_in(space).values())
-                if type(space.owner) is _MODULE:
-                    space.inner = tuple(attributes_of_object(it) for it in found if _may_change(it))
-                space.values = space.now() if space.inner else now
-                space.is_looked_at = any(finder.finds(it) or is_dispatcher(it) for it in found)
-                left += self._met_in(found)
-                self.uses.update(library_of(it.__name__) for it in now if type(it) is _MODULE)
+            changed = [space for space in left if space.has_changed()]
+            values = [it for space in changed for it in space.values]
+            suspects = finder.suspects(values)
+            for space in changed:
+                space.is_looked_at = bool(suspects) and any(
+                    id(it) in suspects for it in _code_in(space).values()
+                )
+            self.uses.update(library_of(it.__name__) for it in values if type(it) is _MODULE)
+            left = self._met_in(values)
         spaces = self.spaces.values()
         self.names = [names for space in spaces for names in (space.names, *space.inner)]
         self.values = tuple(it for space in spaces for it in space.values)
@@ -183,10 +223,17 @@ class _Library:
         return found
 
 
-def _may_change(value: Any) -> bool:
-    """Whether users may give an object something, as far as anybody does."""
-    kind = type(value)
-    if kind is types.FunctionType or issubclass(kind, type | enum.Enum) or is_immutable(kind):
+def _names_of(module: types.ModuleType) -> dict[str, Any]:
+    """What a module has, whatever its class does when it is asked."""
+    found: dict[str, Any] = object.__getattribute__(module, "__dict__")
+    return found
+
+
+def _may_change(kind: type) -> bool:
+    """Whether users may give objects of a class something, as far as anybody does."""
+    if kind in HOLD_NOTHING or kind is types.FunctionType or is_immutable(kind):
+        return False
+    if issubclass(kind, type | enum.Enum) or kind in _OF_MODULES:
         return False
     return bool(kind.__dictoffset__) and kind.__module__ != "typing"
 
@@ -210,7 +257,32 @@ class _Libraries:
     def __init__(self) -> None:
         self._modules: tuple[Any, ...] = ()
         self._known: set[int] = set()
+        self._users: dict[int, types.ModuleType] = {}
         self._found: dict[str, _Library] = {}
+        self._may_change: dict[type, bool] = {}
+
+    def may_have_any(self) -> bool:
+        """Whether there may be something of the user's in any of them, as far as the text of the
+        user's code tells; looks at a few names only."""
+        self._add_modules()
+        names = names_stored(self._users.values())
+        if names is ALL:
+            return True
+        if not names:
+            return False
+        finder = Finder()
+        return any(finder.finds(it) for it in self._in_modules(names)) or any(
+            finder.finds(it) for it in _in_classes(names)
+        )
+
+    def _in_modules(self, names: frozenset[str]) -> Iterator[Any]:
+        """What modules of libraries, and objects in them, have under some names."""
+        for library in self._found.values():
+            of_modules = map(_names_of, library.modules)
+            of_objects = map(attributes_of_object, library.objects(self._may_change))
+            for space in itertools.chain(of_modules, of_objects):
+                if not names.isdisjoint(space):
+                    yield from map(space.__getitem__, names & space.keys())
 
     def used_by(self, names: Collection[str]) -> list[_Library]:
         """Those of some names, Python, and what these use."""
@@ -230,15 +302,38 @@ class _Libraries:
         if len(now) == len(self._modules) and all(map(operator.is_, now, self._modules)):
             return
         self._modules = now
-        for name, module in list(sys.modules.items()):
+        users: dict[int, types.ModuleType] = {}
+        # No pairs: so many new objects would have Python look for garbage.
+        for name in list(sys.modules):
+            module: Any = sys.modules.get(name)
             if id(module) in self._known or not issubclass(type(module), types.ModuleType):
                 continue
             top = name.partition(".")[0]
-            if top not in _BESIDE and top != "__main__" and is_library_module(module):
+            if not is_library_module(module):
+                # One of no file is a folder, or was made by what has a text itself.
+                if name == "__main__" or vars(module).get("__file__") is not None:
+                    users[id(module)] = module
+            elif top not in _BESIDE and top != "__main__":
                 home = library_of(name)
                 library = self._found.setdefault(home, _Library(home))
-                library.add(module, object.__getattribute__(module, "__dict__"))
+                library.modules.append(module)
                 self._known.add(id(module))
+        self._users = users
+
+
+def _in_classes(names: frozenset[str]) -> Iterator[Any]:
+    """What classes of libraries have under some names."""
+    left: list[type] = [object]
+    known = {id(object)}
+    while left:
+        below: list[type] = []
+        for kind in left:
+            below += type.__subclasses__(kind)
+            space = vars(kind)
+            if not names.isdisjoint(space) and is_library(kind.__module__):
+                yield from map(space.__getitem__, names & space.keys())
+        left = [kind for kind in below if id(kind) not in known]
+        known.update(map(id, left))
 
 
 _libraries = _Libraries()
@@ -260,13 +355,21 @@ def found_in(libraries: Collection[str]) -> tuple[list[Patch], list[abc.ABCMeta]
     """What is of the user's in Python, in some libraries, and in what these use; and the abstract
     classes of all of these."""
     with _lock:
+        if not _libraries.may_have_any():
+            return _reducers(), []
         used = _libraries.used_by(libraries)
         found = [patch for library in used for patch in library.patches()]
         bases = [kind for library in used for kind in library.bases]
-    for kind, reduce in list(copyreg.dispatch_table.items()):
-        if not is_users_class(kind) and holds_users(reduce):
-            found.append(Patch(copyreg, kind.__qualname__, reduce))
-    return sorted(found, key=lambda it: it.label), bases
+    return sorted([*found, *_reducers()], key=lambda it: it.label), bases
+
+
+def _reducers() -> list[Patch]:
+    """The user's functions by which classes of libraries are pickled."""
+    return [
+        Patch(copyreg, kind.__qualname__, reduce)
+        for kind, reduce in list(copyreg.dispatch_table.items())
+        if not is_users_class(kind) and holds_users(reduce)
+    ]
 
 
 def registered(bases: Collection[abc.ABCMeta], kinds: Collection[type]) -> dict[type, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import sys
 import types
@@ -41,6 +42,7 @@ HOLD_NOTHING = frozenset(
         types.WrapperDescriptorType,
     ]
 )
+_file_of = operator.attrgetter("__code__.co_filename")
 _CODE = (
     functools.partial,
     type(functools.lru_cache(maxsize=1)(len)),
@@ -127,6 +129,36 @@ class Finder:
             del self._depths[id(value)]
             return True
         return False
+
+    def suspects(self, values: list[Any], depth: int = _DEEPEST) -> set[int]:
+        """Where in memory those of many values are for which :meth:`finds` holds, or which may have
+        more registered with them. They are looked at together, which takes a fraction of the time.
+        """
+        kinds = set(map(type, values)) - HOLD_NOTHING
+        of_classes = {kind for kind in kinds if issubclass(kind, type)}
+        others = kinds - of_classes - {types.FunctionType}
+        users = set(filter(self._is_users, others))
+        functions = {it for it in values if type(it) is types.FunctionType}
+        files = set(map(_file_of, functions)) - self._files
+        unknown = {file for file in files if file.startswith("<") or not self._is_library(file)}
+        closed = [it for it in functions if it.__closure__]
+        found = {
+            *(id(it) for it in values if type(it) in users),
+            *(id(it) for it in values if type(it) in of_classes and self._is_users(it)),
+            *(id(it) for it in functions if _file_of(it) in unknown and is_users_function(it)),
+            *(id(it) for it in closed if depth == _DEEPEST and is_dispatcher(it)),
+        }
+        rest = {id(it): it for it in values if type(it) in others}
+        parts = [part for it in (*closed, *rest.values()) for part in _parts(it)] if depth else []
+        if parts and self.suspects(parts, depth - 1):
+            found.update(id(it) for it in (*closed, *rest.values()) if self.finds(it, depth))
+        return found
+
+    def _is_library(self, file: str) -> bool:
+        found = is_library_file(file) or _is_watching(file)
+        if found:
+            self._files.add(file)
+        return found
 
     def _is_users_function(self, function: types.FunctionType) -> bool:
         file = function.__code__.co_filename

@@ -1,0 +1,108 @@
+"""Whatever statement gives an attribute to something is seen in its text."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+
+import pytest
+
+import yogadl
+from yogadl.recipes._stores import ALL, names_in
+
+ROOT = pathlib.Path(yogadl.__file__).parent
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X.a = 1",
+        "X . a=1",
+        "X.\\\na = 1",
+        "X.a\\\n = 1",
+        "(X\n.a) = 1",
+        "((X.a), b) = 1, 2",
+        "(lambda: X)().a = 1",
+        "{'x': X}['x'].a = 1",
+        "getattr(X, 'x').a = 1",
+        "if x: X.a = 1",
+        "def f(): X.a = 1",
+        "b = 1; X.a = 2",
+        "b = X.a = 1",
+        "X.a = X.b = 1",
+        "self.x.a = 1",
+        "class A:\n    def f(self):\n        self.x.a = 1",
+        "X.a: int = 1",
+        "X.a += 1",
+        "X.a //= 1",
+        "X.a **= 1",
+        "X.a >>= 1",
+        "X.a @= 1",
+        "X.a, b = 1, 2",
+        "*X.a, b = y",
+        "[X.a] = y",
+        "X.a, X.b, c = y",
+        "X.a, b \\\n = y",
+        "(\n    X.a,\n    b,\n) = y",
+        "(\n    X.a,\n    b) = y",
+        "X.a, (\n    b) = y",
+        "b, (c, [\n    X.a]) = y",
+        "for X.a in y: pass",
+        "for b, X.a in y: pass",
+        "for b, (c, X.a) in y: pass",
+        "for (b,\n    X.a) in y: pass",
+        "for X.a \\\n in y: pass",
+        "async def f():\n    async for X.a in y: pass",
+        "[0 for X.a in y]",
+        "with y as X.a: pass",
+        "with y as b, z as X.a: pass",
+        "with y as (b, X.a): pass",
+        "with (y as b,\n    z as X.a): pass",
+        "setattr(X, 'a', 1)",
+        "setattr(X,\n    'a', 1)",
+        "setattr(X, name, 1)",
+        "from builtins import setattr as give",
+        "X.__dict__['a'] = 1",
+        "vars(X)['a'] = 1",
+        "object.__setattr__(X, 'a', 1)",
+        "exec('X.a = 1')",
+        "unittest.mock.patch.object(X, 'a').start()",
+        "X.register(Y)",
+    ],
+)
+def test_no_statement_is_missed(text: str) -> None:
+    ast.parse(text)
+    found = names_in(text)
+    assert found is ALL or "a" in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def make(x: np.ndarray, y=A.b):\n    return f(x.shape, axis=1) == x.size",
+        "class A:\n    def __init__(self, x):\n        self.x = x\n        self.y, self.z = x, 1",
+        "for x in A.b: print(x.a <= 3, x.a == 3, x.a != 3)",
+        "import a.b as c",
+        "with open(path) as file: file.read()",
+        "values = [\n    A.b(x),\n    A.c,\n]",
+    ],
+)
+def test_most_code_gives_attributes_to_itself_only(text: str) -> None:
+    assert names_in(text) is not ALL
+    assert "b" not in (names_in(text) or ())
+    assert not {"x", "y", "z", "a", "size"} & (names_in(text) or frozenset())
+
+
+def test_all_that_this_package_gives_is_seen() -> None:
+    seen = 0
+    for path in ROOT.rglob("*.py"):
+        text = path.read_text()
+        found = names_in(text)
+        if found is ALL:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+                assert is_own or node.attr in found, (path, node.lineno)
+                seen += not is_own
+    assert seen > 20

@@ -1,0 +1,131 @@
+"""Which attributes the user's code may give to what is not its own, as far as its text tells.
+
+Libraries have a hundred thousand values, and hardly anybody puts something among them. So it is
+asked first under which names anybody could have: every name that stands before an ``=`` behind a
+dot. What is too clever for that, such as ``setattr`` of a name that is put together, makes all
+names possible, and so does code without a text.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import threading
+import time
+import types
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+ALL = None
+"""Stands for all names."""
+
+_BEGUN = time.time()
+_MOST_BYTES = 4 << 20
+# What is before an ``=`` that assigns. A method has itself as ``self``, which is no library.
+_ASSIGNED = r"(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)"
+_SET_NAME = r"\bsetattr\s*\([^,\n]+,\s*['\"](\w+)['\"]\s*,"
+_NAMES = re.compile(
+    "|".join(
+        (
+            rf"(?<![\s(\[,;:=]self)\.\s*(\w+)\s*(?::[^=\n]+(?<![<>!:]))?{_ASSIGNED}",
+            # In a tuple or list.
+            r"(?<![\s(\[,;:=]self)\.\s*(\w+)(?=\s*[,)\]][^=\n;]*=(?!=))",
+            r"\bfor\b(?:(?!\bin\b)[^\n])*?\.\s*(\w+)",
+            r"\bas\s+[^\n:,]*?\.\s*(\w+)",
+            _SET_NAME,
+        )
+    )
+)
+_SET = re.compile(_SET_NAME)
+_ANY = re.compile(
+    "|".join(
+        (
+            r"\bsetattr\b(?!\s*\(\s*self\b)(?!\s*\([^,\n]+,\s*['\"]\w+['\"]\s*,)",
+            r"\b(?:__setattr__|__dict__|__globals__|__builtins__|f_globals|vars|update_wrapper)\b",
+            r"\b(?:mock|mocker|monkeypatch|wrapt|register\w*|copyreg|runpy)\b",
+            r"\b(?:exec_module|load_module|spec_from_file_location|SourceFileLoader)\b",
+            # A module that is gone has no text.
+            r"\bdel\s+sys\s*\.\s*modules\b|\bfrom\s+sys\s+import\b[^\n]*\bmodules\b",
+            r"\bsys\s*\.\s*modules\s*(?:\.\s*(?:pop|clear)\b|\[[^\n]*\]\s*=(?!=))",
+            r"\bexec\s*\(|(?<![\w.])(?:eval|compile)\s*\(",
+        )
+    )
+)
+# There may be targets that go on from one line to the next.
+_LONG = re.compile(
+    r"\\\n|^[^\n()\[\]]*[)\]][^=\n]*=(?!=)|\bas\s*[(\[]|\bfor\b[^\n]*[(\[][^\n)\]]*$", re.MULTILINE
+)
+
+_known: dict[str, tuple[tuple[int, int], frozenset[str] | None]] = {}
+_lock = threading.Lock()
+
+
+def names_stored(modules: Iterable[types.ModuleType]) -> frozenset[str] | None:
+    """The names of attributes that the code of some modules may have given to anything, or ``ALL``.
+
+    Args:
+        modules: all of the user's.
+    """
+    found: set[str] = set()
+    left = _MOST_BYTES
+    for module in modules:
+        file = vars(module).get("__file__")
+        known = _names_in(file) if isinstance(file, str) else None
+        if known is None:
+            return ALL
+        size, names = known
+        left -= size
+        if names is None or left < 0:
+            return ALL
+        found |= names
+    return frozenset(found)
+
+
+def _names_in(file: str) -> tuple[int, frozenset[str] | None] | None:
+    """The size of a file, and what is in it; ``None`` if that says nothing of what runs."""
+    if not file.endswith((".py", ".pyw")):
+        return None
+    try:
+        status = os.stat(file)
+        state = status.st_mtime_ns, status.st_size
+        if status.st_mtime > _BEGUN:
+            # It may have been edited since it was imported.
+            return None
+        with _lock:
+            known = _known.get(file)
+        if known is None or known[0] != state:
+            with open(file, encoding="utf-8") as opened:
+                known = state, names_in(opened.read())
+            with _lock:
+                _known[file] = known
+    except (OSError, UnicodeDecodeError):
+        return None
+    return status.st_size, known[1]
+
+
+def names_in(text: str) -> frozenset[str] | None:
+    """The names of attributes that a text of Python may give to anything, or ``ALL``."""
+    if _ANY.search(text):
+        return ALL
+    if _LONG.search(text):
+        return _names_in_syntax(text)
+    groups: Any = _NAMES.findall(text)
+    return frozenset(
+        unicodedata.normalize("NFKC", name) for found in groups for name in found if name
+    )
+
+
+def _names_in_syntax(text: str) -> frozenset[str] | None:
+    """The same, by parsing it, which takes longer."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError):
+        return ALL
+    stored = {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
+    return frozenset(stored | set(_SET.findall(text)))
