@@ -245,6 +245,9 @@ def _entries(kind: type) -> Iterator[tuple[str, Any]]:
     for name, value in vars(kind).items():
         if name in _BOOKKEEPING or name in MARKS or _pydantic.is_compiled(kind, name):
             continue
+        if name == "_new_member_" and "__new_member__" in vars(kind):
+            # From Python 3.11 on, it has two names.
+            continue
         if is_users(value) and not _is_made_of_text(value):
             yield name, value
         elif is_dataclass and name in _OF_DATACLASSES:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import copyreg
-from typing import TYPE_CHECKING
 
 from yogadl.recipes._functions import label_of
 from yogadl.recipes._ledger import Ledger
 from yogadl.recipes._names import is_plain
 from yogadl.recipes._owners import YOGADL, is_library
 from yogadl.recipes._patches import found_in, is_immutable, library_of, registered
-
-if TYPE_CHECKING:
-    from yogadl.recipes._walk import Walker
+from yogadl.recipes._protocol import Walk
 
 
 class Patched:
@@ -38,7 +35,7 @@ class Patched:
             self._met.add(kind)
             self.use(kind.__module__)
 
-    def add(self, walk: Walker, ledger: Ledger) -> bool:
+    def add(self, walk: Walk, ledger: Ledger) -> bool:
         """Adds what is new; whether there was anything that has to be described."""
         patches, bases = found_in(self._libraries)
         due = [it for it in patches if (id(it.owner), it.name) not in self._known]
@@ -58,7 +55,7 @@ class Patched:
             ledger.add(kinds[kind], f"reduced by {found}")
         return bool(due or reduced)
 
-    def add_constants(self, walk: Walker, names: set[str]) -> None:
+    def add_constants(self, walk: Walk, names: set[str]) -> None:
         """Adds what classes of libraries have as plain values, as far as code uses their names."""
         owners = {one for kind in self._met for one in kind.__mro__ if not is_immutable(one)}
         for owner in sorted(owners, key=label_of):

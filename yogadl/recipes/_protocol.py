@@ -103,6 +103,9 @@ class Walk(Protocol):
     def mention(self, names: Collection[str]) -> None:
         """Takes note of names that code uses, which may decide what counts, or be refused."""
 
+    def restart(self, name: str) -> None:
+        """Goes on from what has a name, for errors."""
+
     def later(self, flag: str, make: Callable[[], str]) -> None:
         """What counts, too, of what is described now, if code asks for it; see ``FLAGS``."""
 
