@@ -42,7 +42,7 @@ _SET = re.compile(_SET_NAME)
 _ANY = re.compile(
     "|".join(
         (
-            r"\bsetattr\b(?!\s*\(\s*self\b)(?!\s*\([^,\n]+,\s*['\"]\w+['\"]\s*,)",
+            r"\bsetattr\b(?!\s*\(\s*self\s*,)(?!\s*\([^,\n]+,\s*['\"]\w+['\"]\s*,)",
             r"\b(?:__setattr__|__dict__|__globals__|__builtins__|f_globals|vars|update_wrapper)\b",
             r"\b(?:mock|mocker|monkeypatch|wrapt|register\w*|copyreg|runpy)\b",
             r"\b(?:exec_module|load_module|spec_from_file_location|SourceFileLoader)\b",

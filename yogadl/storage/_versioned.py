@@ -309,6 +309,10 @@ class VersionedStorage(HistoryStorage[V]):
             changes = changes_of(made, parent)
             purpose = Purpose(said, parent.metadata, new_change(), started)
             committer = Committer(self, made, target, on, parts, purpose)
+            if changes is None and not made.parent_content:
+                raise InvalidArgumentError(
+                    f"it is not known what {undone} changed of {parent.dataset_version!r}"
+                )
             if changes is None:
                 committer.commit_spec(parent.stored, parent.sums, None)
             elif changes.of_components:
@@ -316,7 +320,10 @@ class VersionedStorage(HistoryStorage[V]):
             elif not len(changes.hunks):
                 committer.commit_metadata()
             else:
-                with self._open_here(self._version(dataset_id, parent.dataset_version)) as ref:
+                parent_version = self._version(dataset_id, parent.dataset_version)
+                with self._open_here(parent_version) as ref:
+                    if ref.reader.content_id != parent.content_id:
+                        raise self._replaced(parent_version)
                     new = taken_back(changes.hunks, parent, ref.reader)
                 writer = PartWriter(target.claim(), parts, None)
                 committer.commit_records(changes.hunks.inverted(), new, writer)
@@ -326,7 +333,14 @@ class VersionedStorage(HistoryStorage[V]):
         """Of what the first parent of a version is made; see :meth:`_made_to_share`."""
         if not made.provenance.parents:
             raise InvalidArgumentError(f"{version} was made by no commit")
-        parent = self._version(*made.provenance.parents[0])
+        parent_id, parent_version = made.provenance.parents[0]
+        if parent_id != version.dataset_id:
+            raise CacheNotFoundError(
+                f"{version} is a copy of a version of {parent_id!r}, and was made from "
+                f"{parent_version!r} of that, so what it changed cannot be taken back here; submit "
+                "to the branch what it is to be"
+            )
+        parent = self._version(parent_id, parent_version)
         told = f"{version} was made from {parent.dataset_version!r}"
         try:
             found = self._made_to_share(parent, parts)

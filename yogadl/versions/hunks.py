@@ -129,7 +129,7 @@ class Hunks:
             is_right = isinstance(found, list) and all(type(number) is int for number in found)
         except (TypeError, ValueError, OverflowError):
             is_right = False
-        if not is_right or (rows < 0).any() or (rows > 2**53).any():
+        if not is_right or (rows < 0).any() or rows.astype("f8").sum() > 2**53:
             raise CacheFormatError("a version tells of impossible changes; make it again")
         gaps, removed, counts = np.ascontiguousarray(rows.T)
         stops = np.cumsum(gaps + removed)

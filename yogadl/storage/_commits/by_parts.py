@@ -23,11 +23,14 @@ _NEW = 1
 def hunks_by_parts(version: Made, before: Made) -> Hunks | None:
     """What a version changes of another; ``None`` if their column groups are others.
 
-    Records that were stored anew count as changed.
+    Records that were stored anew count as changed; if all of them were, it is not known either.
     """
     if not (version.count and before.count):
         return Hunks.of([(0, before.count, version.count)])
     if version.stored.layout != before.stored.layout:
+        return None
+    if version.digests.isdisjoint(before.digests):
+        # One of them may have been compacted.
         return None
     groups = zip(version.stored.groups, before.stored.groups, strict=True)
     found, *others = [_as_runs_of(theirs, ours) for ours, theirs in groups]

@@ -397,7 +397,7 @@ class Committer(Generic[V]):
     def _rebased(self, hunks: Hunks, base: Made, head: Made) -> Hunks:
         told = f"the branch {self._branch!r} is at {head.dataset_version!r} by now, "
         theirs = changes_since(self._made_of_key, head, base)
-        if head.spec != base.spec or (theirs is not None and theirs.of_components):
+        if not head.has_spec_of(base) or (theirs is not None and theirs.of_components):
             raise ConflictError(f"{told}whose components are others; change it again")
         if theirs is None:
             raise ConflictError(

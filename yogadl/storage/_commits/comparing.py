@@ -10,7 +10,7 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import StoredGroups
-from yogadl.storage._commits.made import Made, runs_of
+from yogadl.storage._commits.made import Made, runs_of, same_specs
 from yogadl.versions.runs import Runs
 
 Array = np.ndarray[Any, Any]
@@ -24,14 +24,14 @@ def common_leaves(before: specs.Structure, after: specs.Structure) -> LeafPairs:
     both. What are no dicts have one, ``record``, if they are the same."""
     if not (isinstance(before, dict) and isinstance(after, dict)):
         count = len(list(specs.leaves(before)))
-        return {"record": [(at, at) for at in range(count)] if before == after else []}
+        return {"record": [(at, at) for at in range(count)] if same_specs(before, after) else []}
     found: dict[Any, list[tuple[int, int]]] = {}
     places = []
     for spec in (before, after):
         numbers = list(range(len(list(specs.leaves(spec)))))
         places.append(specs.unflatten(spec, numbers))
     for name, child in before.items():
-        if name in after and after[name] == child:
+        if name in after and same_specs(after[name], child):
             one = specs.flatten(child, places[0][name])
             two = specs.flatten(child, places[1][name])
             found[name] = list(zip(one, two, strict=True))

@@ -18,7 +18,7 @@ from yogadl.storage._commits.comparing import (
     differing_components,
 )
 from yogadl.storage._commits.lineage import Changes, changes_since
-from yogadl.storage._commits.made import Made
+from yogadl.storage._commits.made import Made, same_specs
 from yogadl.storage._commits.user_metadata import MISSING, same_json
 from yogadl.versions.hunks import PARENT, Hunks, hunks_of
 from yogadl.versions.matching import matched
@@ -60,7 +60,11 @@ class VersionDiff:
     def __bool__(self) -> bool:
         """Whether they differ in anything."""
         records = len(self.deleted) + len(self.added) + self.changed.shape[1]
-        return bool(records or self.metadata) or self.spec_before != self.spec_after
+        return bool(records or self.metadata) or not self._is_of_one_spec
+
+    @property
+    def _is_of_one_spec(self) -> bool:
+        return same_specs(self.spec_before, self.spec_after)
 
     def __str__(self) -> str:
         lines = [
@@ -69,7 +73,7 @@ class VersionDiff:
             f"{self.changed.shape[1]:,} changed"
         ]
         lines += [f"  {name} changed in {count:,}" for name, count in self.components.items()]
-        if self.spec_before != self.spec_after:
+        if not self._is_of_one_spec:
             lines.append(f"  spec {spec_text(self.spec_before)} → {spec_text(self.spec_after)}")
         if self.metadata:
             lines.append(f"  metadata {', '.join(self.metadata)} changed")
@@ -139,7 +143,7 @@ def _changes(
     found = changes_since(made_of, before, after)
     if found is not None:
         return found.inverted()
-    if before.spec != after.spec:
+    if not before.has_spec_of(after):
         return Changes(Hunks.of([(0, before.count, after.count)]), of_components=False)
     one, two = readers()
     tokens, others = (reader.tokens(np.arange(len(reader))) for reader in (one, two))

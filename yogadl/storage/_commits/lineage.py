@@ -46,9 +46,10 @@ def changes_of(version: Made, parent: Made) -> Changes | None:
     Raises:
         CacheFormatError: it tells of impossible changes.
     """
-    is_other = version.spec != parent.spec
+    is_other = not version.has_spec_of(parent)
     if version.hunks is None:
-        found = None if is_other else hunks_by_parts(version, parent)
+        is_told = bool(version.parent_content) and not is_other
+        found = hunks_by_parts(version, parent) if is_told else None
         return None if found is None else Changes(found, of_components=False)
     hunks = Hunks.from_list(version.hunks, parent.count)
     count = parent.count + hunks.new_count - hunks.old_count
@@ -77,7 +78,7 @@ def changes_since(
         # One of them may have been replaced.
         return NO_CHANGES if version.content_id == before.content_id else None
     steps: list[Changes] = []
-    at = version
+    at, seen = version, {version.dataset_version}
     while at.dataset_version != before.dataset_version:
         if not at.provenance.parents or len(steps) == _LONGEST_CHAIN:
             return None
@@ -93,6 +94,10 @@ def changes_since(
             return None
         steps.append(changes)
         at = parent
+        if at.dataset_version in seen:
+            # Copies may have any names.
+            return None
+        seen.add(at.dataset_version)
     whole = Runs.whole(PARENT, before.count)
     for number, changes in enumerate(reversed(steps), start=1):
         whole = changes.hunks.applied(whole.record_count, number).through({PARENT: whole})

@@ -86,10 +86,19 @@ class Made:
         """Of the parts; of a plain file its own."""
         return {*part_sizes(self.stored)}
 
+    def has_spec_of(self, other: Made) -> bool:
+        """Whether both have the same element spec, names of tuples included."""
+        return same_specs(self.spec, other.spec)
+
     @property
     def content_id(self) -> str:
         """Of its records."""
         return self.sums.content_id(self.spec)
+
+
+def same_specs(one: specs.Structure, other: specs.Structure) -> bool:
+    """Whether two element specs are the same; Python takes a named tuple for any tuple."""
+    return spec_json.canonical(one) == spec_json.canonical(other)
 
 
 def part_sizes(stored: StoredGroups) -> dict[bytes, int]:
@@ -186,12 +195,14 @@ def with_origin(
         hunks: what is changed of the first parent; ``None`` if that cannot be told.
         young: see ``Made``.
     """
-    told: dict[str, Any] = {_PARENT_CONTENT: parent_content}
-    if young:
-        told[_YOUNG] = sorted(digest.hex() for digest in young)
+    # Without the one, the other might be taken for changes of another version.
+    changes: dict[str, Any] = {_PARENT_CONTENT: parent_content}
     if hunks is not None and len(hunks) <= MOST_HUNKS:
-        document = _longer(document, {_HUNKS: hunks.to_list()})
-    return _longer(document, told)
+        changes[_HUNKS] = hunks.to_list()
+    document = _longer(_longer(document, {_PARENT_CONTENT: parent_content}), changes)
+    if young:
+        document = _longer(document, {_YOUNG: sorted(digest.hex() for digest in young)})
+    return document
 
 
 def _longer(document: bytes, told: dict[str, Any]) -> bytes:
