@@ -395,9 +395,52 @@ def test_a_copy_of_another_id_has_no_parent_there(storage: LFSStorage) -> None:
         change.delete([3])
     storage.copy("a", "2", storage, new_id="b")
     storage.tag("b", "main", "2")
-    with pytest.raises(CacheNotFoundError, match="is a copy of a version of 'a'"):
+    with pytest.raises(CacheNotFoundError, match="'1' of 'a', which is not stored here"):
+        storage.revert("b", "2", on="main")
+    storage.submit([{"n": np.int64(5)}], "b", "1")
+    with pytest.raises(CacheNotFoundError, match="replaced"):
         storage.revert("b", "2", on="main")
     assert storage.tags("b") == {"main": "2"}
+    # If it is copied, too, it is there.
+    storage.copy("a", "1", storage, new_id="b")
+    storage.revert("b", "2", on="main")
+    with storage.fetch("b", "main") as ref:
+        assert [int(record["n"]) for record in ref.stream()] == list(range(10))
+        ref.verify()
+
+
+def test_metadata_that_a_commit_has_not_changed_stay(storage: LFSStorage) -> None:
+    storage.set_metadata("a", "main", {"license": "CC0"}, version="2")
+    with storage.change("a", "main", version="3") as change:
+        change.delete([3])
+    storage.set_metadata("a", "main", {"license": "MIT"}, version="4")
+    with storage.fetch("a", "2") as ref:
+        rows, spec = list(ref.stream()), ref.spec
+    # The same records, of other metadata.
+    storage.submit(rows, "a", "2", spec=spec, metadata={"other": 1})
+    storage.submit(rows[:3] + rows[4:], "a", "3", spec=spec, metadata={"other": 1})
+    with pytest.raises(CacheNotFoundError, match="replaced"):
+        storage.revert("a", "4", on="main")
+    storage.tag("a", "trial", "4")
+    with storage.change("a", "trial", version="6") as change:
+        change.delete([0])
+    storage.submit(rows[:3] + rows[4:], "a", "4", spec=spec)
+    storage.revert("a", "6", on="trial")
+    assert storage.fetch("a", "trial").metadata == {"license": "MIT"}
+
+
+def test_a_commit_is_taken_back_once(storage: LFSStorage) -> None:
+    with storage.change("a", "main", version="2") as change:
+        change.delete([3])
+    first = storage.revert("a", "2", on="main")
+    with pytest.raises(ConflictError, match=f"'2' was taken back already, by '{first}'"):
+        storage.revert("a", "2", on="main")
+    assert _numbers(storage, "main") == list(range(10))
+    # What took it back was taken back itself.
+    storage.revert("a", first, on="main")
+    assert _numbers(storage, "main") == [0, 1, 2, *range(4, 10)]
+    storage.revert("a", "2", on="main")
+    assert _numbers(storage, "main") == list(range(10))
 
 
 def test_what_was_compacted_is_not_taken_for_changed(storage: LFSStorage) -> None:

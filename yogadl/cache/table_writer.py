@@ -60,6 +60,11 @@ class PartList:
         return len(self.entries)
 
     @property
+    def digests(self) -> list[bytes]:
+        """Of each, in order."""
+        return [entry["digest"].tobytes() for entry in self.entries]
+
+    @property
     def array(self) -> Array:
         """What a table says of them, ``PART`` ``[n]``."""
         return np.concatenate([np.zeros(0, tables.PART), *self.entries])

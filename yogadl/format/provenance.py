@@ -31,6 +31,7 @@ class Provenance:
         parents: id and version of each that it was made from by a commit.
         message: what the user says of the commit.
         change: the id of the commit; no other has it.
+        reverts: that of the commit that it takes back.
         recipe: the digest of all that determined the data, see ``yogadl.recipes``.
         duration: seconds that it took to build.
         recipe_document: what the recipe was, as JSON; in a file that was read, anything.
@@ -44,6 +45,7 @@ class Provenance:
     parents: tuple[tuple[str, str], ...] = ()
     message: str = ""
     change: str = ""
+    reverts: str = ""
     recipe: str = ""
     duration: float | None = None
     # It has a key of its own, and lists are no part of what can be hashed.

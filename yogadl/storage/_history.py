@@ -61,7 +61,10 @@ class HistoryStorage(CataloguedStorage[V]):
                 refs = [stack.enter_context(self._open_here(version)) for version in versions]
                 return refs[0].reader, refs[1].reader
 
-            return diff_of(one, two, lambda key: self._made(self._version(*key)), readers)
+            def made_of(name: str) -> Made:
+                return self._made(self._version(dataset_id, name))
+
+            return diff_of(one, two, made_of, readers)
 
     def log(self, dataset_id: str, name: str) -> builtins.list[CatalogueEntry]:
         """A version and those that it was made from, each the first parent of the one before.

@@ -32,6 +32,7 @@ from yogadl.storage._commits.lineage import changes_of, is_parent
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.new_records import PartWriter
 from yogadl.storage._commits.rewriting import stored_anew, taken_back
+from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.storage._disk.scratch import scratch_folder
 from yogadl.storage._history import HistoryStorage
 from yogadl.storage._listed import Listed
@@ -307,7 +308,8 @@ class VersionedStorage(HistoryStorage[V]):
             made = self._made_to_share(undone, parts)
             parent = self._parent_of(undone, made, parts)
             changes = changes_of(made, parent)
-            purpose = Purpose(said, parent.metadata, new_change(), started)
+            metadata = self._metadata_before(undone, made, parent)
+            purpose = Purpose(said, metadata, new_change(), started, made.provenance.change)
             committer = Committer(self, made, target, on, parts, purpose)
             if changes is None and not made.parent_content:
                 raise InvalidArgumentError(
@@ -326,7 +328,8 @@ class VersionedStorage(HistoryStorage[V]):
                         raise self._replaced(parent_version)
                     new = taken_back(changes.hunks, parent, ref.reader)
                 writer = PartWriter(target.claim(), parts, None)
-                committer.commit_records(changes.hunks.inverted(), new, writer)
+                undoing = changes.hunks.inverted()
+                committer.commit_records(undoing, new, writer, expected=parent.sums)
         return target.dataset_version
 
     def _parent_of(self, version: V, made: Made, parts: Any) -> Made:
@@ -334,26 +337,35 @@ class VersionedStorage(HistoryStorage[V]):
         if not made.provenance.parents:
             raise InvalidArgumentError(f"{version} was made by no commit")
         parent_id, parent_version = made.provenance.parents[0]
+        # A copy under another id has the copies of its parents there, if any.
+        parent = self._version(version.dataset_id, parent_version)
+        told = f"{version} was made from {parent_version!r}"
         if parent_id != version.dataset_id:
-            raise CacheNotFoundError(
-                f"{version} is a copy of a version of {parent_id!r}, and was made from "
-                f"{parent_version!r} of that, so what it changed cannot be taken back here; submit "
-                "to the branch what it is to be"
-            )
-        parent = self._version(parent_id, parent_version)
-        told = f"{version} was made from {parent.dataset_version!r}"
+            told += f" of {parent_id!r}"
         try:
             found = self._made_to_share(parent, parts)
         except CacheNotFoundError as error:
             raise CacheNotFoundError(
-                f"{told}, which is not stored any more, so what it changed cannot be taken back"
+                f"{told}, which is not stored here any more, so what it changed cannot be taken "
+                "back"
             ) from error
         if not is_parent(found, made):
-            raise CacheNotFoundError(
-                f"{told}, which was replaced since by another version of this name, so what it "
-                "changed cannot be taken back"
-            )
+            raise self._replaced_parent(version, found)
         return found
+
+    def _metadata_before(self, version: V, made: Made, parent: Made) -> Mapping[str, Any] | None:
+        """The metadata that a version has changed; ``None`` if it has not changed any."""
+        if made.parent_metadata in ("", metadata_digest(parent.metadata)):
+            return parent.metadata
+        if made.parent_metadata == metadata_digest(made.metadata):
+            return None
+        raise self._replaced_parent(version, parent)
+
+    def _replaced_parent(self, version: V, parent: Made) -> CacheNotFoundError:
+        return CacheNotFoundError(
+            f"{version} was made from {parent.dataset_version!r}, which was replaced since by "
+            "another version of this name, so what it changed cannot be taken back"
+        )
 
     def compact(self, dataset_id: str, name: str, *, part_bytes: int | None = None) -> None:
         """Stores the records of a version anew, in parts that have them in order and nothing else.

@@ -75,8 +75,8 @@ class _Bases:
     def keys(self, group: ColumnGroup) -> Array:
         """The numbers of the first records of the runs of a group, int64 ``[n]``."""
         bases = []
-        for entry in group.parts.entries:
-            base = self._known.setdefault(entry["digest"].tobytes(), self._next)
+        for digest, entry in zip(group.parts.digests, group.parts.entries, strict=True):
+            base = self._known.setdefault(digest, self._next)
             if base == self._next:
                 self._next += int(entry["count"][0])
             bases.append(base)

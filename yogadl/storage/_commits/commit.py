@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import time
 import uuid
@@ -27,6 +28,7 @@ from yogadl.cache.writer import metadata_json
 from yogadl.catalogue import Catalogue, Entry, GoingTo
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
+    CacheFormatError,
     CacheNotFoundError,
     CacheReplacedError,
     ConflictError,
@@ -34,7 +36,7 @@ from yogadl.errors import (
 )
 from yogadl.storage._building import provenance
 from yogadl.storage._building.submission import Parts
-from yogadl.storage._commits.lineage import changes_since
+from yogadl.storage._commits.lineage import changes_since, taken_back_by
 from yogadl.storage._commits.made import (
     Made,
     runs_of,
@@ -42,7 +44,7 @@ from yogadl.storage._commits.made import (
     with_branch,
     with_origin,
 )
-from yogadl.storage._commits.merging import Rewritten, digests_of
+from yogadl.storage._commits.merging import Rewritten
 from yogadl.storage._commits.new_records import PartWriter
 from yogadl.storage._commits.new_runs import NEW, NewRuns, sums_after
 from yogadl.storage._commits.refitting import refitted
@@ -91,12 +93,14 @@ class Purpose:
         metadata: the user's, of the whole version; ``None`` for that of its parent.
         change: the commit's id.
         started: when it was begun, as of ``time.monotonic``.
+        reverts: the id of the commit that it takes back; empty for none.
     """
 
     message: str
     metadata: Mapping[str, Any] | None
     change: str
     started: float
+    reverts: str = ""
 
 
 class Committer(Generic[V]):
@@ -128,7 +132,7 @@ class Committer(Generic[V]):
         self._branch = branch
         self._parts = parts
         self._purpose = purpose
-        # Digests of parts that this commit has made.
+        # Digests of parts that commits made, beside those of the base.
         self._own: set[bytes] = set()
         self._opened = opened
 
@@ -138,6 +142,7 @@ class Committer(Generic[V]):
         new: NewRuns,
         writer: PartWriter,
         others: Sequence[Rewritten | None] = (),
+        expected: TokenSums | None = None,
     ) -> None:
         """Publishes the base with some records replaced.
 
@@ -148,18 +153,25 @@ class Committer(Generic[V]):
             new: what stands in for it.
             writer: stores that anew, if a version that it comes into is laid out otherwise.
             others: of each column group, records that are read from other parts from now on.
+            expected: the sums over the tokens of what the base becomes by it, if they are known.
 
         Raises:
+            CacheFormatError: they are others, so that files lie.
             ConflictError: they changed some of the same, or what cannot be put together.
             VersionExistsError: the version is there already.
             YogadlError: it cannot be published.
         """
         base = self._base
-        self._own.update(digest for other in others if other for digest in digests_of(other.parts))
+        self._own.update(digest for other in others if other for digest in other.parts.digests)
         while True:
             new = self._fitted(base, hunks, new, writer)
+            self._own |= new.young
             stored = self._applied(base, hunks, new)
             sums = self._sums(base, hunks, new, stored)
+            if base is self._base and expected not in (None, sums):
+                raise CacheFormatError(
+                    f"version {base.dataset_version!r} does not say rightly what it changed"
+                )
             stored = self._rewritten(stored, others)
             moved = self._publish(stored, base, hunks, sums)
             if moved is None:
@@ -219,8 +231,7 @@ class Committer(Generic[V]):
                 new = refitted(new, base.spec, layout, self._open_part, writer)
             else:
                 nothing = tuple((PartList(), NO_RUNS) for _ in layout.specs)
-                new = NewRuns(layout, nothing, new.tokens)
-        self._own.update(digest for parts, _ in new.groups for digest in digests_of(parts))
+                new = NewRuns(layout, nothing, new.tokens, new.young)
         return new
 
     def _open_part(self, digest: bytes) -> RecordReader:
@@ -257,7 +268,7 @@ class Committer(Generic[V]):
         """Of the parts that a version uses, those that commits made."""
         used: set[bytes] = set()
         for group in stored.groups:
-            digests = digests_of(group.parts)
+            digests = group.parts.digests
             used.update(digests[number] for number in np.unique(group.runs["part"]).tolist())
         return used & (base.young | self._own)
 
@@ -338,10 +349,11 @@ class Committer(Generic[V]):
             parents=((self._target.dataset_id, base.dataset_version),),
             message=purpose.message,
             change=purpose.change,
+            reverts=purpose.reverts,
             duration=round(time.monotonic() - purpose.started, 6),
         )
         document = metadata_json(given, told)
-        document = with_origin(document, base.content_id, hunks, self._young(base, stored))
+        document = with_origin(document, base, hunks, self._young(base, stored))
         if going_to is not None:
             document = with_branch(document, going_to)
         with write_version(
@@ -396,13 +408,18 @@ class Committer(Generic[V]):
 
     def _rebased(self, hunks: Hunks, base: Made, head: Made) -> Hunks:
         told = f"the branch {self._branch!r} is at {head.dataset_version!r} by now, "
-        theirs = changes_since(self._made_of_key, head, base)
+        look = functools.cache(self._look_at)
+        theirs = changes_since(look, head, base)
         if not head.has_spec_of(base) or (theirs is not None and theirs.of_components):
             raise ConflictError(f"{told}whose components are others; change it again")
         if theirs is None:
             raise ConflictError(
                 f"{told}which does not follow from {base.dataset_version!r}, or it is not known "
                 "how; change it again"
+            )
+        if self._purpose.reverts and (by := taken_back_by(look, head, self._base)):
+            raise ConflictError(
+                f"{told}and {self._base.dataset_version!r} was taken back already, by {by!r}"
             )
         try:
             return rebased(hunks, theirs.hunks)
@@ -413,8 +430,8 @@ class Committer(Generic[V]):
                 f"{base.dataset_version!r} among them; change it again"
             ) from None
 
-    def _made_of_key(self, key: tuple[str, str]) -> Made:
-        return self._storage._made(self._storage._version(*key))
+    def _look_at(self, name: str) -> Made:
+        return self._storage._made(self._storage._version(self._target.dataset_id, name))
 
 
 def new_change() -> str:

@@ -74,8 +74,10 @@ class LeafPlaces:
     def _side(self, stored: StoredGroups) -> tuple[StoredGroups, list[tuple[Runs, Array]]]:
         groups = []
         for group in stored.groups:
-            digests = [entry["digest"].tobytes() for entry in group.parts.entries]
-            known = [self._numbers.setdefault(digest, len(self._numbers)) for digest in digests]
+            known = [
+                self._numbers.setdefault(digest, len(self._numbers))
+                for digest in group.parts.digests
+            ]
             groups.append((runs_of(group), np.array(known, np.int64)))
         return stored, groups
 

@@ -83,7 +83,7 @@ class VersionDiff:
 def diff_of(
     before: Made,
     after: Made,
-    made_of: Callable[[tuple[str, str]], Made],
+    made_of: Callable[[str], Made],
     readers: Callable[[], tuple[RecordReader, RecordReader]],
 ) -> VersionDiff:
     """What two versions of an id differ in.
@@ -95,7 +95,7 @@ def diff_of(
     Args:
         before: the one.
         after: the other.
-        made_of: what is made of an id and version.
+        made_of: what is made of another version of the id.
         readers: opens both, if need be.
     """
     changes = _changes(before, after, made_of, readers)
@@ -134,7 +134,7 @@ def diff_of(
 def _changes(
     before: Made,
     after: Made,
-    made_of: Callable[[tuple[str, str]], Made],
+    made_of: Callable[[str], Made],
     readers: Callable[[], tuple[RecordReader, RecordReader]],
 ) -> Changes:
     found = changes_since(made_of, after, before)

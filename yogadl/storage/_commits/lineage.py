@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from yogadl.errors import CacheFormatError, CacheNotFoundError
+from yogadl.errors import CacheFormatError, CacheNotFoundError, InvalidArgumentError
 from yogadl.storage._commits.by_parts import hunks_by_parts
 from yogadl.storage._commits.made import Made
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
@@ -61,13 +61,11 @@ def changes_of(version: Made, parent: Made) -> Changes | None:
     return Changes(hunks, is_other or (not len(hunks) and version.sums != parent.sums))
 
 
-def changes_since(
-    made_of: Callable[[tuple[str, str]], Made], version: Made, before: Made
-) -> Changes | None:
+def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -> Changes | None:
     """What a version changes of one that it was made from, by any number of commits.
 
     Args:
-        made_of: what is made of an id and version.
+        made_of: what is made of another version of the id.
         version: the version.
         before: the other.
 
@@ -80,14 +78,10 @@ def changes_since(
     steps: list[Changes] = []
     at, seen = version, {version.dataset_version}
     while at.dataset_version != before.dataset_version:
-        if not at.provenance.parents or len(steps) == _LONGEST_CHAIN:
+        if len(steps) == _LONGEST_CHAIN:
             return None
-        key = at.provenance.parents[0]
-        try:
-            parent = before if key[1] == before.dataset_version else made_of(key)
-        except CacheNotFoundError:
-            return None
-        if not is_parent(parent, at):
+        parent = _parent(made_of, at, before)
+        if parent is None or not is_parent(parent, at):
             return None
         changes = changes_of(at, parent)
         if changes is None:
@@ -103,3 +97,38 @@ def changes_since(
         whole = changes.hunks.applied(whole.record_count, number).through({PARENT: whole})
     of_components = any(changes.of_components for changes in steps)
     return Changes(hunks_of(whole, before.count)[0], of_components)
+
+
+def taken_back_by(made_of: Callable[[str], Made], head: Made, undone: Made) -> str | None:
+    """The version that took back a commit, if one has since, and was not taken back itself.
+
+    Args:
+        made_of: what is made of another version of the id.
+        head: made from the commit.
+        undone: that.
+    """
+    known: dict[str, str] = {}
+    at, seen = head, {head.dataset_version}
+    while at.dataset_version != undone.dataset_version:
+        made = at.provenance
+        if made.reverts and made.change not in known:
+            known[made.reverts] = at.dataset_version
+        parent = _parent(made_of, at, undone)
+        if parent is None or parent.dataset_version in seen:
+            return None
+        at = parent
+        seen.add(at.dataset_version)
+    return known.get(undone.provenance.change)
+
+
+def _parent(made_of: Callable[[str], Made], version: Made, known: Made) -> Made | None:
+    """The version of the name of the first parent of another one, if there is any."""
+    if not version.provenance.parents:
+        return None
+    # A copy under another id has the copies of its parents there, if any.
+    _, name = version.provenance.parents[0]
+    try:
+        return known if name == known.dataset_version else made_of(name)
+    except (CacheNotFoundError, InvalidArgumentError):
+        # What a file says may be anything.
+        return None

@@ -21,6 +21,7 @@ from yogadl.format import spec_json
 from yogadl.format.provenance import METADATA_KEY, RECIPE_KEY, Provenance
 from yogadl.format.table import RUN
 from yogadl.recipes import Recipe, parse
+from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.versions.hunks import Hunks
 from yogadl.versions.runs import Runs
 
@@ -31,6 +32,7 @@ MOST_HUNKS = 1 << 16
 
 _HUNKS = "hunks"
 _PARENT_CONTENT = "parent_content"
+_PARENT_METADATA = "parent_metadata"
 _YOUNG = "young"
 _DIGITS = re.compile("[0-9a-f]{32}")
 
@@ -52,6 +54,7 @@ class Made:
         provenance: how it came to be.
         young: digests of parts that commits made, and that later ones may put together.
         parent_content: the content id that its first parent had; empty if that is not known.
+        parent_metadata: see ``metadata_digest``, of the metadata that this had; likewise.
         hunks: as it is stored, what it changes of its first parent; ``None`` if that is not told.
         going_to: of a commit to a branch, where it was to be entered; else ``None``.
     """
@@ -68,6 +71,7 @@ class Made:
     provenance: Provenance
     young: frozenset[bytes]
     parent_content: str
+    parent_metadata: str
     hunks: Any
     going_to: GoingTo | None
 
@@ -151,6 +155,7 @@ def read_made(
         Provenance.from_json(own),
         _young(own.get(_YOUNG)),
         _digest(own.get(_PARENT_CONTENT)),
+        _digest(own.get(_PARENT_METADATA)),
         own.get(_HUNKS),
         GoingTo.of(own),
     )
@@ -184,22 +189,25 @@ def _digest(found: Any) -> str:
 
 
 def with_origin(
-    document: bytes, parent_content: str, hunks: Hunks | None, young: Collection[bytes]
+    document: bytes, parent: Made, hunks: Hunks | None, young: Collection[bytes]
 ) -> bytes:
     """A metadata document, JSON as it is stored, that says of what a version was made, as far as
     there is room.
 
     Args:
         document: without.
-        parent_content: the content id of the first parent.
+        parent: the first one.
         hunks: what is changed of the first parent; ``None`` if that cannot be told.
         young: see ``Made``.
     """
     # Without the one, the other might be taken for changes of another version.
-    changes: dict[str, Any] = {_PARENT_CONTENT: parent_content}
+    identity = {
+        _PARENT_CONTENT: parent.content_id,
+        _PARENT_METADATA: metadata_digest(parent.metadata),
+    }
+    document = _longer(document, identity)
     if hunks is not None and len(hunks) <= MOST_HUNKS:
-        changes[_HUNKS] = hunks.to_list()
-    document = _longer(_longer(document, {_PARENT_CONTENT: parent_content}), changes)
+        document = _longer(document, {**identity, _HUNKS: hunks.to_list()})
     if young:
         document = _longer(document, {_YOUNG: sorted(digest.hex() for digest in young)})
     return document

@@ -52,7 +52,7 @@ class Rewritten:
         """The same records, from the rewritten ones where these have them."""
         numbers = {
             number: self.runs[digest]
-            for number, digest in enumerate(digests_of(group.parts))
+            for number, digest in enumerate(group.parts.digests)
             if digest in self.runs
         }
         if not numbers:
@@ -109,7 +109,7 @@ def _many_small(group: ColumnGroup, young: Collection[bytes]) -> Array:
     used = set(np.unique(group.runs["part"]).tolist())
     sizes = group.parts.array["size"].tolist()
     tiers: dict[int, list[int]] = {}
-    for number, digest in enumerate(digests_of(group.parts)):
+    for number, digest in enumerate(group.parts.digests):
         if number in used and digest in young and sizes[number] < _LARGE_BYTES:
             tiers.setdefault(sizes[number].bit_length() // _TIER_BITS, []).append(number)
     full = [tier for tier, numbers in tiers.items() if len(numbers) >= MOST_SMALL]
@@ -132,7 +132,7 @@ def _rewrite(
     ends = np.cumsum(counts)
     positions = np.repeat(begins - (ends - counts), counts) + np.arange(counts.sum())
     parts = writer.write_reader(view, positions)
-    digests = digests_of(group.parts)
+    digests = group.parts.digests
     sizes = group.parts.array["count"].astype("i8")
     found: dict[bytes, Runs] = {}
     sources, firsts = runs.sources[is_chosen], runs.firsts[is_chosen]
@@ -154,8 +154,3 @@ def _rewrite(
         pieces.append((0, reached, int(sizes[number]) - reached))
         found[digests[number]] = Runs.of(pieces)
     return Rewritten(found, parts)
-
-
-def digests_of(parts: PartList) -> list[bytes]:
-    """The digests of some parts, in order."""
-    return [entry["digest"].tobytes() for entry in parts.entries]

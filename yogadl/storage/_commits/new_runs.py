@@ -38,11 +38,13 @@ class NewRuns:
         groups: of each column group the parts that have them, and their runs, whose sources are the
             numbers of these parts.
         tokens: of them, uint64 ``[n]``.
+        young: digests of those of the parts that commits made.
     """
 
     layout: ColumnLayout
     groups: tuple[tuple[PartList, Runs], ...]
     tokens: Array
+    young: frozenset[bytes]
 
     def alone(self, spec: bytes) -> StoredGroups:
         """Of what a version of just these records is made.
@@ -85,7 +87,8 @@ def put_together(
             tokens.append(reader.tokens(np.arange(first, first + count)))
         else:
             tokens.append(sources[source - 1].tokens[first : first + count])
-    return NewRuns(made.stored.layout, tuple(groups), np.concatenate(tokens))
+    young = {digest for new in sources for parts in new.groups for digest in parts.digests}
+    return NewRuns(made.stored.layout, tuple(groups), np.concatenate(tokens), frozenset(young))
 
 
 def sums_after(

@@ -21,7 +21,6 @@ from yogadl.dataref._indexed import UnstoredDataRef
 from yogadl.format import spec_json
 from yogadl.format.codec import RecordCodec
 from yogadl.storage._commits.made import runs_from
-from yogadl.storage._commits.merging import digests_of
 from yogadl.storage._commits.new_records import PartWriter
 from yogadl.storage._commits.new_runs import NewRuns
 from yogadl.versions.runs import Runs
@@ -61,6 +60,7 @@ def refitted(
             layout,
             tuple((parts, runs_from(whole_runs(parts))) for parts in stored.groups),
             stored.tokens,
+            frozenset(digest for parts in stored.groups for digest in parts.digests),
         )
 
 
@@ -68,7 +68,7 @@ def _reader(
     parts: PartList, runs: Runs, open_part: OpenPart, stack: contextlib.ExitStack
 ) -> RecordReader:
     """Reads the records of some runs, until the end of a context."""
-    digests = digests_of(parts)
+    digests = parts.digests
     used, numbers = np.unique(runs.sources, return_inverse=True)
     opened = [
         UnstoredDataRef(stack.enter_context(open_part(digests[number]))) for number in used.tolist()

@@ -30,7 +30,7 @@ def taken_back(hunks: Hunks, parent: Made, reader: RecordReader) -> NewRuns:
     gone = [np.arange(*ends) for ends in zip(hunks.starts, hunks.stops, strict=True)]
     positions = np.concatenate([np.empty(0, np.int64), *gone])
     tokens = reader.tokens(positions) if len(positions) else np.empty(0, "u8")
-    return NewRuns(parent.stored.layout, groups, tokens)
+    return NewRuns(parent.stored.layout, groups, tokens, parent.young)
 
 
 def stored_anew(made: Made, reader: RecordReader, writer: PartWriter) -> StoredGroups:

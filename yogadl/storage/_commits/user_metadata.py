@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import xxhash
+
 MISSING = object()
 """Stands for the value of a key that metadata do not have."""
 
@@ -27,6 +29,11 @@ def same_json(one: Any, other: Any) -> bool:
     if one is MISSING or other is MISSING:
         return one is other
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def metadata_digest(metadata: Mapping[str, Any]) -> str:
+    """What tells metadata from others: the XXH3-128 of their JSON with sorted keys, in hex."""
+    return xxhash.xxh3_128_hexdigest(json.dumps(metadata, sort_keys=True).encode())
 
 
 def merged(
