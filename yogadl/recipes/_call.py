@@ -14,7 +14,7 @@ from typing import Any
 from yogadl.errors import InvalidArgumentError, UndeterminedError
 from yogadl.recipes._call_text import call_text, value_text
 from yogadl.recipes._document import Item, Recipe, digest_of, is_secret, shown_text
-from yogadl.recipes._functions import own_digest_parts
+from yogadl.recipes._functions import own_digest_parts, unwrapped
 from yogadl.recipes._inputs import item_of
 from yogadl.recipes._walk import Walker
 
@@ -179,7 +179,7 @@ def named_call(
         function = function.func
     if inspect.ismethod(function):
         arguments = (function.__self__, *arguments)
-    function = inspect.unwrap(function)
+    function = unwrapped(function)
     coded: Any = function
     if not inspect.isroutine(function) and not inspect.isclass(function):
         # An object that can be called does what its class says.

@@ -20,7 +20,7 @@ from yogadl.recipes._annotations import text_of
 from yogadl.recipes._call_text import value_text
 from yogadl.recipes._document import is_secret
 from yogadl.recipes._foreign import rule_of
-from yogadl.recipes._functions import name_of
+from yogadl.recipes._functions import name_of, unwrapped
 from yogadl.recipes._libraries import BUILTIN
 from yogadl.recipes._names import is_users_value
 from yogadl.recipes._objects import attributes_of, contents, has_hidden_state, kept, told
@@ -179,7 +179,7 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
     parts += _annotations(walk, kind)
     parts += _generic_bases(walk, kind)
     parts += _registered(kind)
-    if dataclasses.is_dataclass(kind):
+    if any("__dataclass_fields__" in vars(one) for one in kind.__mro__):
         parts += _dataclass(walk, kind)
     if isinstance(kind, enum.EnumMeta):
         parts += _members(walk, kind)
@@ -279,7 +279,7 @@ def _is_of_enum(kind: type, name: str, value: Any) -> bool:
 def _is_generated_by(value: Any, *modules: types.ModuleType) -> bool:
     """Whether a method was made by a library for the user, and not by the user."""
     function = function_of(value)
-    inner = None if function is None else inspect.unwrap(function)
+    inner = None if function is None else unwrapped(function)
     if not isinstance(inner, types.FunctionType):
         return False
     return _is_made_of_text(inner) or any(inner.__globals__ is vars(it) for it in modules)

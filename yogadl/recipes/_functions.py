@@ -40,11 +40,20 @@ def label_of(function: Any) -> str:
     return f"{function.__module__}.{name_of(function)}"
 
 
+def unwrapped(function: Any) -> Any:
+    """What decorators have wrapped, as they tell."""
+    try:
+        return inspect.unwrap(function)
+    except ValueError:
+        # One says that it wraps itself.
+        return function
+
+
 def home_of(function: Any) -> tuple[str, dict[str, Any]]:
     """The name of what a call runs, and the globals of that."""
     while isinstance(function, functools.partial):
         function = function.func
-    inner: Any = inspect.unwrap(getattr(function, "__func__", function))
+    inner = unwrapped(getattr(function, "__func__", function))
     kind = inner if isinstance(inner, type) else type(inner)
     home = getattr(inner, "__globals__", None)
     if home is None:

@@ -39,7 +39,8 @@ def looks_up_by_another_name(
                 return True
             continue
         value: Any = cells.get(read.root, function.__globals__.get(read.root))
-        if type(value) in _FUNCTIONS and value.__name__ in LOOKING_UP:
+        # A metaclass may say that its classes equal any other.
+        if any(type(value) is kind for kind in _FUNCTIONS) and value.__name__ in LOOKING_UP:
             return True
     return False
 

@@ -187,7 +187,13 @@ def is_users_value(value: Any) -> bool:
         return True
     if kind is types.MethodType:
         return not is_library(type(value.__self__).__module__)
-    return not issubclass(kind, type | types.ModuleType) and not is_library(kind.__module__)
+    if issubclass(kind, type | types.ModuleType):
+        return False
+    # Those that Cython makes have a descriptor there.
+    home: Any = kind.__module__
+    return not isinstance(home, types.GetSetDescriptorType | types.MemberDescriptorType) and (
+        not is_library(home)
+    )
 
 
 def is_plain(value: Any, left: int = 3) -> bool:

@@ -84,7 +84,7 @@ OPENING: dict[str, str] = {
 def contents(value: Any) -> Any:
     """What an object has as a string, a list and so on that it is, too; ``None`` if it is none."""
     for kind, take in _CONTENTS:
-        if isinstance(value, kind):
+        if issubclass(type(value), kind):
             return take(value)
     return None
 

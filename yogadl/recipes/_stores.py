@@ -16,7 +16,6 @@ import time
 import types
 import unicodedata
 from collections.abc import Iterable
-from typing import Any
 
 ALL = None
 """Stands for all names."""
@@ -25,15 +24,13 @@ _BEGUN = time.time()
 _MOST_BYTES = 4 << 20
 # What is before an ``=`` that assigns. A method has itself as ``self``, which is no library.
 _ASSIGNED = r"(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)"
-_SET_NAME = r"\bsetattr\s*\([^,\n]+,\s*['\"](\w+)['\"]\s*,"
+_SET_NAME = r"\bsetattr\s*\([^,()\n]+,\s*['\"](\w+)['\"]\s*,"
 _NAMES = re.compile(
     "|".join(
         (
             rf"(?<![\s(\[,;:=]self)\.\s*(\w+)\s*(?::[^=\n]+(?<![<>!:]))?{_ASSIGNED}",
             # In a tuple or list.
             r"(?<![\s(\[,;:=]self)\.\s*(\w+)(?=\s*[,)\]][^=\n;]*=(?!=))",
-            r"\bfor\b(?:(?!\bin\b)[^\n])*?\.\s*(\w+)",
-            r"\bas\s+[^\n:,]*?\.\s*(\w+)",
             _SET_NAME,
         )
     )
@@ -42,9 +39,9 @@ _SET = re.compile(_SET_NAME)
 _ANY = re.compile(
     "|".join(
         (
-            r"\bsetattr\b(?!\s*\(\s*self\s*,)(?!\s*\([^,\n]+,\s*['\"]\w+['\"]\s*,)",
+            r"\bsetattr\b(?!\s*\(\s*self\s*,)(?!\s*\([^,()\n]+,\s*['\"]\w+['\"]\s*,)",
             r"\b(?:__setattr__|__dict__|__globals__|__builtins__|f_globals|vars|update_wrapper)\b",
-            r"\b(?:mock|mocker|monkeypatch|wrapt|register\w*|copyreg|runpy)\b",
+            r"\b(?:mock|mocker|monkeypatch|wrapt|copyreg|runpy)\b|(?<!\bself\.)\bregister\w*\b",
             r"\b(?:exec_module|load_module|spec_from_file_location|SourceFileLoader)\b",
             # A module that is gone has no text.
             r"\bdel\s+sys\s*\.\s*modules\b|\bfrom\s+sys\s+import\b[^\n]*\bmodules\b",
@@ -53,10 +50,21 @@ _ANY = re.compile(
         )
     )
 )
-# There may be targets that go on from one line to the next.
+# Targets of loops and contexts, and such as may go on from one line to the next, or have several
+# names, are left to the parser.
 _LONG = re.compile(
-    r"\\\n|^[^\n()\[\]]*[)\]][^=\n]*=(?!=)|\bas\s*[(\[]|\bfor\b[^\n]*[(\[][^\n)\]]*$", re.MULTILINE
+    "|".join(
+        (
+            r"\\\n",
+            r"\bfor\b(?:(?!\bin\b)[^\n])*?(?:\.|[(\[][^\n)\]]*$)",
+            r"\bas\s+[^\n:,]*?\.|\bas\s*[(\[]",
+        )
+    ),
+    re.MULTILINE,
 )
+
+# What a line assigns to, if that ends with a bracket.
+_CLOSED = re.compile(r"^[^\n]*?[)\]][^=\n]*=(?!=)", re.MULTILINE)
 
 _known: dict[str, tuple[tuple[int, int], frozenset[str] | None]] = {}
 _lock = threading.Lock()
@@ -109,15 +117,22 @@ def names_in(text: str) -> frozenset[str] | None:
     """The names of attributes that a text of Python may give to anything, or ``ALL``."""
     if _ANY.search(text):
         return ALL
-    if _LONG.search(text):
-        return _names_in_syntax(text)
-    groups: Any = _NAMES.findall(text)
-    return frozenset(
-        unicodedata.normalize("NFKC", name) for found in groups for name in found if name
-    )
+    if _LONG.search(text) or any(map(_closes_more, _CLOSED.findall(text))):
+        found = _names_in_syntax(text)
+    else:
+        found = {name for groups in _NAMES.findall(text) for name in groups if name}
+    # Those that are private get the name of a class, too.
+    if found is None or any(name[:2] == "__" != name[-2:] for name in found):
+        return ALL
+    return frozenset(unicodedata.normalize("NFKC", name) for name in found)
 
 
-def _names_in_syntax(text: str) -> frozenset[str] | None:
+def _closes_more(line: str) -> bool:
+    """Whether a line closes brackets that it has not opened."""
+    return line.count(")") + line.count("]") > line.count("(") + line.count("[")
+
+
+def _names_in_syntax(text: str) -> set[str] | None:
     """The same, by parsing it, which takes longer."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
@@ -128,4 +143,4 @@ def _names_in_syntax(text: str) -> frozenset[str] | None:
         for node in nodes
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     }
-    return frozenset(stored | set(_SET.findall(text)))
+    return stored | set(_SET.findall(text))
