@@ -18,7 +18,7 @@ from yogadl.recipes import _stores, recipe_of
 
 _PATCHED = (
     json,
-    json._default_encoder,  # type: ignore[attr-defined]
+    vars(json)["_default_encoder"],
     json.encoder,
     json.JSONEncoder,
     string,

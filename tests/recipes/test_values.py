@@ -389,3 +389,38 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "secret" not in str(after.document())
         monkeypatch.setenv("YOGADL_TEST_C", "1")
         assert recipe_of(function).digest == after.digest
+
+
+class _Answering(type):
+    """A metaclass of settings, which have whatever is asked for."""
+
+    def __getattr__(cls, name: str) -> Any:
+        return 1
+
+    def __eq__(cls, other: object) -> bool:
+        return True
+
+    __hash__ = type.__hash__
+
+
+class _Settings(metaclass=_Answering):
+    size = 3
+
+
+def test_classes_that_have_whatever_is_asked_for() -> None:
+    def use() -> int:
+        return _Settings.size
+
+    first = recipe_of(use).digest
+    _Settings.size = 4
+    assert recipe_of(use).digest != first
+    _Settings.size = 3
+    assert recipe_of(use).digest == first
+
+
+def test_what_says_that_it_wraps_itself() -> None:
+    def use() -> int:
+        return 1
+
+    use.__wrapped__ = use  # type: ignore[attr-defined]
+    assert recipe_of(use).digest

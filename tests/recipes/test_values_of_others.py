@@ -240,3 +240,13 @@ def test_wrapt() -> None:
 
     with pytest.raises(UndeterminedError, match="says that it is something else"):
         digest(plus(make))
+
+
+def test_functions_of_classes_that_cython_made() -> None:
+    h5py = pytest.importorskip("h5py")
+
+    def read(path: str) -> Any:
+        with h5py.File(path) as file:
+            return file["x"][...]
+
+    assert recipe_of(read, ("a",)).digest == recipe_of(read, ("a",)).digest

@@ -309,7 +309,8 @@ class _Visitor:
             if scope.is_class and depth:
                 # Functions in a class do not see its names.
                 continue
-            if name in scope.not_here:
+            if name in scope.not_here or (scope.is_class and name in scope.bound):
+                # A class that has not bound it yet reads the global of this name.
                 break
             if name in scope.imports:
                 for found in scope.imports[name]:

@@ -57,8 +57,8 @@ _CODE = (
 
 def is_users_module(name: Any) -> bool:
     """Whether a module that is there is the user's."""
-    module = sys.modules.get(name) if isinstance(name, str) else None
-    return issubclass(type(module), types.ModuleType) and not is_library_module(module)  # type: ignore[arg-type]
+    module: Any = sys.modules.get(name) if isinstance(name, str) else None
+    return issubclass(type(module), types.ModuleType) and not is_library_module(module)
 
 
 def is_users_function(function: types.FunctionType) -> bool:

@@ -8,6 +8,19 @@ from programs._program import Program
 
 PROGRAMS: dict[str, Program] = {}
 
+PROGRAMS["a class in a function that reads a global of the name it binds"] = Program(
+    """
+=== main.py
+X = 1
+def make():
+    X = 2
+    class A:
+        X = X
+    return A.X + X
+""",
+    (("X = 1", "X = 3"), ("    X = 2", "    X = 4")),
+)
+
 PROGRAMS["helpers, two modules away"] = Program(
     """
 === main.py
