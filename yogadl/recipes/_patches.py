@@ -1,7 +1,8 @@
 """What the user's code has put into libraries: functions into their modules, methods into their
 classes. Libraries may use it where no code of the user's says so.
 
-All of a library is looked through once, and afterwards only what is other than it was.
+Where the text of the user's code says that there may be any, see ``_stores``, all of a library is
+looked through once, and afterwards only what is other than it was.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import operator
 import sys
 import threading
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -281,8 +282,7 @@ class _Libraries:
             of_modules = map(_names_of, library.modules)
             of_objects = map(attributes_of_object, library.objects(self._may_change))
             for space in itertools.chain(of_modules, of_objects):
-                if not names.isdisjoint(space):
-                    yield from map(space.__getitem__, names & space.keys())
+                yield from _under(names, space)
 
     def used_by(self, names: Collection[str]) -> list[_Library]:
         """Those of some names, Python, and what these use."""
@@ -321,6 +321,14 @@ class _Libraries:
         self._users = users
 
 
+def _under(names: frozenset[str], space: Mapping[str, Any]) -> Iterable[Any]:
+    """What there is under some names."""
+    # It mostly has none. This goes through the fewer of both.
+    if space.keys().isdisjoint(names):
+        return ()
+    return map(space.get, names & space.keys())
+
+
 def _in_classes(names: frozenset[str]) -> Iterator[Any]:
     """What classes of libraries have under some names."""
     left: list[type] = [object]
@@ -330,8 +338,8 @@ def _in_classes(names: frozenset[str]) -> Iterator[Any]:
         for kind in left:
             below += type.__subclasses__(kind)
             space = vars(kind)
-            if not names.isdisjoint(space) and is_library(kind.__module__):
-                yield from map(space.__getitem__, names & space.keys())
+            if not space.keys().isdisjoint(names) and is_library(kind.__module__):
+                yield from _under(names, space)
         left = [kind for kind in below if id(kind) not in known]
         known.update(map(id, left))
 
