@@ -185,15 +185,7 @@ def is_users_value(value: Any) -> bool:
     kind = type(value)
     if kind in (functools.partial, functools.partialmethod) or holds_users(value):
         return True
-    if kind is types.MethodType:
-        return not is_library(type(value.__self__).__module__)
-    if issubclass(kind, type | types.ModuleType):
-        return False
-    # Those that Cython makes have a descriptor there.
-    home: Any = kind.__module__
-    return not isinstance(home, types.GetSetDescriptorType | types.MemberDescriptorType) and (
-        not is_library(home)
-    )
+    return kind is types.MethodType and not is_library(type(value.__self__).__module__)
 
 
 def is_plain(value: Any, left: int = 3) -> bool:
