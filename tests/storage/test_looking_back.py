@@ -436,11 +436,28 @@ def test_a_commit_is_taken_back_once(storage: LFSStorage) -> None:
     with pytest.raises(ConflictError, match=f"'2' was taken back already, by '{first}'"):
         storage.revert("a", "2", on="main")
     assert _numbers(storage, "main") == list(range(10))
-    # What took it back was taken back itself.
-    storage.revert("a", first, on="main")
+    # What took it back is taken back itself, and so on.
+    second = storage.revert("a", first, on="main")
     assert _numbers(storage, "main") == [0, 1, 2, *range(4, 10)]
-    storage.revert("a", "2", on="main")
+    for undone in ("2", first):
+        with pytest.raises(ConflictError, match="taken back already"):
+            storage.revert("a", undone, on="main")
+    storage.revert("a", second, on="main")
     assert _numbers(storage, "main") == list(range(10))
+
+
+def test_a_change_of_metadata_is_taken_back_once_and_where_it_is(storage: LFSStorage) -> None:
+    storage.set_metadata("a", "main", {"x": 1}, version="2")
+    storage.set_metadata("a", "main", {"x": 2}, version="3")
+    for at in ("2", "1"):
+        storage.tag("a", "elsewhere", at)
+        with pytest.raises(ConflictError, match="does not follow"):
+            storage.revert("a", "3", on="elsewhere")
+    storage.revert("a", "3", on="main")
+    storage.set_metadata("a", "main", {"x": 2})
+    with pytest.raises(ConflictError, match="taken back already"):
+        storage.revert("a", "3", on="main")
+    assert storage.fetch("a", "main").metadata == {"x": 2}
 
 
 def test_what_was_compacted_is_not_taken_for_changed(storage: LFSStorage) -> None:

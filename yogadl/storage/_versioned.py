@@ -288,7 +288,8 @@ class VersionedStorage(HistoryStorage[V]):
         Raises:
             CacheNotFoundError: there is no such version, or the one that it was made from is not
                 stored any more, or was replaced by another.
-            ConflictError: later commits have changed the same records, components or metadata.
+            ConflictError: later commits have changed the same records, components or metadata, it
+                was taken back already, or the branch does not follow from it.
             InvalidArgumentError: it was made by no commit, or ``on`` is no tag.
             YogadlError: what :meth:`change` raises.
         """
@@ -316,9 +317,10 @@ class VersionedStorage(HistoryStorage[V]):
                     f"it is not known what {undone} changed of {parent.dataset_version!r}"
                 )
             if changes is None:
-                committer.commit_spec(parent.stored, parent.sums, None)
+                committer.commit_spec(parent.stored, parent.sums, None, parent.young)
             elif changes.of_components:
-                committer.commit_spec(parent.stored, parent.sums, changes.hunks.inverted())
+                undoing = changes.hunks.inverted()
+                committer.commit_spec(parent.stored, parent.sums, undoing, parent.young)
             elif not len(changes.hunks):
                 committer.commit_metadata()
             else:

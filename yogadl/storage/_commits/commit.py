@@ -8,7 +8,7 @@ import functools
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -182,7 +182,11 @@ class Committer(Generic[V]):
                 base = head
 
     def commit_spec(
-        self, stored: StoredGroups, sums: TokenSums, hunks: Hunks | None = NO_HUNKS
+        self,
+        stored: StoredGroups,
+        sums: TokenSums,
+        hunks: Hunks | None = NO_HUNKS,
+        young: Collection[bytes] = (),
     ) -> None:
         """Publishes the base with other column groups.
 
@@ -190,14 +194,19 @@ class Committer(Generic[V]):
             stored: of what it is made then.
             sums: over the tokens of its records.
             hunks: which records are others than those of the base; ``None`` if it is not known.
+            young: digests of parts that commits made, beside those of the base.
 
         Raises:
             ConflictError: others have moved the branch meanwhile.
             VersionExistsError: the version is there already.
             YogadlError: it cannot be published.
         """
+        self._own.update(young)
         moved = self._publish(stored, self._base, hunks, sums)
         if moved is not None:
+            head = self._head(moved)
+            if head is not None:
+                self._check_undone(head, functools.cache(self._look_at))
             raise ConflictError(
                 f"the branch {self._branch!r} is at {moved!r} by now, and no longer at "
                 f"{self._base.dataset_version!r}, whose components are changed; change it again"
@@ -219,7 +228,10 @@ class Committer(Generic[V]):
             moved = self._publish(base.stored, base, NO_HUNKS, base.sums)
             if moved is None:
                 return
-            base = self._head(moved) or base
+            head = self._head(moved)
+            if head is not None:
+                self._check_undone(head, functools.cache(self._look_at))
+                base = head
 
     # Putting together
 
@@ -417,10 +429,7 @@ class Committer(Generic[V]):
                 f"{told}which does not follow from {base.dataset_version!r}, or it is not known "
                 "how; change it again"
             )
-        if self._purpose.reverts and (by := taken_back_by(look, head, self._base)):
-            raise ConflictError(
-                f"{told}and {self._base.dataset_version!r} was taken back already, by {by!r}"
-            )
+        self._check_undone(head, look)
         try:
             return rebased(hunks, theirs.hunks)
         except OverlapError as error:
@@ -429,6 +438,26 @@ class Committer(Generic[V]):
                 f"{told}which changes some of the same records, {first} to {last} of "
                 f"{base.dataset_version!r} among them; change it again"
             ) from None
+
+    def _check_undone(self, head: Made, look: Callable[[str], Made]) -> None:
+        """Sees that a commit that is taken back is one of those of the branch, and still counts.
+
+        Each is taken back once: who wants that again takes back what put it there again.
+        """
+        if not self._purpose.reverts:
+            return
+        undone = self._base.dataset_version
+        by = taken_back_by(look, head, self._base)
+        if by is None:
+            raise ConflictError(
+                f"the branch {self._branch!r} is at {head.dataset_version!r}, which does not "
+                f"follow from {undone!r}, or it is not known how, so there is nothing to take back"
+            )
+        if by:
+            raise ConflictError(
+                f"{undone!r} was taken back already, by {by!r}; if that was taken back in turn, "
+                "revert what did so"
+            )
 
     def _look_at(self, name: str) -> Made:
         return self._storage._made(self._storage._version(self._target.dataset_id, name))

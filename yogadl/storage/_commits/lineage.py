@@ -100,25 +100,26 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
 
 
 def taken_back_by(made_of: Callable[[str], Made], head: Made, undone: Made) -> str | None:
-    """The version that took back a commit, if one has since, and was not taken back itself.
+    """The first version that took back a commit; empty if none has.
 
     Args:
         made_of: what is made of another version of the id.
-        head: made from the commit.
-        undone: that.
+        head: a version.
+        undone: made by the commit.
+
+    Returns:
+        ``None`` if the version was not made from that of the commit, or it is not known.
     """
-    known: dict[str, str] = {}
-    at, seen = head, {head.dataset_version}
+    found, at, seen = "", head, {head.dataset_version}
     while at.dataset_version != undone.dataset_version:
-        made = at.provenance
-        if made.reverts and made.change not in known:
-            known[made.reverts] = at.dataset_version
+        if undone.provenance.change and at.provenance.reverts == undone.provenance.change:
+            found = at.dataset_version
         parent = _parent(made_of, at, undone)
         if parent is None or parent.dataset_version in seen:
             return None
         at = parent
         seen.add(at.dataset_version)
-    return known.get(undone.provenance.change)
+    return found
 
 
 def _parent(made_of: Callable[[str], Made], version: Made, known: Made) -> Made | None:
