@@ -8,7 +8,7 @@ import functools
 import logging
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -36,7 +36,7 @@ from yogadl.errors import (
 )
 from yogadl.storage._building import provenance
 from yogadl.storage._building.submission import Parts
-from yogadl.storage._commits.lineage import changes_since, taken_back_by
+from yogadl.storage._commits.conflicts import Look, check_undone, put_behind
 from yogadl.storage._commits.made import (
     Made,
     runs_of,
@@ -51,7 +51,6 @@ from yogadl.storage._commits.refitting import refitted
 from yogadl.storage._commits.user_metadata import BothChangedError, merged
 from yogadl.storage._version import Version
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks
-from yogadl.versions.rebasing import OverlapError, rebased
 from yogadl.versions.runs import NO_RUNS, Runs
 
 Array = np.ndarray[Any, Any]
@@ -206,7 +205,7 @@ class Committer(Generic[V]):
         if moved is not None:
             head = self._head(moved)
             if head is not None:
-                self._check_undone(head, functools.cache(self._look_at))
+                self._check_undone(head)
             raise ConflictError(
                 f"the branch {self._branch!r} is at {moved!r} by now, and no longer at "
                 f"{self._base.dataset_version!r}, whose components are changed; change it again"
@@ -230,7 +229,7 @@ class Committer(Generic[V]):
                 return
             head = self._head(moved)
             if head is not None:
-                self._check_undone(head, functools.cache(self._look_at))
+                self._check_undone(head)
                 base = head
 
     # Putting together
@@ -419,45 +418,16 @@ class Committer(Generic[V]):
         return made
 
     def _rebased(self, hunks: Hunks, base: Made, head: Made) -> Hunks:
-        told = f"the branch {self._branch!r} is at {head.dataset_version!r} by now, "
+        assert self._branch is not None
         look = functools.cache(self._look_at)
-        theirs = changes_since(look, head, base)
-        if not head.has_spec_of(base) or (theirs is not None and theirs.of_components):
-            raise ConflictError(f"{told}whose components are others; change it again")
-        if theirs is None:
-            raise ConflictError(
-                f"{told}which does not follow from {base.dataset_version!r}, or it is not known "
-                "how; change it again"
-            )
         self._check_undone(head, look)
-        try:
-            return rebased(hunks, theirs.hunks)
-        except OverlapError as error:
-            first, last = error.positions
-            raise ConflictError(
-                f"{told}which changes some of the same records, {first} to {last} of "
-                f"{base.dataset_version!r} among them; change it again"
-            ) from None
+        return put_behind(hunks, base, head, self._branch, look)
 
-    def _check_undone(self, head: Made, look: Callable[[str], Made]) -> None:
-        """Sees that a commit that is taken back is one of those of the branch, and still counts.
-
-        Each is taken back once: who wants that again takes back what put it there again.
-        """
-        if not self._purpose.reverts:
-            return
-        undone = self._base.dataset_version
-        by = taken_back_by(look, head, self._base)
-        if by is None:
-            raise ConflictError(
-                f"the branch {self._branch!r} is at {head.dataset_version!r}, which does not "
-                f"follow from {undone!r}, or it is not known how, so there is nothing to take back"
-            )
-        if by:
-            raise ConflictError(
-                f"{undone!r} was taken back already, by {by!r}; if that was taken back in turn, "
-                "revert what did so"
-            )
+    def _check_undone(self, head: Made, look: Look | None = None) -> None:
+        """Sees that what is taken back, if anything is, is on the branch, and was not yet."""
+        if self._purpose.reverts:
+            assert self._branch is not None
+            check_undone(self._base, head, self._branch, look or functools.cache(self._look_at))
 
     def _look_at(self, name: str) -> Made:
         return self._storage._made(self._storage._version(self._target.dataset_id, name))

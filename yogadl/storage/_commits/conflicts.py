@@ -1,0 +1,73 @@
+"""Commits that come behind others: what cannot be put together is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from yogadl.errors import ConflictError
+from yogadl.storage._commits.lineage import changes_since, taken_back_by
+from yogadl.storage._commits.made import Made
+from yogadl.versions.hunks import Hunks
+from yogadl.versions.rebasing import OverlapError, rebased
+
+Look = Callable[[str], Made]
+"""Gives of what a version of the id is made."""
+
+
+def put_behind(hunks: Hunks, base: Made, head: Made, branch: str, look: Look) -> Hunks:
+    """Changes of records of a version as changes of one that others have made of it since.
+
+    Args:
+        hunks: the changes.
+        base: the version.
+        head: the other, which the branch is at.
+        branch: its name.
+        look: see ``Look``.
+
+    Raises:
+        ConflictError: they changed some of the same, or components.
+    """
+    told = f"the branch {branch!r} is at {head.dataset_version!r} by now, "
+    theirs = changes_since(look, head, base)
+    if not head.has_spec_of(base) or (theirs is not None and theirs.of_components):
+        raise ConflictError(f"{told}whose components are others; change it again")
+    if theirs is None:
+        raise ConflictError(
+            f"{told}which does not follow from {base.dataset_version!r}, or it is not known "
+            "how; change it again"
+        )
+    try:
+        return rebased(hunks, theirs.hunks)
+    except OverlapError as error:
+        first, last = error.positions
+        raise ConflictError(
+            f"{told}which changes some of the same records, {first} to {last} of "
+            f"{base.dataset_version!r} among them; change it again"
+        ) from None
+
+
+def check_undone(undone: Made, head: Made, branch: str, look: Look) -> None:
+    """Sees that a commit that is to be taken back is one of those of a branch, and still counts.
+
+    Each is taken back once: who wants that again takes back what put it there again.
+
+    Args:
+        undone: made by the commit.
+        head: the version that the branch is at.
+        branch: its name.
+        look: see ``Look``.
+
+    Raises:
+        ConflictError: it is none of them, or was taken back.
+    """
+    by = taken_back_by(look, head, undone)
+    if by is None:
+        raise ConflictError(
+            f"the branch {branch!r} is at {head.dataset_version!r}, which does not follow from "
+            f"{undone.dataset_version!r}, or it is not known how, so there is nothing to take back"
+        )
+    if by:
+        raise ConflictError(
+            f"{undone.dataset_version!r} was taken back already, by {by!r}; if that was taken back "
+            "in turn, revert what did so"
+        )
