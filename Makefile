@@ -59,7 +59,8 @@ test-torch:
 		tests/adapters/test_adapter_traps.py tests/adapters/test_adapter_whole_columns.py \
 		tests/adapters/test_adapter_workers.py tests/docs/test_code_blocks.py \
 		tests/examples/test_distributed_examples.py tests/test_imports.py \
-		tests/recipes/test_values_of_others.py tests/remote/test_remote_adapters.py
+		tests/recipes/test_processes.py tests/recipes/test_values_of_others.py \
+		tests/remote/test_remote_adapters.py
 
 # JAX has threads and warns of forks, which the workers of PyTorch and TensorPack are. So tests that
 # use JAX and tests that fork run in different processes.

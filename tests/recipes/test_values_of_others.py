@@ -156,6 +156,10 @@ def test_tensorflow() -> None:
     told = [*map(digest, values), digest(one), digest(other)]
     assert len(set(told)) == len(told)
     assert digest(tensorflow.zeros(3)) == told[0]
+    two = [tensorflow.Variable(1.0), tensorflow.Variable(1.0)]
+    fixed = tensorflow.Variable(1.0, trainable=False)
+    assert digest(two[0]) == digest(two[1])
+    assert len({digest(it) for it in ([two[0]] * 2, two, [two[0], fixed], two[0])}) == 4
     with pytest.raises(UndeterminedError, match=r"tf\.data\.Dataset"):
         digest(tensorflow.data.Dataset.range(3))
 
@@ -223,6 +227,12 @@ def test_pillow() -> None:
     clear.info["transparency"] = 0
     values = [image.new("RGB", (2, 2)), image.new("L", (2, 2)), image.new("RGB", (2, 2), "red")]
     check([*values, clear])
+    named, taken, others = (image.new("L", (2, 2)) for _ in range(3))
+    named.label = 3
+    taken.getexif()[271] = "one"
+    others.getexif()[271] = "other"
+    told = [digest(it) for it in (image.new("L", (2, 2)), named, taken, others)]
+    assert len(set(told)) == len(told)
 
 
 def test_scipy() -> None:

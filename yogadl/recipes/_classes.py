@@ -23,7 +23,14 @@ from yogadl.recipes._foreign import rule_of
 from yogadl.recipes._functions import name_of, unwrapped
 from yogadl.recipes._libraries import BUILTIN
 from yogadl.recipes._names import is_users_value
-from yogadl.recipes._objects import attributes_of, contents, has_hidden_state, kept, told
+from yogadl.recipes._objects import (
+    attributes_of,
+    contents,
+    has_hidden_state,
+    is_of_process,
+    kept,
+    told,
+)
 from yogadl.recipes._owners import is_library, is_library_file
 from yogadl.recipes._protocol import Walk, pairs, text
 from yogadl.recipes._sources import class_text
@@ -370,7 +377,7 @@ def describe_object(walk: Walk, value: Any) -> str:
     kind = type(value)
     attributes = []
     for name, attribute in kept(value):
-        if not walk.is_ignored(*_names(kind, name)):
+        if not (walk.is_ignored(*_names(kind, name)) or is_of_process(value, name, attribute)):
             attributes.append(f"{name}={walk.inside(f'.{name}', attribute)}")
     content = contents(value)
     inner = "" if content is None else walk.token(content)

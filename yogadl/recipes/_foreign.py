@@ -12,6 +12,7 @@ import numpy as np
 from yogadl.dataref import IndexedDataRef
 from yogadl.recipes._arrays import array_rule, content_of, dtype_of, dtype_text, scalar_rule
 from yogadl.recipes._objects import attributes_of, kept
+from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import Rule, Walk, digest, each, pairs, text
 
 _BIT_GENERATORS = np.random.BitGenerator
@@ -138,7 +139,9 @@ def _gradient(walk: Walk, value: Any) -> str:
 
 def _of_tensorflow(value: Any, tensorflow: Any) -> Rule | None:
     space = vars(tensorflow)
-    if isinstance(value, space["Tensor"] | space["Variable"]):
+    if isinstance(value, space["Variable"]):
+        return _tf_variable
+    if isinstance(value, space["Tensor"]):
         return _tf_tensor
     if isinstance(value, space["DType"] | space["TensorShape"]):
         return lambda _walk, it: f"tensorflow({text(repr(it))})"
@@ -155,6 +158,12 @@ def _tf_tensor(walk: Walk, value: Any) -> str:
     if not hasattr(value, "numpy"):
         walk.refuse("a tensor of a graph, which has no value yet")
     return f"tensor({content_of(walk, np.asarray(value.numpy()))})"
+
+
+def _tf_variable(walk: Walk, value: Any) -> str:
+    if again := walk.again(value):
+        return again
+    return f"variable({_tf_tensor(walk, value)},{text(str(value.name))},{value.trainable})"
 
 
 def _tf_composite(walk: Walk, value: Any) -> str:
@@ -281,23 +290,56 @@ def _columns(walk: Walk, columns: Any) -> str:
 
 def _of_pillow(value: Any, _pillow: Any) -> Rule | None:
     image = sys.modules.get("PIL.Image")
-    if image is None or not isinstance(value, image.Image):
+    return _image if image is not None and isinstance(value, image.Image) else None
+
+
+def _image(walk: Walk, value: Any) -> str:
+    if again := walk.again(value):
+        return again
+    content = f"{value.mode},{value.size},{digest(value.tobytes())}"
+    content = f"{content},{each(walk, (value.getpalette(), value.info))}"
+    image = sys.modules["PIL.Image"]
+    if type(value) is not image.Image:
+        # What more it has of its file, its info has, too.
+        return f"image({content})"
+    known = attributes_of(value)
+    exif = [*known["_exif"].items()] if known.get("_exif") is not None else []
+    more = ((name, it) for name, it in known.items() if name not in vars(image.Image()))
+    return f"image({content},{walk.token(exif)},{pairs(walk, more)})"
+
+
+def _of_joblib(value: Any, joblib: Any) -> Rule | None:
+    """A function whose results joblib keeps: it knows when it was made, too."""
+    memory = sys.modules.get(f"{joblib.__name__}.memory", joblib)
+    if not isinstance(value, getattr(memory, "MemorizedFunc", ())):
         return None
-    return lambda walk, it: (
-        walk.again(it)
-        or f"image({it.mode},{it.size},{digest(it.tobytes())},{walk.token(it.getpalette())},"
-        f"{walk.token(it.info)})"
-    )
+    parts = ("func", "ignore", "cache_validation_callback")
+    return lambda walk, it: f"joblib({each(walk, [getattr(it, name, None) for name in parts])})"
+
+
+def _of_sympy(value: Any, sympy: Any) -> Rule | None:
+    return _expression if isinstance(value, sympy.Basic) else None
+
+
+def _expression(walk: Walk, value: Any) -> str:
+    sympy = sys.modules["sympy"]
+    kinds = {type(it) for it in sympy.preorder_traversal(value)}
+    own = sorted(kind.__qualname__ for kind in kinds if not is_library(kind.__module__))
+    if own:
+        walk.refuse(f"an expression of SymPy with classes of one's own: {', '.join(own)}")
+    return f"sympy({text(sympy.srepr(value))})"
 
 
 _BY_LIBRARY: dict[str, Callable[[Any, Any], Rule | None]] = {
     "PIL": _of_pillow,
     "jax": _of_jax,
     "jaxlib": lambda value, _jaxlib: _of_jax(value, sys.modules["jax"]),
+    "joblib": _of_joblib,
     "keras": _of_keras,
     "pandas": _of_pandas,
     "polars": _of_polars,
     "pyarrow": _of_arrow,
+    "sympy": _of_sympy,
     "tensorflow": _of_tensorflow,
     "torch": _of_torch,
 }

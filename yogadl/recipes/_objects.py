@@ -64,6 +64,9 @@ _CONTENTS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     *((kind, _nothing) for kind in _WRAPPERS),
 )
 
+# Where classes that attrs has made keep their hashes.
+_HASH = "_attrs_cached_hash"
+
 OPENING: dict[str, str] = {
     "lock": "a lock",
     "RLock": "a lock",
@@ -131,6 +134,16 @@ def kept(value: Any) -> Iterator[tuple[str, Any]]:
                     yield name, slot.__get__(value)
                 except AttributeError:
                     continue
+
+
+def is_of_process(value: Any, name: str, attribute: Any) -> bool:
+    """Whether an attribute only keeps what its object says of itself, and in every process says
+    otherwise: its hash, or where another attribute lies in memory."""
+    if name == _HASH:
+        return True
+    if name.rstrip("_").endswith("_id") and type(attribute) is int:
+        return any(id(it) == attribute for _, it in kept(value))
+    return False
 
 
 def has_hidden_state(kind: type) -> bool:

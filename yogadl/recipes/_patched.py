@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copyreg
+import sys
+import types
+from typing import Any
 
 from yogadl.recipes._functions import label_of
 from yogadl.recipes._ledger import Ledger
@@ -24,6 +27,7 @@ class Patched:
         self._libraries: set[str] = set()
         self._known: set[tuple[int, str]] = set()
         self._met: set[type] = set()
+        self._is_unseen = False
 
     def use(self, module: str) -> None:
         """Says that something of a library was met."""
@@ -35,9 +39,15 @@ class Patched:
             self._met.add(kind)
             self.use(kind.__module__)
 
+    def meet_code(self, space: dict[str, Any]) -> None:
+        """Says that code of the user's was met, by its globals, which need not be of a module that
+        is kept: of a program that another runs, as ``python -m cProfile`` does."""
+        module = sys.modules.get(str(space.get("__name__")), types)
+        self._is_unseen |= getattr(module, "__dict__", None) is not space
+
     def add(self, walk: Walk, ledger: Ledger) -> bool:
         """Adds what is new; whether there was anything that has to be described."""
-        patches, bases = found_in(self._libraries)
+        patches, bases = found_in(self._libraries, self._is_unseen)
         due = [it for it in patches if (id(it.owner), it.name) not in self._known]
         for patch in due:
             self._known.add((id(patch.owner), patch.name))

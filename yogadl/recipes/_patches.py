@@ -11,7 +11,6 @@ import abc
 import copyreg
 import enum
 import importlib
-import importlib.machinery
 import itertools
 import operator
 import sys
@@ -47,12 +46,6 @@ _BESIDE = frozenset(
         "warnings",
         YOGADL,
     )
-)
-# What every module has, and nobody changes.
-_OF_MODULES = (
-    importlib.machinery.ExtensionFileLoader,
-    importlib.machinery.ModuleSpec,
-    importlib.machinery.SourceFileLoader,
 )
 _HOOKS = frozenset(("_profile_hook", "_trace_hook", "excepthook", "print"))
 _values = operator.methodcaller("values")
@@ -234,7 +227,7 @@ def _may_change(kind: type) -> bool:
     """Whether users may give objects of a class something, as far as anybody does."""
     if kind in HOLD_NOTHING or kind is types.FunctionType or is_immutable(kind):
         return False
-    if issubclass(kind, type | enum.Enum) or kind in _OF_MODULES:
+    if issubclass(kind, type | enum.Enum):
         return False
     return bool(kind.__dictoffset__) and kind.__module__ != "typing"
 
@@ -359,11 +352,16 @@ def library_of(module: Any) -> str:
     return PYTHON if is_standard(module) else module.partition(".")[0]
 
 
-def found_in(libraries: Collection[str]) -> tuple[list[Patch], list[abc.ABCMeta]]:
+def found_in(libraries: Collection[str], is_unseen: bool) -> tuple[list[Patch], list[abc.ABCMeta]]:
     """What is of the user's in Python, in some libraries, and in what these use; and the abstract
-    classes of all of these."""
+    classes of all of these.
+
+    Args:
+        libraries: names of them.
+        is_unseen: whether there is code of the user's in no module that is kept.
+    """
     with _lock:
-        if not _libraries.may_have_any():
+        if not (_libraries.may_have_any() or is_unseen):
             return _reducers(), []
         used = _libraries.used_by(libraries)
         found = [patch for library in used for patch in library.patches()]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import importlib.machinery
 import operator
 import os
 import sys
 import types
+import typing
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,8 +19,17 @@ _DEEPEST = 3
 _MOST_ATTRIBUTES = 100
 # Debuggers, which need not be installed, put functions of their own into Python's modules.
 _WATCHING = frozenset(("_pydev_bundle", "_pydevd_bundle", "debugpy", "pydevd"))
+OF_MODULES = (
+    importlib.machinery.ExtensionFileLoader,
+    importlib.machinery.ModuleSpec,
+    importlib.machinery.SourceFileLoader,
+)
+"""What every module has, and nobody changes."""
+
 HOLD_NOTHING = frozenset(
     [
+        *OF_MODULES,
+        typing.TypeVar,
         type(None),
         bool,
         int,

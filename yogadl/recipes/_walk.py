@@ -363,6 +363,7 @@ class Walker(Trail):
             elif token.startswith("wrapper"):
                 parts = describe_wrapper(self, value)
             else:
+                self._patched.meet_code(value.__globals__)
                 parts = describe_function(self, value)
             self._ledger.describe(token, parts)
 

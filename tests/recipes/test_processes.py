@@ -1,0 +1,180 @@
+"""What differs between processes without meaning anything, and programs that others run."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from yogadl.errors import UndeterminedError
+from yogadl.recipes import recipe_of
+
+TELL = """
+from yogadl.recipes import recipe_of
+
+
+def make(value=None):
+    return value
+
+
+def tell(value):
+    print(recipe_of(make, (value,)).digest)
+"""
+PLACES = """
+class Kept:
+    def __init__(self, value, more, its_id):
+        self.value, self.more, self.more_id = value, more, its_id
+
+
+NOTHING = object()
+for value in ("a", "b"):
+    tell(Kept(value, NOTHING, id(NOTHING)))
+    tell(Kept(value, NOTHING, id(NOTHING)))
+tell(Kept("a", NOTHING, 5))
+"""
+ATTRS = """
+import attr
+
+
+@attr.s(frozen=True, hash=True, cache_hash=True)
+class Kept:
+    value = attr.ib()
+
+
+for value in ("a", "b"):
+    tell(Kept(value))
+    one = Kept(value)
+    hash(one)
+    tell(one)
+"""
+SYMPY = """
+import sympy
+
+for value in ("x", "y"):
+    tell(sympy.Symbol(value, positive=True) ** 2 + 3)
+    one = sympy.Symbol(value, positive=True) ** 2 + 3
+    hash(one)
+    tell(one)
+"""
+VECTORIZERS = """
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+for texts in (["one", "two"], ["one", "three"]):
+    tell(TfidfVectorizer(stop_words=["and"]).fit(texts))
+    one = TfidfVectorizer(stop_words=["and"]).fit(texts)
+    one.transform(["two"])
+    tell(one)
+"""
+JOBLIB = """
+import joblib
+
+memory = joblib.Memory(None)
+stored = joblib.Memory("joblib", verbose=0)
+
+
+def one(x):
+    return x
+
+
+def other(x):
+    return x + 1
+
+
+for function in (one, other):
+    tell(stored.cache(function))
+    first = stored.cache(function)
+    first(1)
+    tell(first)
+tell(stored.cache(other, ignore=["x"]))
+"""
+
+
+def run(folder: pathlib.Path, program: str, seed: int, *before: str) -> list[str]:
+    """What a program prints in a process of its own."""
+    file = folder / "program.py"
+    if not file.exists():
+        file.write_text(program)
+    done = subprocess.run(
+        [sys.executable, *before, str(file)],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONHASHSEED": str(seed)},
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("library", "program"),
+    [
+        ("yogadl", PLACES),
+        ("attr", ATTRS),
+        ("sympy", SYMPY),
+        ("sklearn", VECTORIZERS),
+        ("joblib", JOBLIB),
+    ],
+)
+def test_what_an_object_says_of_itself_does_not_count(
+    tmp_path: pathlib.Path, library: str, program: str
+) -> None:
+    """Its hash, and where in memory it lies, are others in each process."""
+    pytest.importorskip(library)
+    first, second = (run(tmp_path, TELL + program, seed) for seed in (1, 2))
+    assert first == second
+    one, one_used, other, other_used, *more = first
+    assert one == one_used
+    assert other == other_used
+    assert len({one, other, *more}) == 2 + len(more)
+
+
+def test_expressions_of_classes_of_ones_own() -> None:
+    """How they print themselves does not say what they are."""
+    sympy = pytest.importorskip("sympy")
+
+    class Own(sympy.Function):  # type: ignore[misc, name-defined]
+        """A function that means something here only."""
+
+    with pytest.raises(UndeterminedError, match="Own"):
+        recipe_of(lambda value: value, (Own(sympy.Symbol("x")),))
+
+
+PATCHING = """
+    import statistics
+
+    from yogadl.recipes import recipe_of
+
+    was = statistics._convert
+
+
+    def convert(value, kind):
+        return was(value * 2, kind)
+
+
+    statistics._convert = convert
+
+
+    def make():
+        return [statistics.mean([1.0, 2.0])]
+
+
+    print(recipe_of(make, ()).digest)
+"""
+
+
+@pytest.mark.parametrize("runner", [("cProfile",), ("trace", "--count", "--coverdir", "covered")])
+def test_programs_that_another_runs(tmp_path: pathlib.Path, runner: tuple[str, ...]) -> None:
+    """A profiler is the main module then, and the text of the program is in none."""
+    told = []
+    for name, factor in (("one", "2"), ("other", "3")):
+        folder = tmp_path / name
+        folder.mkdir()
+        program = textwrap.dedent(PATCHING).replace("* 2", f"* {factor}")
+        alone = run(folder, program, 1)[0]
+        assert run(folder, program, 1, "-m", *runner)[0] == alone
+        told.append(alone)
+    assert told[0] != told[1]
