@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,6 +26,7 @@ MAKING = ("submit", "cacheable", "commit", "told", "revert", "copy")
 
 _ROUNDS = 15
 _ROUND_SECONDS = 1.0
+_AN_HOUR = datetime.timedelta(hours=1)
 
 
 def collected(place: Place, name: str) -> Iterator[str]:
@@ -176,7 +178,9 @@ def _sync(here: Any, there: Any) -> None:
         else:
             return
         time.sleep(_ROUND_SECONDS)
-        there.gc(older_than=AT_ONCE)
+        # Forgets names that were removed, and leaves alone what was just stored: its name could not
+        # be used in the next round.
+        there.collect_parts(older_than=_AN_HOUR)
 
 
 def _faults_of_sync(here: Any, there: Any) -> Iterator[str]:

@@ -145,6 +145,28 @@ def test_changes_that_do_not_meet_are_both_made(count: int, data: st.DataObject)
                 assert all(both.index(record) < at for record in kept if record < start)
                 assert all(both.index(record) > at for record in kept if record >= stop)
             used += size
+    _check_insertions(both, ours, ours_new, theirs, theirs_new)
+    _check_insertions(both, theirs, theirs_new, ours, ours_new)
+
+
+def _check_insertions(
+    both: list[Any], change: Hunks, new: list[Any], other: Hunks, others: list[Any]
+) -> None:
+    """Sees that what one has inserted among records for each of which another one stands in is
+    among the same ones of these."""
+    used = 0
+    for start, stop, size in change.triples():
+        inserted, used = new[used : used + size], used + size
+        if start < stop:
+            continue
+        seen = 0
+        for first, last, count in other.triples():
+            stand_in, seen = others[seen : seen + count], seen + count
+            if count != last - first:
+                continue
+            for place, it in enumerate(stand_in, start=first):
+                is_before = both.index(it) < both.index(inserted[0])
+                assert is_before == (place < start)
 
 
 @given(

@@ -97,7 +97,8 @@ class Hunks:
         What was inserted at a boundary comes before it, or, with ``ends``, behind it.
 
         Args:
-            positions: int64 ``[n]``, none of them inside a range that is replaced.
+            positions: int64 ``[n]``, none of them inside a range that is replaced, but by as many
+                records.
         """
         shifts = np.concatenate([[0], np.cumsum(self.counts - (self.stops - self.starts))])
         if ends:

@@ -26,7 +26,9 @@ class OverlapError(Exception):
 def rebased(ours: Hunks, theirs: Hunks) -> Hunks:
     """Our changes as changes of their version; the records that stand in for others stay in order.
 
-    What both have inserted at one place stands there one behind the other, theirs first.
+    What both have inserted at one place stands there one behind the other, theirs first. Where as
+    many records stand in for a range as it had, each stands in for one, so what the others have
+    inserted between two of these stays between them; else it comes behind all of them.
 
     Args:
         ours, theirs: changes of one parent.
@@ -58,11 +60,14 @@ def _check_apart(ours: Hunks, theirs: Hunks) -> None:
         raise OverlapError(first, last)
 
 
-def _split(ours: Hunks, theirs: Hunks) -> Hunks:
-    """Ours, cut where they have inserted something inside a range of ours, which stays then.
+def _one_by_one(hunks: Hunks) -> Array:
+    """Of each whether as many records stand in for a range as it has."""
+    found: Array = hunks.counts == hunks.stops - hunks.starts
+    return found
 
-    All our records come before what they have inserted first.
-    """
+
+def _split(ours: Hunks, theirs: Hunks) -> Hunks:
+    """Ours, cut where they have inserted something inside a range of ours, which stays then."""
     places = theirs.starts[theirs.starts == theirs.stops]
     firsts = np.searchsorted(places, ours.starts, side="right")
     lasts = np.searchsorted(places, ours.stops, side="left")
@@ -76,12 +81,13 @@ def _split(ours: Hunks, theirs: Hunks) -> Hunks:
     padded = np.append(places, 0)
     starts = np.where(is_first, ours.starts[hunks], padded[firsts[hunks] + within - 1])
     stops = np.where(is_last, ours.stops[hunks], padded[firsts[hunks] + within])
-    return Hunks(starts, stops, np.where(is_first, ours.counts[hunks], 0))
+    together = np.where(is_first, ours.counts[hunks], 0)
+    return Hunks(starts, stops, np.where(_one_by_one(ours)[hunks], stops - starts, together))
 
 
 def _behind(ours: Hunks, theirs: Hunks) -> Hunks:
-    """Ours, with what was inserted inside a range that they replace put behind it."""
-    replaced = theirs.stops > theirs.starts
+    """Ours, with what was inserted inside a range that they replace, not one by one, behind it."""
+    replaced = (theirs.stops > theirs.starts) & ~_one_by_one(theirs)
     starts, stops = theirs.starts[replaced], theirs.stops[replaced]
     if not len(starts):
         return ours

@@ -36,7 +36,7 @@ from yogadl.errors import (
 )
 from yogadl.storage._building import provenance
 from yogadl.storage._building.submission import Parts
-from yogadl.storage._commits.conflicts import Look, check_undone, put_behind
+from yogadl.storage._commits.conflicts import Look, check_undone, is_as_before, put_behind
 from yogadl.storage._commits.made import (
     Made,
     runs_of,
@@ -196,20 +196,26 @@ class Committer(Generic[V]):
             young: digests of parts that commits made, beside those of the base.
 
         Raises:
-            ConflictError: others have moved the branch meanwhile.
+            ConflictError: others have changed records or components meanwhile.
             VersionExistsError: the version is there already.
             YogadlError: it cannot be published.
         """
         self._own.update(young)
-        moved = self._publish(stored, self._base, hunks, sums)
-        if moved is not None:
+        base, look = self._base, functools.cache(self._look_at)
+        while True:
+            moved = self._publish(stored, base, hunks, sums)
+            if moved is None:
+                return
             head = self._head(moved)
-            if head is not None:
-                self._check_undone(head)
-            raise ConflictError(
-                f"the branch {self._branch!r} is at {moved!r} by now, and no longer at "
-                f"{self._base.dataset_version!r}, whose components are changed; change it again"
-            )
+            if head is None:
+                continue
+            self._check_undone(head, look)
+            if not is_as_before(self._base, head, look):
+                raise ConflictError(
+                    f"the branch {self._branch!r} is at {moved!r} by now, and no longer at "
+                    f"{self._base.dataset_version!r}, whose components are changed; change it again"
+                )
+            base = head
 
     def commit_metadata(self) -> None:
         """Publishes the base with other metadata, of the same records; none is read.

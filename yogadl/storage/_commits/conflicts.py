@@ -37,13 +37,25 @@ def put_behind(hunks: Hunks, base: Made, head: Made, branch: str, look: Look) ->
             "how; change it again"
         )
     try:
-        return rebased(hunks, theirs.hunks)
+        found = rebased(hunks, theirs.hunks)
     except OverlapError as error:
         first, last = error.positions
         raise ConflictError(
             f"{told}which changes some of the same records, {first} to {last} of "
             f"{base.dataset_version!r} among them; change it again"
         ) from None
+    for step in theirs.steps:
+        # One after the other, they say more exactly what stands in for what.
+        hunks = rebased(hunks, step)
+    return hunks if theirs.steps else found
+
+
+def is_as_before(base: Made, head: Made, look: Look) -> bool:
+    """Whether what others have made of a version since has the same records and components."""
+    theirs = changes_since(look, head, base)
+    if theirs is None or len(theirs.hunks) or theirs.of_components:
+        return False
+    return head.content_id == base.content_id
 
 
 def check_undone(undone: Made, head: Made, branch: str, look: Look) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from yogadl.errors import CacheFormatError, CacheNotFoundError, InvalidArgumentError
 from yogadl.storage._commits.by_parts import hunks_by_parts
 from yogadl.storage._commits.made import Made
+from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
 from yogadl.versions.runs import Runs
 
@@ -21,10 +22,13 @@ class Changes:
     Attributes:
         hunks: which records stand in for others.
         of_components: whether components of the records that stay were changed, too.
+        steps: what each commit between them has changed of the one before; none where one has
+            taken back another, so that all of them together say more.
     """
 
     hunks: Hunks
     of_components: bool
+    steps: tuple[Hunks, ...] = ()
 
     def inverted(self) -> Changes:
         """What the other changes of the version."""
@@ -75,7 +79,7 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
     if version.dataset_version == before.dataset_version:
         # One of them may have been replaced.
         return NO_CHANGES if version.content_id == before.content_id else None
-    steps: list[Changes] = []
+    steps: list[tuple[Made, Changes]] = []
     at, seen = version, {version.dataset_version}
     while at.dataset_version != before.dataset_version:
         if len(steps) == _LONGEST_CHAIN:
@@ -86,17 +90,53 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
         changes = changes_of(at, parent)
         if changes is None:
             return None
-        steps.append(changes)
+        steps.append((at, changes))
         at = parent
         if at.dataset_version in seen:
             # Copies may have any names.
             return None
         seen.add(at.dataset_version)
-    whole = Runs.whole(PARENT, before.count)
-    for number, changes in enumerate(reversed(steps), start=1):
-        whole = changes.hunks.applied(whole.record_count, number).through({PARENT: whole})
-    of_components = any(changes.of_components for changes in steps)
-    return Changes(hunks_of(whole, before.count)[0], of_components)
+    steps.reverse()
+    hunks = _put_together(steps, before.count)
+    made = {it.provenance.change for it, _ in steps} - {""}
+    is_simple = made.isdisjoint(it.provenance.reverts for it, _ in steps)
+    each = tuple(changes.hunks for _, changes in steps) if is_simple else ()
+    return Changes(hunks, _of_components(steps), each)
+
+
+def _put_together(steps: Sequence[tuple[Made, Changes]], count: int) -> Hunks:
+    """What some commits have changed of a version of so many records, one after the other.
+
+    Records that one has replaced and another, which takes that back, has put there again, are those
+    of the version.
+    """
+    taken_back = {made.provenance.reverts for made, _ in steps} - {""}
+    gone: dict[str, Runs] = {}
+    whole = Runs.whole(PARENT, count)
+    for number, (made, changes) in enumerate(steps, start=1):
+        hunks, told = changes.hunks, made.provenance
+        if told.change in taken_back:
+            gone[told.change] = whole.taken(hunks.starts, hunks.stops)
+        sources = {PARENT: whole}
+        put_back = gone.get(told.reverts)
+        if put_back is not None and put_back.record_count == hunks.new_count:
+            sources[number] = put_back
+        whole = hunks.applied(whole.record_count, number).through(sources)
+    return hunks_of(whole, count)[0]
+
+
+def _of_components(steps: Sequence[tuple[Made, Changes]]) -> bool:
+    """Whether components are changed, and not changed back, by some commits one after the other."""
+    # Of each commit the one that it takes back, or that what it takes back has taken back.
+    firsts: dict[str, int] = {}
+    are_changed: dict[int, bool] = {}
+    for number, (made, changes) in enumerate(steps):
+        first = firsts.get(made.provenance.reverts, number)
+        if made.provenance.change:
+            firsts[made.provenance.change] = first
+        if changes.of_components:
+            are_changed[first] = not are_changed.get(first, False)
+    return any(are_changed.values())
 
 
 def taken_back_by(made_of: Callable[[str], Made], head: Made, undone: Made) -> str | None:
@@ -117,9 +157,17 @@ def taken_back_by(made_of: Callable[[str], Made], head: Made, undone: Made) -> s
         parent = _parent(made_of, at, undone)
         if parent is None or parent.dataset_version in seen:
             return None
+        if parent is undone and not _has_made(undone, at):
+            return None
         at = parent
         seen.add(at.dataset_version)
     return found
+
+
+def _has_made(parent: Made, version: Made) -> bool:
+    """Whether a version was made from this one, and not from another of the name."""
+    had = version.parent_metadata
+    return is_parent(parent, version) and had in ("", metadata_digest(parent.metadata))
 
 
 def _parent(made_of: Callable[[str], Made], version: Made, known: Made) -> Made | None:
