@@ -391,6 +391,9 @@ def test_one_of_a_newer_yogadl_is_left_alone() -> None:
         {"spec": "[" * 100_000},
         {"content_id": 5},
         {"number": 1.5},
+        {"stored": 1},
+        {"stored": [1, -1]},
+        {"stored": [1 << 62, 1]},
     ],
 )
 def test_an_entry_that_makes_no_sense_is_left_out(

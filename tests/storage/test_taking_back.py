@@ -13,7 +13,7 @@ from changed import make_versions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yogadl.errors import ConflictError
+from yogadl.errors import CacheNotFoundError, ConflictError
 from yogadl.storage import LFSStorage
 
 
@@ -147,3 +147,12 @@ def test_metadata_of_another_commit_of_the_name_are_not_taken_back(
     with pytest.raises(ConflictError, match="does not follow from '2'"):
         storage.revert("a", "2", on="main")
     assert storage.fetch("a", "main").metadata == {"x": 1, "k": 1}
+
+
+def test_a_branch_at_a_version_that_was_deleted_is_told(storage: LFSStorage) -> None:
+    for version in "23":
+        with storage.change("a", "main", version=version) as change:
+            change.append(rows(9))
+    storage.delete("a", "3", force=True)
+    with pytest.raises(CacheNotFoundError, match=r"the tag 'main' is at .*; move the tag"):
+        storage.revert("a", "2", on="main")

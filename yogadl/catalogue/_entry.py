@@ -23,6 +23,8 @@ LARGEST_ENTRY = 32 << 10
 """Bytes of JSON; of a version that needs more, the file's own header is read."""
 
 _MOST = 1 << 63
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Entry:
         provenance: from what and by whom, without the function's arguments and source.
         is_whole: whether that is all that the file says; the rest was too long.
         number: of the change by which it was entered, 0 if by none; the later, the greater.
+        stored: if its file was written anew since, when the version was stored, by the store's
+            clock, and the number that it had then; else ``None``.
         going_to: of a commit whose file was asked, where it was to be entered. It is not kept.
     """
 
@@ -102,6 +106,7 @@ class Entry:
     provenance: Provenance = UNKNOWN
     is_whole: bool = True
     number: int = 0
+    stored: tuple[datetime.datetime, int] | None = None
     going_to: GoingTo | None = None
 
     @property
@@ -129,6 +134,9 @@ class Entry:
             "is_whole": self.is_whole,
             "number": self.number,
         }
+        if self.stored is not None:
+            since, number = self.stored
+            found["stored"] = [(since - _EPOCH) // _MICROSECOND, number]
         if self.is_whole and len(json.dumps(found)) > LARGEST_ENTRY:
             made = Provenance(change=self.provenance.change)
             return dataclasses.replace(self, spec="", provenance=made, is_whole=False).to_json()
@@ -158,6 +166,7 @@ class Entry:
             provenance=Provenance.from_json(found.get("made")),
             is_whole=found.get("is_whole") is True,
             number=_count("number", found.get("number")),
+            stored=_stored(found.get("stored")),
         )
         if entry.spec:
             parsed_spec(entry.spec)
@@ -175,7 +184,7 @@ class Entry:
         """As users see it.
 
         Args:
-            created: when the object was written.
+            created: since when it is stored.
             tags: that are at the version.
         """
         made = self.provenance
@@ -253,3 +262,15 @@ def _count(name: str, value: Any) -> int:
 
 def _maybe_count(name: str, value: Any) -> int | None:
     return None if value is None else _count(name, value)
+
+
+def _stored(value: Any) -> tuple[datetime.datetime, int] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"{value!r:.100} is no time and number")
+    since, number = (_count("stored", it) for it in value)
+    try:
+        return _EPOCH + since * _MICROSECOND, number
+    except OverflowError:
+        raise ValueError(f"stored {since} is no time") from None

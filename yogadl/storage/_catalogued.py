@@ -104,7 +104,7 @@ class CataloguedStorage(Storage, Generic[V]):
             self._version(dataset_id, "any")
         known = self._catalogue.load(dataset_id)
         found = [
-            entry.shown(listed.created, known.tags_at(listed.key))
+            entry.shown(listed.stored(known)[0], known.tags_at(listed.key))
             for listed, entry in self._entries(self._listed(dataset_id), known)
         ]
         return sorted(found, key=lambda entry: (entry.dataset_id, entry.dataset_version))
@@ -162,7 +162,8 @@ class CataloguedStorage(Storage, Generic[V]):
         return tagged is not None and self._look(tagged) is not None
 
     def latest(self, dataset_id: str) -> str:
-        """The version of an id that was stored last, by the clock of the disk or the bucket.
+        """The version of an id that was stored last, by the clock of the disk or the bucket;
+        ``compact`` makes none newer.
 
         Of some that were stored at the same moment, which may be a second, the one that was entered
         last into the catalogue.

@@ -226,8 +226,8 @@ def _outdated(
         latest: when the newest of those was stored that may go.
     """
 
-    def age(listed: Listed) -> tuple[float, int, str]:
-        return listed.created.timestamp(), listed.number(known), listed.dataset_version
+    def age(listed: Listed) -> tuple[datetime.datetime, int, str]:
+        return listed.age(known)
 
     by_id: dict[str, builtins.list[Listed]] = {}
     for listed in sorted(there, key=age, reverse=True):

@@ -33,14 +33,17 @@ class Listed:
         """Its id and version."""
         return self.dataset_id, self.dataset_version
 
-    def number(self, known: Known) -> int:
-        """Of the change by which it was entered in the catalogue, 0 if it was not."""
+    def stored(self, known: Known) -> tuple[datetime.datetime, int]:
+        """When the version was stored, whose file may have been written anew since, and the number
+        of the change by which it was entered in the catalogue then; 0 if it was not."""
         entry = known.entries.get(self.key)
-        return entry.number if entry is not None and entry.is_of(self.size, self.tag) else 0
+        if entry is None or not entry.is_of(self.size, self.tag):
+            return self.created, 0
+        return entry.stored or (self.created, entry.number)
 
     def age(self, known: Known) -> tuple[datetime.datetime, int, str]:
         """The greater, the newer."""
-        return self.created, self.number(known), self.dataset_version
+        return *self.stored(known), self.dataset_version
 
     def is_doomed(self, known: Known) -> bool:
         """Whether somebody is deleting it, or was killed when he did so."""

@@ -49,7 +49,7 @@ class ToldVersions(VersionedStorage[V]):
         known = self._catalogue.load(dataset_id)
         there = list(self._entries(self._listed(dataset_id), known))
         entries = {
-            entry.dataset_version: entry.shown(listed.created, known.tags_at(listed.key))
+            entry.dataset_version: entry.shown(listed.stored(known)[0], known.tags_at(listed.key))
             for listed, entry in there
         }
         if name is None:

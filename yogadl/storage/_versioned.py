@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import dataclasses
 import datetime
 import pathlib
 import secrets
@@ -410,8 +411,10 @@ class VersionedStorage(HistoryStorage[V]):
                 sums=made.sums,
             ) as file:
                 entry = self._publish_again(file, version, parts, listed)
+        # It is no newer by that.
+        since = listed.stored(self._catalogue.load(dataset_id))
         try:
-            self._enter(entry, listed.tag)
+            self._enter(dataclasses.replace(entry, stored=since), listed.tag)
         except DoomedError:
             self._withdraw(version, entry.object_tag)
             raise self._replaced(version) from None

@@ -82,6 +82,8 @@ class CommitStorage(Protocol[V]):
 
     def _enter(self, entry: Entry) -> None: ...
 
+    def _left_by(self, tag: str, version: V) -> CacheNotFoundError: ...
+
 
 @dataclass(frozen=True)
 class Purpose:
@@ -412,7 +414,8 @@ class Committer(Generic[V]):
             assert self._branch is not None
             at, _ = self._storage._catalogue.branch(self._target.dataset_id, self._branch)
             if at == name:
-                raise
+                left = self._storage._version(self._target.dataset_id, name)
+                raise self._storage._left_by(self._branch, left) from None
             return None
 
     def _made_of(self, name: str) -> Made:
