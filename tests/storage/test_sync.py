@@ -362,6 +362,46 @@ def test_tags_of_what_is_deleted_meanwhile_are_left_out(tmp_path: pathlib.Path) 
     assert other.tags("a") == {"new": "2"}
 
 
+class StoredAgain(Meddled):
+    """One in which a version that was deleted before it was copied is there again right after."""
+
+    again: Any = None
+
+    def _look(self, version: Any) -> Any:
+        again, self.again = self.again, None
+        if again is not None:
+            again()
+        return super()._look(version)
+
+
+def test_what_is_stored_again_meanwhile_is_copied(tmp_path: pathlib.Path) -> None:
+    source, other = StoredAgain(tmp_path / "here"), LFSStorage(tmp_path / "there")
+    source.submit([1, 2], "a", "1")
+    source.submit([3], "a", "2")
+
+    def meddle() -> None:
+        source.delete("a", "1")
+        source.again = lambda: source.submit([4], "a", "1")
+
+    source.meddle = meddle
+    assert len(source.sync(other).versions) == 2
+    assert list(other.fetch("a", "1").stream()) == [4]
+    assert list(other.fetch("a", "2").stream()) == [3]
+
+
+def test_what_was_compacted_is_copied_in_the_order_in_which_it_was_stored(
+    storage: LFSStorage, other: LFSStorage
+) -> None:
+    history(storage)
+    newest = storage.latest("a")
+    names_before = [it.dataset_version for it in storage.sync(other, dry_run=True).versions]
+    for name in names_before[:-1]:
+        storage.compact("a", name)
+    done = storage.sync(other)
+    assert [it.dataset_version for it in done.versions] == names_before
+    assert other.latest("a") == newest
+
+
 class Killed(BaseException):
     """What a process dies of that is killed."""
 

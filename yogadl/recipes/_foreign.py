@@ -302,9 +302,9 @@ def _image(walk: Walk, value: Any) -> str:
     if type(value) is not image.Image:
         # What more it has of its file, its info has, too.
         return f"image({content})"
-    known = attributes_of(value)
+    known, usual = attributes_of(value), vars(image.Image())
     exif = [*known["_exif"].items()] if known.get("_exif") is not None else []
-    more = ((name, it) for name, it in known.items() if name not in vars(image.Image()))
+    more = ((name, it) for name, it in known.items() if name not in usual)
     return f"image({content},{walk.token(exif)},{pairs(walk, more)})"
 
 

@@ -19,16 +19,12 @@ _DEEPEST = 3
 _MOST_ATTRIBUTES = 100
 # Debuggers, which need not be installed, put functions of their own into Python's modules.
 _WATCHING = frozenset(("_pydev_bundle", "_pydevd_bundle", "debugpy", "pydevd"))
-OF_MODULES = (
-    importlib.machinery.ExtensionFileLoader,
-    importlib.machinery.ModuleSpec,
-    importlib.machinery.SourceFileLoader,
-)
-"""What every module has, and nobody changes."""
-
 HOLD_NOTHING = frozenset(
     [
-        *OF_MODULES,
+        # What every module has, and nobody changes.
+        importlib.machinery.ExtensionFileLoader,
+        importlib.machinery.ModuleSpec,
+        importlib.machinery.SourceFileLoader,
         typing.TypeVar,
         type(None),
         bool,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from yogadl import spec as specs
+from yogadl.catalogue import Catalogue
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
@@ -37,6 +38,8 @@ _log = logging.getLogger(__name__)
 
 class CachingStorage(Protocol):
     """What a function that is cached needs of its storage."""
+
+    _catalogue: Catalogue
 
     def _version(self, dataset_id: str, dataset_version: str) -> Any: ...
 
@@ -248,7 +251,8 @@ class Cacheable:
     def _newest(self) -> tuple[StoredDataRef | None, str | None]:
         """The version that was stored last, of those that can be read."""
         stored = list(self.storage._listed(self.dataset_id))
-        for it in sorted(stored, key=lambda it: it.created, reverse=True):
+        known = self.storage._catalogue.load(self.dataset_id)
+        for it in sorted(stored, key=lambda it: it.age(known), reverse=True):
             if it.dataset_id != self.dataset_id:
                 continue
             version = self.storage._version(it.dataset_id, it.dataset_version)

@@ -225,12 +225,8 @@ def _outdated(
         keep_last: how many to keep of each id.
         latest: when the newest of those was stored that may go.
     """
-
-    def age(listed: Listed) -> tuple[datetime.datetime, int, str]:
-        return listed.age(known)
-
     by_id: dict[str, builtins.list[Listed]] = {}
-    for listed in sorted(there, key=age, reverse=True):
+    for listed in sorted(there, key=lambda it: it.age(known), reverse=True):
         by_id.setdefault(listed.dataset_id, []).append(listed)
     found = [
         listed
@@ -238,7 +234,7 @@ def _outdated(
         for listed in versions[keep_last:]
         if not known.tags_at(listed.key) and listed.created.timestamp() <= latest
     ]
-    return sorted(found, key=age)
+    return sorted(found, key=lambda it: it.age(known))
 
 
 def _stored(listed: Iterable[Listed]) -> tuple[StoredVersion, ...]:

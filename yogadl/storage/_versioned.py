@@ -394,6 +394,8 @@ class VersionedStorage(HistoryStorage[V]):
             raise self._replaced(version) if tag is None else self._left_by(tag, version)
         # With an entry, it would be taken for committed.
         self._check_committed(listed)
+        # It is no newer by that.
+        since = listed.stored(self._catalogue.load(dataset_id))
         path = version.claim()
         with self._adding(version, True) as parts:
             parts.begin()
@@ -411,8 +413,6 @@ class VersionedStorage(HistoryStorage[V]):
                 sums=made.sums,
             ) as file:
                 entry = self._publish_again(file, version, parts, listed)
-        # It is no newer by that.
-        since = listed.stored(self._catalogue.load(dataset_id))
         try:
             self._enter(dataclasses.replace(entry, stored=since), listed.tag)
         except DoomedError:

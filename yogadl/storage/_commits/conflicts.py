@@ -37,7 +37,8 @@ def put_behind(hunks: Hunks, base: Made, head: Made, branch: str, look: Look) ->
             "how; change it again"
         )
     try:
-        found = rebased(hunks, theirs.hunks)
+        # Together, they tell positions in the version that both were made from.
+        rebased(hunks, theirs.hunks)
     except OverlapError as error:
         first, last = error.positions
         raise ConflictError(
@@ -45,9 +46,8 @@ def put_behind(hunks: Hunks, base: Made, head: Made, branch: str, look: Look) ->
             f"{base.dataset_version!r} among them; change it again"
         ) from None
     for step in theirs.steps:
-        # One after the other, they say more exactly what stands in for what.
         hunks = rebased(hunks, step)
-    return hunks if theirs.steps else found
+    return hunks
 
 
 def is_as_before(base: Made, head: Made, look: Look) -> bool:

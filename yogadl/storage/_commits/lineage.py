@@ -22,8 +22,9 @@ class Changes:
     Attributes:
         hunks: which records stand in for others.
         of_components: whether components of the records that stay were changed, too.
-        steps: what each commit between them has changed of the one before; none where one has
-            taken back another, so that all of them together say more.
+        steps: the same as changes one after the other, each of what the one before has made: of
+            the commits between them, which say more exactly what stands in for what, unless one
+            has taken back another.
     """
 
     hunks: Hunks
@@ -100,7 +101,7 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
     hunks = _put_together(steps, before.count)
     made = {it.provenance.change for it, _ in steps} - {""}
     is_simple = made.isdisjoint(it.provenance.reverts for it, _ in steps)
-    each = tuple(changes.hunks for _, changes in steps) if is_simple else ()
+    each = tuple(changes.hunks for _, changes in steps) if is_simple else (hunks,)
     return Changes(hunks, _of_components(steps), each)
 
 

@@ -96,7 +96,7 @@ def _stored(storage: Any, dataset_id: str | None) -> _Stored:
     known = storage._catalogue.load(dataset_id)
     there = (one for one in storage._listed(dataset_id) if not one.is_doomed(known))
     found = storage._entries(there, known)
-    ordered = sorted(found, key=lambda it: (it[0].created, it[1].number, it[0].key))
+    ordered = sorted(found, key=lambda it: (*it[0].age(known), it[0].dataset_id))
     return _Stored({one.key: (one, entry) for one, entry in ordered}, known)
 
 
@@ -227,17 +227,31 @@ def _copy(source: Any, to: Any, missing: Iterable[tuple[Listed, Entry]], force: 
                 if copier is None:
                     copier = Copier(to, stack.enter_context(to._adding(target, False)))
                 version = source._version(*listed.key)
-                try:
-                    with source._original(version) as original:
-                        _put(copier, to, original, target, None if force else entry)
-                except CacheNotFoundError:
-                    if source._look(version) is not None:
-                        raise
+                if _is_copied(copier, source, version, to, target, None if force else entry):
+                    _log.info("Copied %s.", version.label)
+                else:
                     _log.info("%s was deleted before it was copied.", version.label)
                     gone.add(listed.key)
-                else:
-                    _log.info("Copied %s.", version.label)
     return gone
+
+
+def _is_copied(
+    copier: Copier, source: Any, version: Version, to: Any, target: Version, entry: Entry | None
+) -> bool:
+    """Copies a version as :func:`_put` does, unless it was deleted; whether it was copied."""
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            with source._original(version) as original:
+                _put(copier, to, original, target, entry)
+        except CacheNotFoundError:
+            if source._look(version) is None:
+                return False
+            # It was stored again since it was looked for.
+            if not left:
+                raise
+        else:
+            break
+    return True
 
 
 def _move(to: Any, move: _Move, force: bool) -> None:
