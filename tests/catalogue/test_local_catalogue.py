@@ -252,3 +252,13 @@ def test_writers_that_are_killed(tmp_path: pathlib.Path) -> None:
     storage.submit([1], "a", "end")
     storage.tag("a", "last", "end")
     assert storage.fetch("a", "last").info.record_count == 1
+
+
+def test_files_of_any_time_are_compacted(tmp_path: pathlib.Path) -> None:
+    storage = LFSStorage(str(tmp_path))
+    for version in "12":
+        storage.submit([int(version)], "a", version)
+    os.utime(tmp_path / "a/1/cache.mdb", (-5, -5))
+    storage.compact("a", "1")
+    assert [one.dataset_version for one in storage.list()] == ["1", "2"]
+    assert storage.latest("a") == "2"

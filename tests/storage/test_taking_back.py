@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import pathlib
 import tempfile
@@ -15,14 +17,16 @@ from hypothesis import strategies as st
 
 from yogadl.errors import CacheNotFoundError, ConflictError
 from yogadl.storage import LFSStorage
+from yogadl.storage._commits import change as change_module
+from yogadl.storage._commits import commit, made
 
 
 @pytest.fixture
 def storage(storage_dir: pathlib.Path) -> LFSStorage:
-    made = LFSStorage(str(storage_dir))
-    made.submit({"n": np.arange(6)}, "a", "1")
-    made.tag("a", "main", "1")
-    return made
+    begun = LFSStorage(str(storage_dir))
+    begun.submit({"n": np.arange(6)}, "a", "1")
+    begun.tag("a", "main", "1")
+    return begun
 
 
 def rows(*numbers: int) -> list[Any]:
@@ -156,3 +160,90 @@ def test_a_branch_at_a_version_that_was_deleted_is_told(storage: LFSStorage) -> 
     storage.delete("a", "3", force=True)
     with pytest.raises(CacheNotFoundError, match=r"the tag 'main' is at .*; move the tag"):
         storage.revert("a", "2", on="main")
+
+
+def test_an_insertion_beside_what_others_deleted_stays_behind_theirs(storage: LFSStorage) -> None:
+    """Ours touch each other then, and are still told apart."""
+    with storage.change("a", "main") as change:
+        change.replace([2, 3], rows(20, 30))
+        change.insert(5, rows(99))
+        with storage.change("a", "main") as other:
+            other.delete([4])
+        with storage.change("a", "main") as other:
+            other.insert(3, rows(77))
+    assert numbers(storage) == [0, 1, 20, 77, 30, 99, 5]
+
+
+def test_insertions_are_not_taken_for_what_stands_in_for_others(storage: LFSStorage) -> None:
+    with storage.change("a", "main") as change:
+        change.delete([2, 3])
+        change.insert(5, rows(98, 99))
+        with storage.change("a", "main") as other:
+            other.delete([4])
+        with storage.change("a", "main") as other:
+            other.insert(3, rows(77))
+    assert numbers(storage) == [0, 1, 77, 98, 99, 5]
+
+
+@pytest.mark.parametrize("most", [0, 1 << 16])
+@pytest.mark.parametrize("place", range(6))
+def test_what_was_moved_and_put_back_is_never_taken_for_another(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch, most: int, place: int
+) -> None:
+    """Of commits of very many places, it is not stored which these were."""
+    monkeypatch.setattr(made, "MOST_HUNKS", most)
+    with contextlib.suppress(ConflictError), storage.change("a", "main") as change:
+        change.replace([place], rows(200))
+        with storage.change("a", "main", version="C") as other:
+            other.submit({"n": np.array([3, 4, 5, 0, 1, 2])})
+        storage.revert("a", "C", on="main")
+    want = [200 if at == place else at for at in range(6)]
+    assert numbers(storage) in (list(range(6)), want)
+
+
+def _claiming(monkeypatch: pytest.MonkeyPatch, storage: LFSStorage, version: str) -> None:
+    """Has all commits say that they take back another one."""
+    told = storage._made(storage._version("a", version)).provenance.change
+    purpose = functools.partial(commit.Purpose, reverts=told)
+    monkeypatch.setattr(change_module, "Purpose", purpose)
+
+
+def test_what_says_falsely_that_it_takes_back_another_is_not_believed(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def use() -> None:
+        with storage.change("a", "main") as change:
+            change.replace([1], rows(10))
+            with storage.change("a", "main", version="X") as other:
+                other.delete([0, 1, 2, 3])
+            with monkeypatch.context() as patch:
+                _claiming(patch, storage, "X")
+                with storage.change("a", "main") as other:
+                    other.append(rows(100, 101, 102, 103))
+
+    with pytest.raises(ConflictError, match="same records"):
+        use()
+    assert numbers(storage) == [4, 5, 100, 101, 102, 103]
+
+
+def test_components_that_are_said_falsely_to_be_back_are_not_believed(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with storage.change("a", "main") as change:
+        change.add("x", np.zeros(6, int))
+
+    def use() -> None:
+        with storage.change("a", "main") as change:
+            change.delete([1])
+            with storage.change("a", "main", version="X") as other:
+                other.drop("x")
+                other.add("x", np.ones(6, int))
+            with monkeypatch.context() as patch:
+                _claiming(patch, storage, "X")
+                with storage.change("a", "main") as other:
+                    other.drop("x")
+                    other.add("x", np.full(6, 7))
+
+    with pytest.raises(ConflictError, match="components are others"):
+        use()

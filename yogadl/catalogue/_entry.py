@@ -136,7 +136,8 @@ class Entry:
         }
         if self.stored is not None:
             since, number = self.stored
-            found["stored"] = [(since - _EPOCH) // _MICROSECOND, number]
+            # Users may give files any time.
+            found["stored"] = [max(0, (since - _EPOCH) // _MICROSECOND), number]
         if self.is_whole and len(json.dumps(found)) > LARGEST_ENTRY:
             made = Provenance(change=self.provenance.change)
             return dataclasses.replace(self, spec="", provenance=made, is_whole=False).to_json()

@@ -25,6 +25,7 @@ class OverlapError(Exception):
 
 def rebased(ours: Hunks, theirs: Hunks) -> Hunks:
     """Our changes as changes of their version; the records that stand in for others stay in order.
+    Hunks may touch then: ``joined``, it would not be known any more what stands in for what.
 
     What both have inserted at one place stands there one behind the other, theirs first. Where as
     many records stand in for a range as it had, each stands in for one, so what the others have
@@ -41,7 +42,8 @@ def rebased(ours: Hunks, theirs: Hunks) -> Hunks:
     is_insert = ours.starts == ours.stops
     starts = theirs.moved(ours.starts)
     stops = np.where(is_insert, starts, theirs.moved(ours.stops, ends=True))
-    return Hunks(starts, stops, ours.counts).joined()
+    has_effect = (stops > starts) | (ours.counts > 0)
+    return Hunks(starts[has_effect], stops[has_effect], ours.counts[has_effect])
 
 
 def _check_apart(ours: Hunks, theirs: Hunks) -> None:

@@ -27,6 +27,19 @@ def hunks_by_parts(version: Made, before: Made) -> Hunks | None:
     """
     if not (version.count and before.count):
         return Hunks.of([(0, before.count, version.count)])
+    found = runs_by_parts(version, before)
+    return None if found is None else hunks_of(found, before.count)[0]
+
+
+def runs_by_parts(version: Made, before: Made) -> Runs | None:
+    """The records of a version: those that another has by their positions in that, of ``PARENT``.
+
+    Args:
+        version, before: both of at least one record.
+
+    Returns:
+        ``None`` if their column groups are others, or they have no part in common.
+    """
     if version.stored.layout != before.stored.layout:
         return None
     if version.digests.isdisjoint(before.digests):
@@ -36,7 +49,7 @@ def hunks_by_parts(version: Made, before: Made) -> Hunks | None:
     found, *others = [_as_runs_of(theirs, ours) for ours, theirs in groups]
     for other in others:
         found = _common(found, other)
-    return hunks_of(found, before.count)[0]
+    return found
 
 
 def _as_runs_of(before: ColumnGroup, group: ColumnGroup) -> Runs:

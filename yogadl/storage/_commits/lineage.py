@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from yogadl.errors import CacheFormatError, CacheNotFoundError, InvalidArgumentError
-from yogadl.storage._commits.by_parts import hunks_by_parts
+from yogadl.storage._commits.by_parts import hunks_by_parts, runs_by_parts
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
@@ -80,7 +82,7 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
     if version.dataset_version == before.dataset_version:
         # One of them may have been replaced.
         return NO_CHANGES if version.content_id == before.content_id else None
-    steps: list[tuple[Made, Changes]] = []
+    steps: list[_Step] = []
     at, seen = version, {version.dataset_version}
     while at.dataset_version != before.dataset_version:
         if len(steps) == _LONGEST_CHAIN:
@@ -91,7 +93,7 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
         changes = changes_of(at, parent)
         if changes is None:
             return None
-        steps.append((at, changes))
+        steps.append(_Step(at, parent, changes))
         at = parent
         if at.dataset_version in seen:
             # Copies may have any names.
@@ -99,43 +101,96 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
         seen.add(at.dataset_version)
     steps.reverse()
     hunks = _put_together(steps, before.count)
-    made = {it.provenance.change for it, _ in steps} - {""}
-    is_simple = made.isdisjoint(it.provenance.reverts for it, _ in steps)
-    each = tuple(changes.hunks for _, changes in steps) if is_simple else (hunks,)
+    is_simple = {step.id for step in steps}.isdisjoint(step.reverts for step in steps)
+    each = tuple(step.changes.hunks for step in steps) if is_simple else (hunks,)
     return Changes(hunks, _of_components(steps), each)
 
 
-def _put_together(steps: Sequence[tuple[Made, Changes]], count: int) -> Hunks:
+@dataclass(frozen=True)
+class _Step:
+    """One commit.
+
+    Attributes:
+        made: the version that it made.
+        parent: that of which it made it.
+        changes: what it changed.
+    """
+
+    made: Made
+    parent: Made
+    changes: Changes
+
+    @property
+    def id(self) -> str:
+        """Of the commit; of what was made by none, one that nothing has."""
+        return self.made.provenance.change or " "
+
+    @property
+    def reverts(self) -> str:
+        """The id of the commit that it takes back; empty for none."""
+        return self.made.provenance.reverts
+
+
+def _put_together(steps: Sequence[_Step], count: int) -> Hunks:
     """What some commits have changed of a version of so many records, one after the other.
 
     Records that one has replaced and another, which takes that back, has put there again, are those
     of the version.
     """
-    taken_back = {made.provenance.reverts for made, _ in steps} - {""}
-    gone: dict[str, Runs] = {}
+    taken_back = {step.reverts for step in steps}
+    before: dict[str, tuple[_Step, Runs]] = {}
     whole = Runs.whole(PARENT, count)
-    for number, (made, changes) in enumerate(steps, start=1):
-        hunks, told = changes.hunks, made.provenance
-        if told.change in taken_back:
-            gone[told.change] = whole.taken(hunks.starts, hunks.stops)
-        sources = {PARENT: whole}
-        put_back = gone.get(told.reverts)
-        if put_back is not None and put_back.record_count == hunks.new_count:
-            sources[number] = put_back
+    for number, step in enumerate(steps, start=1):
+        if step.id in taken_back:
+            before[step.id] = step, whole
+        hunks, sources = step.changes.hunks, {PARENT: whole}
+        if step.reverts in before:
+            undone, whole_then = before[step.reverts]
+            put_back = _put_back(step, undone)
+            if put_back is not None:
+                own = put_back.renumbered(np.array([PARENT, number]))
+                sources[number] = own.through({PARENT: whole_then})
         whole = hunks.applied(whole.record_count, number).through(sources)
     return hunks_of(whole, count)[0]
 
 
-def _of_components(steps: Sequence[tuple[Made, Changes]]) -> bool:
+def _put_back(step: _Step, undone: _Step) -> Runs | None:
+    """The records that a commit has put in for others when it took back another one: where they
+    were before that, of ``PARENT``; those that were not there are of source 1.
+
+    Returns:
+        ``None`` if that is not known.
+    """
+    hunks, other = step.changes.hunks, undone.changes.hunks
+    made, parent = step.made, undone.parent
+    new = hunks.inverted()
+    found = runs_by_parts(made, parent) if made.count and parent.count else None
+    if found is not None:
+        # Whatever it says that it has taken back.
+        taken = found.taken(new.starts, new.stops)
+        starts = np.cumsum(taken.counts) - taken.counts
+        return Runs(
+            taken.sources, np.where(taken.sources == PARENT, taken.firsts, starts), taken.counts
+        )
+    # One of them was compacted since, or laid out otherwise. They are in order if both have kept
+    # which places they changed.
+    if None in (made.hunks, undone.made.hunks) or hunks.new_count != other.old_count:
+        return None
+    return Runs.whole(PARENT, parent.count).taken(other.starts, other.stops)
+
+
+def _of_components(steps: Sequence[_Step]) -> bool:
     """Whether components are changed, and not changed back, by some commits one after the other."""
     # Of each commit the one that it takes back, or that what it takes back has taken back.
     firsts: dict[str, int] = {}
     are_changed: dict[int, bool] = {}
-    for number, (made, changes) in enumerate(steps):
-        first = firsts.get(made.provenance.reverts, number)
-        if made.provenance.change:
-            firsts[made.provenance.change] = first
-        if changes.of_components:
+    parents: dict[str, Made] = {}
+    for number, step in enumerate(steps):
+        parent = parents.get(step.reverts)
+        is_back = parent is not None and parent.sums == step.made.sums
+        first = firsts[step.reverts] if is_back else number
+        firsts[step.id], parents[step.id] = first, step.parent
+        if step.changes.of_components:
             are_changed[first] = not are_changed.get(first, False)
     return any(are_changed.values())
 
