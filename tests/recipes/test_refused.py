@@ -46,12 +46,32 @@ class Owner:
 OWNER = Owner()
 
 
+class Comparing(type):  # noqa: PLW1641 - that is what is refused
+    def __eq__(cls, other: object) -> bool:
+        return cls is other
+
+
+class Compared(metaclass=Comparing):
+    size = 1
+
+
+COMPARED = Compared()
+
+
 def uses_lock() -> Any:
     return LOCK
 
 
 def uses_owner() -> Any:
     return OWNER.size
+
+
+def uses_compared() -> Any:
+    return Compared.size
+
+
+def uses_object_of_compared() -> Any:
+    return COMPARED.size
 
 
 def through() -> Any:
@@ -220,6 +240,8 @@ HERE = __name__
         (uses_lock, r"uses_lock → .*\.LOCK is a lock", f"{HERE}.LOCK"),
         (through, r"through → .*LOCK is a lock", f"{HERE}.LOCK"),
         (uses_owner, r"OWNER\.lock is a lock", f"{HERE}.OWNER"),
+        (uses_compared, r"Compared is a class of .*Comparing, which has", f"{HERE}.Compared"),
+        (uses_object_of_compared, "COMPARED is an object of a class of", f"{HERE}.COMPARED"),
         (uses_file, r"FILE\['log'\]\[0\] is an open file", f"{HERE}.FILE"),
         (uses_counter, r"COUNTER is a itertools\.count", f"{HERE}.COUNTER"),
         (uses_eval, "code that uses eval, which runs", "eval"),

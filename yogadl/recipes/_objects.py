@@ -171,3 +171,14 @@ def told(value: Any) -> str:
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix(f"{builtins.__name__}.")
     return f"{OPENING[kind.__name__]} ({name})" if kind.__name__ in OPENING else f"a {name}"
+
+
+def without_hash(value: Any) -> str:
+    """What a class is, or an object of one, that cannot be looked up, for errors."""
+    kind = type(value)
+    of_kind: Any = kind if issubclass(kind, type) else type(kind)
+    if of_kind is type or of_kind.__hash__ is not None:
+        return ""
+    what = "a class" if of_kind is kind else "an object of a class"
+    name = f"{of_kind.__module__}.{of_kind.__qualname__}"
+    return f"{what} of {name}, which has an __eq__ and no __hash__ (add `__hash__ = type.__hash__`)"

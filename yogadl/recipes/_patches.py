@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import copyreg
 import enum
+import functools
 import importlib
 import itertools
 import operator
@@ -17,7 +18,7 @@ import sys
 import threading
 import types
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from yogadl.recipes._owners import PYTHON, YOGADL, is_library, is_library_module, is_standard
@@ -26,12 +27,14 @@ from yogadl.recipes._users import (
     HOLD_NOTHING,
     Finder,
     attributes_of_object,
+    distinct,
     holds_users,
     is_users_class,
 )
 
 _IMMUTABLE = 1 << 8
 _MODULE = types.ModuleType
+_name_of = operator.attrgetter("__name__")
 # What these have of the user's decides what is shown, logged or tested, which is in no record.
 _BESIDE = frozenset(
     (
@@ -48,7 +51,6 @@ _BESIDE = frozenset(
     )
 )
 _HOOKS = frozenset(("_profile_hook", "_trace_hook", "excepthook", "print"))
-_values = operator.methodcaller("values")
 _lock = threading.Lock()
 
 
@@ -74,71 +76,32 @@ class Patch:
         return f"{self.owner.__name__}.{self.name}"
 
 
-@dataclass(slots=True)
-class _Space:
-    """What a module or class had when it was looked through.
-
-    Attributes:
-        owner: the module or class.
-        names: that it has now, with their values.
-        values: that it had.
-        inner: the attributes of objects in a module.
-        is_looked_at: whether it has something of the user's, or may get that without being another.
-    """
-
-    owner: Any
-    names: Mapping[str, Any]
-    values: tuple[Any, ...] = ()
-    inner: tuple[Mapping[str, Any], ...] = ()
-    is_looked_at: bool = False
-
-    def has_changed(self) -> bool:
-        """Whether it has other values than it had, which are kept then."""
-        now = self._now()
-        if len(now) == len(self.values) and all(map(operator.is_, now, self.values)):
-            return False
-        if type(self.owner) is _MODULE:
-            self.inner = tuple(attributes_of_object(it) for it in now if _may_change(type(it)))
-        self.values = self._now() if self.inner else now
-        return True
-
-    def _now(self) -> tuple[Any, ...]:
-        found = tuple(self.names.values())
-        return (*found, *itertools.chain(*map(_values, self.inner))) if self.inner else found
-
-
-@dataclass
 class _Library:
-    """What is loaded of a library.
+    """What is loaded of a library: its modules, the classes in them and in each other, and the
+    attributes of objects in its modules.
 
     Attributes:
         name: of its modules at the top, or Python.
         modules: of it.
-        spaces: its modules and classes, by where these are in memory.
-        names: of all of them.
-        values: that all of them had.
         uses: other libraries of which its modules have something.
-        looked_at: modules and classes that have something of the user's, or may get that.
         bases: its abstract classes.
     """
 
-    name: str
-    modules: list[types.ModuleType] = field(default_factory=list)
-    spaces: dict[int, _Space] = field(default_factory=dict)
-    names: list[Mapping[str, Any]] = field(default_factory=list)
-    values: tuple[Any, ...] = ()
-    uses: set[str] = field(default_factory=set)
-    looked_at: list[_Space] = field(default_factory=list)
-    bases: list[abc.ABCMeta] = field(default_factory=list)
-    _looked_through: int = 0
-    _asked: int = 0
-    _objects: list[Any] = field(default_factory=list)
-
-    def add(self, owner: Any, names: Mapping[str, Any]) -> None:
-        """Adds a module or class, unless it is known."""
-        if id(owner) not in self.spaces:
-            self.spaces[id(owner)] = _Space(owner, names)
-            self.names.append(names)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.modules: list[types.ModuleType] = []
+        self.uses: set[str] = set()
+        self.bases: list[abc.ABCMeta] = []
+        self._classes: dict[int, type] = {}
+        self._inner: list[Mapping[str, Any]] = []
+        # What all of these had when they were looked through; thousands of small containers
+        # would have Python look for garbage.
+        self._values: list[Any] = []
+        # Modules and classes that have something of the user's, or may get that without having
+        # another value.
+        self._looked_at: list[Any] = []
+        self._asked: int = 0
+        self._objects: list[Any] = []
 
     def objects(self, may_change: dict[type, bool]) -> list[Any]:
         """The objects in its modules that users may give something. What a module has instead of
@@ -148,73 +111,81 @@ class _Library:
             may_change: see ``_may_change``, of known classes.
         """
         for module in self.modules[self._asked :]:
-            values = list(_names_of(module).values())
-            kinds = set(map(type, values))
-            for kind in kinds - may_change.keys():
-                may_change[kind] = _may_change(kind)
-            if any(map(may_change.__getitem__, kinds)):
-                self._objects += [it for it in values if may_change[type(it)]]
+            self._objects += _changeable(list(_names_of(module).values()), may_change)
         self._asked = len(self.modules)
         return self._objects
 
-    def update(self) -> None:
-        """Looks through what is other than it was."""
-        for module in self.modules[self._looked_through :]:
-            self.add(module, _names_of(module))
-        self._looked_through = len(self.modules)
-        if not self._is_as_it_was():
-            self._look_through()
+    def update(self, may_change: dict[type, bool]) -> None:
+        """Looks through it, if it is other than it was.
+
+        Args:
+            may_change: see ``_may_change``, of known classes.
+        """
+        of_modules = _values_in(map(_names_of, self.modules))
+        of_classes = _values_in(map(vars, self._classes.values()))
+        now = [*of_modules, *of_classes, *_values_in(self._inner)]
+        if len(now) == len(self._values) and all(map(operator.is_, now, self._values)):
+            return
+        objects = distinct(_changeable(of_modules, may_change))
+        self._inner = list(map(attributes_of_object, objects))
+        of_inner = _values_in(self._inner)
+        suspects, finder = set[int](), Finder()
+        left = [*of_modules, *of_classes, *of_inner]
+        while left:
+            modules = (it for it in left if type(it) is _MODULE)
+            self.uses.update(map(library_of, set(map(_name_of, modules))))
+            left = distinct([it for it in left if type(it) not in HOLD_NOTHING])
+            suspects |= finder.suspects(left)
+            left = _values_in(map(vars, self._met_in(left)))
+            of_classes += left
+        self._values = [*of_modules, *of_classes, *of_inner]
+        owners = (*self.modules, *self._classes.values()) if suspects else ()
+        self._looked_at = [
+            it for it in owners if not suspects.isdisjoint(map(id, _code_in(it).values()))
+        ]
+        self.bases = [it for it in self._classes.values() if isinstance(it, abc.ABCMeta)]
 
     def patches(self) -> Iterator[Patch]:
         """What is in it of the user's."""
-        for space in self.looked_at:
+        for owner in self._looked_at:
             # The same values may have other names now, and what is registered is in them.
             finder = Finder()
-            for name, value in _code_in(space).items():
+            for name, value in _code_in(owner).items():
                 if finder.finds(value):
-                    yield Patch(space.owner, name, value)
+                    yield Patch(owner, name, value)
 
-    def _is_as_it_was(self) -> bool:
-        names = self.names
-        try:
-            if sum(map(len, names)) != len(self.values):
-                return False
-            now = itertools.chain.from_iterable(map(_values, names))
-            return all(map(operator.is_, now, self.values))
-        except RuntimeError:
-            # Another thread has changed one.
-            return False
-
-    def _look_through(self) -> None:
-        left, finder = list(self.spaces.values()), Finder()
-        while left:
-            changed = [space for space in left if space.has_changed()]
-            values = [it for space in changed for it in space.values]
-            suspects = finder.suspects(values)
-            for space in changed:
-                space.is_looked_at = bool(suspects) and any(
-                    id(it) in suspects for it in _code_in(space).values()
-                )
-            self.uses.update(library_of(it.__name__) for it in values if type(it) is _MODULE)
-            left = self._met_in(values)
-        spaces = self.spaces.values()
-        self.names = [names for space in spaces for names in (space.names, *space.inner)]
-        self.values = tuple(it for space in spaces for it in space.values)
-        self.looked_at = [space for space in spaces if space.is_looked_at]
-        owners = (space.owner for space in spaces)
-        self.bases = [it for it in owners if issubclass(type(it), abc.ABCMeta)]
-
-    def _met_in(self, values: list[Any]) -> list[_Space]:
-        """The classes of this library that are new, of some values."""
+    def _met_in(self, values: list[Any]) -> list[type]:
+        """The classes of this library that are new, of some values; adds them, and what else the
+        library uses."""
+        kinds = {kind for kind in set(map(type, values)) if issubclass(kind, type)}
         found = []
         for value in values:
-            if issubclass(type(value), type) and not is_immutable(value):
+            if type(value) in kinds and not is_immutable(value):
                 home = library_of(value.__module__)
                 self.uses.add(home)
-                if home == self.name and id(value) not in self.spaces:
-                    self.add(value, vars(value))
-                    found.append(self.spaces[id(value)])
+                if home == self.name and id(value) not in self._classes:
+                    self._classes[id(value)] = value
+                    found.append(value)
         return found
+
+
+def _values_in(spaces: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """All values of some modules, classes or objects."""
+    found: list[Any] = []
+    for space in spaces:
+        # At once: another thread may change it.
+        found.extend(space.values())
+    return found
+
+
+def _changeable(values: list[Any], may_change: dict[type, bool]) -> list[Any]:
+    """Those of some values that users may give something."""
+    kinds = set(map(type, values))
+    for kind in kinds - may_change.keys():
+        may_change[kind] = _may_change(kind)
+    if not any(map(may_change.__getitem__, kinds)):
+        return []
+    return [it for it in values if may_change[type(it)]]
 
 
 def _names_of(module: types.ModuleType) -> dict[str, Any]:
@@ -232,13 +203,13 @@ def _may_change(kind: type) -> bool:
     return bool(kind.__dictoffset__) and kind.__module__ != "typing"
 
 
-def _code_in(space: _Space) -> dict[str, Any]:
-    """What may be code of the user's."""
-    is_module = type(space.owner) is _MODULE
+def _code_in(owner: Any) -> dict[str, Any]:
+    """What may be code of the user's in a module or class."""
+    is_module = type(owner) is _MODULE
     return {
         name: value
         # Another thread may change what is copied.
-        for name, value in dict(space.names).items()
+        for name, value in dict(_names_of(owner) if is_module else vars(owner)).items()
         if type(value) not in HOLD_NOTHING
         and name not in _HOOKS
         and not (is_module and name[:2] == "__")
@@ -286,7 +257,7 @@ class _Libraries:
             library = self._found.get(name)
             if library is not None and name not in found:
                 found[name] = library
-                library.update()
+                library.update(self._may_change)
                 left |= library.uses
         return list(found.values())
 
@@ -347,8 +318,11 @@ def is_immutable(kind: type) -> bool:
 
 def library_of(module: Any) -> str:
     """The library that a module is of, by the name of the module."""
-    if not isinstance(module, str):
-        return ""
+    return _library_of(module) if isinstance(module, str) else ""
+
+
+@functools.lru_cache(maxsize=16384)
+def _library_of(module: str) -> str:
     return PYTHON if is_standard(module) else module.partition(".")[0]
 
 

@@ -28,7 +28,7 @@ from yogadl.recipes._inputs import FileInput, measured
 from yogadl.recipes._ledger import Ledger
 from yogadl.recipes._lookups import Lookups
 from yogadl.recipes._names import follow
-from yogadl.recipes._objects import has_hidden_state, kept, told
+from yogadl.recipes._objects import has_hidden_state, kept, told, without_hash
 from yogadl.recipes._owners import (
     PYTHON,
     YOGADL,
@@ -97,12 +97,14 @@ class Walker(Trail):
         if self._left < 0:
             self.refuse("one of more values than can be looked at")
         kind = type(value)
+        if found := without_hash(value):
+            self.refuse(found)
         rule = EXACT.get(kind)
         if rule is not None:
             if kind in PATCHABLE:
                 self.meet(kind)
-            if kind is types.MethodType and (found := _libraries.library_function(self, value)):
-                return found
+            if kind is types.MethodType and (name := _libraries.library_function(self, value)):
+                return name
             return rule(self, value)
         # Not isinstance, since an object may say that it is of any class.
         if issubclass(kind, types.FunctionType | type):
@@ -209,7 +211,7 @@ class Walker(Trail):
         if token is None:
             content = measured(FileInput(file)).digest
             token = self._ledger.new(
-                "file", module.__name__.rpartition(".")[2], module.__name__, _nothing
+                "file", module.__name__.rpartition(".")[2], module.__name__, str
             )
             self._tokens[id(module), "", "file"] = token
             self._ledger.describe(token, [content])
@@ -319,7 +321,7 @@ class Walker(Trail):
                 found = _libraries.library_function(self, value)
                 if found:
                     return found
-                kind, show = "wrapper", _nothing
+                kind, show = "wrapper", str
             else:
                 kind, show = "function", functools.partial(source_text, value)
         token = self._ledger.new(kind, name_of(value), label_of(value), show)
@@ -393,7 +395,3 @@ class Walker(Trail):
 
 def _value_text(kind: str, value: Any) -> str:
     return "" if kind == "environment" else value_text(value, is_secret)
-
-
-def _nothing() -> str:
-    return ""
