@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
+import functools
 import getpass
 import logging
 import pathlib
 import socket
+import time
 from typing import Any, Protocol
 
 import numpy as np
@@ -200,6 +203,67 @@ class CatalogueSuite:
         would = storage.gc("a", keep_last=2, older_than=datetime.timedelta(), dry_run=True)
         # In a bucket, some of what was just stored may be younger than that.
         assert {one.dataset_version for one in would.versions} <= {"1", "2"}
+
+    @pytest.mark.parametrize("is_killed", [True, False])
+    def test_nor_by_who_is_killed_or_not_alone(self, place: Place, is_killed: bool) -> None:
+        storage, there, other = place.storage(), place.storage(), place.other()
+        for version in "123":
+            storage.submit([int(version)], "a", version)
+        before = storage.list("a")
+        enter = storage._enter
+
+        def meet(*arguments: Any) -> None:
+            if is_killed:
+                raise KeyboardInterrupt
+            there.compact("a", "1")
+            enter(*arguments)
+
+        storage._enter = meet
+        for _ in range(1 + is_killed):
+            with pytest.raises(KeyboardInterrupt) if is_killed else contextlib.nullcontext():
+                storage.compact("a", "1")
+            again = place.storage()
+            after = again.list("a")
+            assert [(it.dataset_version, it.created) for it in after] == [
+                (it.dataset_version, it.created) for it in before
+            ]
+            assert again.latest("a") == "3"
+            would = again.gc("a", keep_last=2, older_than=datetime.timedelta(), dry_run=True)
+            assert {it.dataset_version for it in would.versions} <= {"1"}
+        # Elsewhere, and here when it comes back, it is as new as what is stored then.
+        again.copy("a", "1", other)
+        other.submit([4], "a", "4")
+        again.delete("a", "1")
+        other.copy("a", "1", again)
+        assert again.latest("a") == "1"
+        again.compact("a", "2")
+        assert again.latest("a") == "1"
+        assert list(again.fetch("a", "1").stream()) == [1]
+
+    @pytest.mark.parametrize("how", ["submit", "compact"])
+    @pytest.mark.parametrize("collects", [False, True])
+    def test_what_a_killed_process_has_replaced_is_deleted(
+        self, place: Place, how: str, collects: bool
+    ) -> None:
+        storage, killed = place.storage(), place.storage()
+        storage.submit([1], "a", "1")
+        storage.submit([2], "a", "2")
+
+        def die(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        killed._enter = die
+        replace = functools.partial(killed.submit, [1, 1]) if how == "submit" else killed.compact
+        with pytest.raises(KeyboardInterrupt):
+            replace("a", "1")
+        if collects:
+            storage.tag("a", "kept", "2")
+            time.sleep(1.1)  # what a bucket has just stored is too young
+            storage.gc("a", keep_last=0, older_than=datetime.timedelta())
+        else:
+            storage.delete("a", "1")
+        assert names(place.storage().list()) == [("a", "2")]
+        assert list(place.storage().fetch("a").stream()) == [2]
 
     # Tags
 

@@ -13,6 +13,7 @@ from yogadl.catalogue._catalogue import (
 from yogadl.catalogue._entry import CatalogueEntry, Entry, Key, parsed_spec
 from yogadl.catalogue._going_to import GoingTo
 from yogadl.catalogue._known import Known
+from yogadl.catalogue._renewed import Renewed
 from yogadl.catalogue._root import ROOT, CatalogueObjects
 from yogadl.catalogue._state import Expected
 
@@ -29,5 +30,6 @@ __all__ = [
     "GoingTo",
     "Key",
     "Known",
+    "Renewed",
     "parsed_spec",
 ]

@@ -162,13 +162,14 @@ class Catalogue:
             instead_of: the tag of the object of the same records that was there before.
 
         Raises:
-            DoomedError: that was about to be deleted.
+            DoomedError: that, or the new one, was about to be deleted.
             YogadlError: that cannot be done; nothing is lost then, see the package.
         """
         change = _new_id()
 
         def make(state: State) -> State:
-            if instead_of and state.removed.get(entry.key) == instead_of:
+            doomed = state.removed.get(entry.key)
+            if instead_of and doomed in (instead_of, entry.object_tag):
                 raise DoomedError(f"{':'.join(entry.key)} was deleted meanwhile")
             return state.with_entry(entry, change)
 
@@ -178,29 +179,35 @@ class Catalogue:
             # What was seen is so old. To enter it once more does no harm.
             self._change(change, make, patience)
 
-    def take_out(self, key: Key, object_tag: str, is_forced: bool) -> bool:
+    def take_out(self, key: Key, object_tag: str, is_forced: bool, outdated: str = "") -> str:
         """Removes the entry of a version that is about to be deleted. It cannot be tagged any more.
-        Whether it was not replaced before.
 
         Args:
             key: of the version.
             object_tag: of what is to be deleted.
             is_forced: also if it is tagged.
+            outdated: the tag of what was there before that, whose entry may be left, since who
+                replaced it has not entered that yet, or was killed.
+
+        Returns:
+            The tag of the object that the entry is about, if that is another one, and nothing was
+            done; else an empty string.
 
         Raises:
             InvalidArgumentError: it is tagged.
             YogadlError: that cannot be done.
         """
         change = _new_id()
-        is_current = True
+        another = ""
 
         def make(state: State) -> State:
-            nonlocal is_current
-            is_current = not state.is_of_another(key, object_tag)
-            return state.without_entry(key, object_tag, is_forced, change)
+            nonlocal another
+            found = state.tag_of(key)
+            another = "" if found in ("", object_tag, outdated) else found
+            return state.without_entry(key, "" if another else object_tag, is_forced, change)
 
         self._change(change, make)
-        return is_current
+        return another
 
     def give_up(self, key: Key, object_tag: str, identity: str) -> bool:
         """Sees to it that what has no entry never gets one, if it is sure that it has none.

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from yogadl import spec as specs
 from yogadl.catalogue._going_to import GoingTo
+from yogadl.catalogue._renewed import Renewed, count, stored_of, stored_to_json
 from yogadl.errors import YogadlError
 from yogadl.format import spec_json
 from yogadl.format.provenance import UNKNOWN, Provenance
@@ -21,10 +22,6 @@ Key: TypeAlias = tuple[str, str]
 
 LARGEST_ENTRY = 32 << 10
 """Bytes of JSON; of a version that needs more, the file's own header is read."""
-
-_MOST = 1 << 63
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -92,6 +89,8 @@ class Entry:
         stored: if its file was written anew since, when the version was stored, by the store's
             clock, and the number that it had then; else ``None``.
         going_to: of a commit whose file was asked, where it was to be entered. It is not kept.
+        renewed: of a file that was asked, and had been written anew, what it says of that. It is
+            not kept.
     """
 
     dataset_id: str
@@ -108,6 +107,7 @@ class Entry:
     number: int = 0
     stored: tuple[datetime.datetime, int] | None = None
     going_to: GoingTo | None = None
+    renewed: Renewed | None = None
 
     @property
     def key(self) -> Key:
@@ -121,7 +121,7 @@ class Entry:
     def to_json(self) -> dict[str, Any]:
         """As it is kept, in 32 KiB at most."""
         made = dataclasses.replace(self.provenance, arguments="", source="")
-        found = {
+        found: dict[str, Any] = {
             "dataset_id": self.dataset_id,
             "dataset_version": self.dataset_version,
             "object": [self.object_size, self.object_tag],
@@ -135,9 +135,7 @@ class Entry:
             "number": self.number,
         }
         if self.stored is not None:
-            since, number = self.stored
-            # Users may give files any time.
-            found["stored"] = [max(0, (since - _EPOCH) // _MICROSECOND), number]
+            found["stored"] = stored_to_json(*self.stored)
         if self.is_whole and len(json.dumps(found)) > LARGEST_ENTRY:
             made = Provenance(change=self.provenance.change)
             return dataclasses.replace(self, spec="", provenance=made, is_whole=False).to_json()
@@ -157,17 +155,17 @@ class Entry:
             raise ValueError(f"{place!r:.100} is no object")
         entry = cls(
             *key_of(found),
-            object_size=_count("object", place[0]),
+            object_size=count("object", place[0]),
             object_tag=text("object", place[1]),
             record_count=_maybe_count("records", found.get("records")),
-            size=_count("size", found.get("size")),
+            size=count("size", found.get("size")),
             own_size=_maybe_count("own_size", found.get("own_size")),
             spec=text("spec", found.get("spec")),
             content_id=text("content_id", found.get("content_id")),
             provenance=Provenance.from_json(found.get("made")),
             is_whole=found.get("is_whole") is True,
-            number=_count("number", found.get("number")),
-            stored=_stored(found.get("stored")),
+            number=count("number", found.get("number")),
+            stored=None if found.get("stored") is None else stored_of(found["stored"]),
         )
         if entry.spec:
             parsed_spec(entry.spec)
@@ -255,23 +253,5 @@ def _fresh(spec: specs.Structure) -> specs.Structure:
     return spec
 
 
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST:
-        raise ValueError(f"{name} {value!r:.100} is no count")
-    return value
-
-
 def _maybe_count(name: str, value: Any) -> int | None:
-    return None if value is None else _count(name, value)
-
-
-def _stored(value: Any) -> tuple[datetime.datetime, int] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"{value!r:.100} is no time and number")
-    since, number = (_count("stored", it) for it in value)
-    try:
-        return _EPOCH + since * _MICROSECOND, number
-    except OverflowError:
-        raise ValueError(f"stored {since} is no time") from None
+    return None if value is None else count(name, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -39,6 +41,24 @@ class Known:
             return False
         # With entries lost, nothing can be said.
         return self.keys is not None and key not in self.keys and not self.tags_at(key)
+
+    def with_age(self, entry: Entry, written: datetime.datetime) -> Entry:
+        """What a version's own file says, and when the version was stored, if it was written anew.
+
+        Args:
+            entry: of the file.
+            written: when that was written.
+        """
+        before, renewed = self.entries.get(entry.key), entry.renewed
+        if before is None:
+            return entry
+        if before.is_of(entry.object_size, entry.object_tag):
+            # Which was too long to be kept as a whole.
+            return dataclasses.replace(entry, number=before.number, stored=before.stored)
+        if renewed is None or before.object_tag not in renewed.instead_of:
+            return entry
+        stored = before.stored or (min(renewed.since, written), renewed.number)
+        return dataclasses.replace(entry, stored=stored)
 
     def tags_at(self, key: Key) -> tuple[str, ...]:
         """The tags that are at a version, sorted."""

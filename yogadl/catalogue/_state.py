@@ -118,9 +118,10 @@ class State:
         found = self.tags_of(key[0])
         return tuple(sorted(tag for tag, version in found.items() if version == key[1]))
 
-    def is_of_another(self, key: Key, object_tag: str) -> bool:
-        """Whether a version's entry, if it is among the newest, is about another object."""
-        return tag_of_object(self.entries.get(key)) not in (None, object_tag)
+    def tag_of(self, key: Key) -> str:
+        """The tag of the object that a version's entry is about; empty if it is not among the
+        newest."""
+        return tag_of_object(self.entries.get(key)) or ""
 
     @property
     def is_full(self) -> bool:
@@ -157,6 +158,12 @@ class State:
     def without_entry(self, key: Key, object_tag: str, is_forced: bool, change: str) -> State:
         """Without the entry of a version that is about to be deleted; nobody tags it any more.
 
+        Args:
+            key: of the version.
+            object_tag: of what is to be deleted; empty if it stays after all.
+            is_forced: also if it is tagged.
+            change: the id of the change.
+
         Raises:
             InvalidArgumentError: it is tagged.
         """
@@ -167,8 +174,7 @@ class State:
                 f"version {key[1]!r} of data set {key[0]!r} has the tag {shown}; move or remove "
                 "it (untag), or delete with force=True, which leaves it at nothing"
             )
-        if self.is_of_another(key, object_tag):
-            # It was replaced meanwhile.
+        if not object_tag:
             return self.after(change)
         entries = {it: raw for it, raw in self.entries.items() if it != key}
         removed = {it: tag for it, tag in self.removed.items() if it != key}

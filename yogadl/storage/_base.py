@@ -33,10 +33,10 @@ from yogadl.storage._building.pieces import Pieces
 from yogadl.storage._building.submission import Submission, staged
 from yogadl.storage._building.workers import build_with
 from yogadl.storage._cacheable import Cacheable, Why, cached_by, checked_on_change
-from yogadl.storage._catalogued import V
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._copied_versions import CopiedVersions
 from yogadl.storage._kept_versions import check_age
+from yogadl.storage._listing import V
 from yogadl.storage._version import Version
 
 __all__ = ["CacheStorage", "Submission", "Version", "check_configurations"]

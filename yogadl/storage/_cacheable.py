@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from yogadl import spec as specs
-from yogadl.catalogue import Catalogue
+from yogadl.catalogue import Entry
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
@@ -39,15 +39,13 @@ _log = logging.getLogger(__name__)
 class CachingStorage(Protocol):
     """What a function that is cached needs of its storage."""
 
-    _catalogue: Catalogue
-
     def _version(self, dataset_id: str, dataset_version: str) -> Any: ...
 
     def _fetch_usable(self, version: Any, level: int = ...) -> StoredDataRef | None: ...
 
     def _fetch_best(self, version: Any, check_records: bool) -> StoredDataRef: ...
 
-    def _listed(self, dataset_id: str | None) -> Iterator[Listed]: ...
+    def _newest_first(self, dataset_id: str) -> Iterator[tuple[Listed, Entry]]: ...
 
     def _build(self, submission: Submission, version: Any) -> StoredDataRef: ...
 
@@ -250,11 +248,7 @@ class Cacheable:
 
     def _newest(self) -> tuple[StoredDataRef | None, str | None]:
         """The version that was stored last, of those that can be read."""
-        stored = list(self.storage._listed(self.dataset_id))
-        known = self.storage._catalogue.load(self.dataset_id)
-        for it in sorted(stored, key=lambda it: it.age(known), reverse=True):
-            if it.dataset_id != self.dataset_id:
-                continue
+        for it, _ in self.storage._newest_first(self.dataset_id):
             version = self.storage._version(it.dataset_id, it.dataset_version)
             try:
                 return self.storage._fetch_best(version, check_records=False), it.dataset_version

@@ -1,24 +1,19 @@
-"""What storages have in common of their catalogues: lists, tags, and deleting."""
+"""What storages have in common of their catalogues: tags, and deleting."""
 
 from __future__ import annotations
 
 import abc
-import builtins
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import EllipsisType
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from yogadl.catalogue import (
     ENTRY_SECONDS,
-    Catalogue,
-    CatalogueEntry,
     DoomedError,
     Entry,
-    Known,
 )
-from yogadl.core import Storage
 from yogadl.errors import (
     AccessDeniedError,
     CacheNotFoundError,
@@ -29,45 +24,22 @@ from yogadl.errors import (
     YogadlError,
 )
 from yogadl.storage._listed import Listed
+from yogadl.storage._listing import ListedStorage, V
 from yogadl.storage._paths import RESERVED_IN_BUCKETS, relative_path
-from yogadl.storage._version import Version
 
 _ATTEMPTS = 3
 # What is no wonder to who may only read the catalogue, or has none.
 _EXPECTED = (AccessDeniedError, FileAccessError, UnsafeStoreError)
 
-V = TypeVar("V", bound=Version)
 Found = TypeVar("Found")
 
 _log = logging.getLogger(__name__)
 
 
-class CataloguedStorage(Storage, Generic[V]):
+class CataloguedStorage(ListedStorage[V]):
     """See the module; derived by ``CacheStorage``."""
 
     # What a kind of storage supplies
-
-    _catalogue: Catalogue
-
-    @abc.abstractmethod
-    def _version(self, dataset_id: str, dataset_version: str) -> V:
-        """A version, which need not be stored.
-
-        Raises:
-            InvalidArgumentError: an id or version that is empty or leaves the storage.
-        """
-
-    @abc.abstractmethod
-    def _listed(self, dataset_id: str | None) -> Iterator[Listed]:
-        """What is stored of an id, or of all, in any order; what cannot be fetched is left out."""
-
-    @abc.abstractmethod
-    def _look(self, version: V) -> Listed | None:
-        """The state of a version; ``None`` if it is not stored."""
-
-    @abc.abstractmethod
-    def _described(self, listed: Sequence[Listed]) -> Iterable[tuple[Listed, Entry]]:
-        """What versions' own files say of them, whatever is in them; what is gone is left out."""
 
     @abc.abstractmethod
     def _delete(self, version: V, listed: Listed, collects: bool = True) -> bool:
@@ -78,67 +50,7 @@ class CataloguedStorage(Storage, Generic[V]):
     def _prove_tags(self, version: V) -> None:
         """Raises an ``UnsafeStoreError`` where tags cannot be changed safely."""
 
-    @property
-    @abc.abstractmethod
-    def _where(self) -> str:
-        """Where everything is stored, for messages."""
-
-    # Listing
-
-    def list(self, dataset_id: str | None = None) -> builtins.list[CatalogueEntry]:
-        """What is stored, sorted by id and version; no records are read.
-
-        What the catalogue does not know, as it was stored by an earlier yogadl, for one, is found
-        all the same: a few kilobytes of each such file are read. Two reads of the catalogue, and,
-        of a bucket, a request for each 1,000 objects of versions.
-
-        Args:
-            dataset_id: list only the versions of this one.
-
-        Raises:
-            InvalidArgumentError: the id is empty or leaves the storage.
-            StoreError: the bucket cannot be listed.
-            CatalogueError: the catalogue is damaged.
-        """
-        if dataset_id is not None:
-            self._version(dataset_id, "any")
-        known = self._catalogue.load(dataset_id)
-        found = [
-            entry.shown(listed.stored(known)[0], known.tags_at(listed.key))
-            for listed, entry in self._entries(self._listed(dataset_id), known)
-        ]
-        return sorted(found, key=lambda entry: (entry.dataset_id, entry.dataset_version))
-
-    def _entries(self, there: Iterable[Listed], known: Known) -> Iterator[tuple[Listed, Entry]]:
-        """What is stored, and what is known of it."""
-        others = []
-        for listed in there:
-            entry = known.entries.get(listed.key)
-            if entry is not None and entry.is_whole and entry.is_of(listed.size, listed.tag):
-                yield listed, entry
-            else:
-                others.append(listed)
-        for listed, entry in self._described(others) if others else ():
-            if not known.is_uncommitted(entry.key, entry.going_to):
-                yield listed, entry
-
-    def _is_there(self, listed: Listed, known: Known) -> bool:
-        """Whether what is stored is a version, and not left by a commit that was killed."""
-        return any(True for _ in self._entries([listed], known))
-
-    def _check_committed(self, listed: Listed) -> None:
-        """Sees that what is stored is a version.
-
-        Raises:
-            CacheNotFoundError: it is not committed yet, or was left by who was killed.
-            CatalogueError: the catalogue is damaged.
-        """
-        if not self._is_there(listed, self._catalogue.load(listed.dataset_id)):
-            raise CacheNotFoundError(
-                f"version {listed.dataset_version!r} of data set {listed.dataset_id!r} in "
-                f"{self._where} is being committed or deleted by somebody else, or was left by one "
-                "who was killed, so it is no version"
-            )
+    # Tags
 
     def exists(self, dataset_id: str, dataset_version: str | None = None) -> bool:
         """Whether a version, or the one that a tag is at, is stored; or any of an id.
@@ -160,33 +72,6 @@ class CataloguedStorage(Storage, Generic[V]):
             return True
         tagged = self._tagged(dataset_id, dataset_version)
         return tagged is not None and self._look(tagged) is not None
-
-    def latest(self, dataset_id: str) -> str:
-        """The version of an id that was stored last, by the clock of the disk or the bucket;
-        ``compact`` makes none newer.
-
-        Of some that were stored at the same moment, which may be a second, the one that was entered
-        last into the catalogue.
-
-        Raises:
-            CacheNotFoundError: there is none.
-            InvalidArgumentError: the id is empty or leaves the storage.
-            StoreError: the bucket cannot be listed.
-        """
-        self._version(dataset_id, "any")
-        known = self._catalogue.load(dataset_id)
-        there = sorted(self._listed(dataset_id), key=lambda it: it.age(known), reverse=True)
-        for listed in there:
-            if self._is_there(listed, known):
-                return listed.dataset_version
-        raise self._none_of(dataset_id)
-
-    def _none_of(self, dataset_id: str) -> CacheNotFoundError:
-        return CacheNotFoundError(
-            f"no data set {dataset_id!r} in {self._where}; submit it first, or use cacheable"
-        )
-
-    # Tags
 
     def tag(
         self,
@@ -362,8 +247,13 @@ class CataloguedStorage(Storage, Generic[V]):
     def _take_out(self, listed: Listed, force: bool) -> bool:
         """Takes the entry of what is to be deleted out of the catalogue; whether that does not say
         that it was replaced."""
+        outdated = ""
         try:
-            return self._catalogue.take_out(listed.key, listed.tag, force)
+            while outdated := self._catalogue.take_out(listed.key, listed.tag, force, outdated):
+                # If it is still there, that was there before it, and its own entry is not made yet.
+                found = self._look(self._version(*listed.key))
+                if found is None or found.tag != listed.tag:
+                    return False
         except UnsafeStoreError as error:
             # There are no tags.
             _log.debug("%s", error)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 
 from yogadl.core import Storage
 from yogadl.errors import CacheNotFoundError, InvalidArgumentError, YogadlError
-from yogadl.storage._catalogued import V
 from yogadl.storage._copying.copying import Copier, Original
 from yogadl.storage._copying.sync import Synced, synced
 from yogadl.storage._kept_versions import KeptVersions
+from yogadl.storage._listing import V
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import xxhash
 from yogadl.cache.content_id import TokenSums
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import parts_of
-from yogadl.catalogue import Entry, GoingTo, Key, parsed_spec
+from yogadl.catalogue import Entry, GoingTo, Key, Renewed, parsed_spec
 from yogadl.errors import CacheFormatError, ChecksumError
 from yogadl.format import header as headers
 from yogadl.format.provenance import METADATA_KEY, Provenance
@@ -75,6 +75,7 @@ def describe(
         content_id=content_id,
         provenance=provenance,
         going_to=GoingTo.of(found),
+        renewed=Renewed.of(found),
     )
 
 

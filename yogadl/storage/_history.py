@@ -12,9 +12,10 @@ from yogadl.cache.record_reader import RecordReader
 from yogadl.catalogue import CatalogueEntry
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import CacheNotFoundError
-from yogadl.storage._catalogued import CataloguedStorage, V
+from yogadl.storage._catalogued import CataloguedStorage
 from yogadl.storage._commits.diff import VersionDiff, diff_of
 from yogadl.storage._commits.made import Made
+from yogadl.storage._listing import V
 
 _ATTEMPTS = 3
 

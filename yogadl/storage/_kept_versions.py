@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from yogadl.arguments import as_index
-from yogadl.catalogue import Key, Known
+from yogadl.catalogue import Entry, Key, Known
 from yogadl.errors import InvalidArgumentError
-from yogadl.storage._catalogued import V
 from yogadl.storage._collected import Collected, CollectedParts, StoredVersion
 from yogadl.storage._disk.scratch import abandoned_in, remove_abandoned, remove_partial_files
 from yogadl.storage._listed import Listed
+from yogadl.storage._listing import V
 from yogadl.storage._told_versions import ToldVersions
 
 GRACE = datetime.timedelta(days=1)
@@ -114,7 +114,7 @@ class KeptVersions(ToldVersions[V]):
         if count is not None:
             keys = {listed.key for listed in pending}
             rest = [listed for listed in there if listed.key not in keys]
-            outdated = _outdated(rest, known, count, latest)
+            outdated = _outdated(self._entries(rest, known), known, count, latest)
         if not dry_run:
             outdated = [one for one in outdated if self._removes(one)]
             unfinished = [one for one in unfinished if self._gives_up(one, known)]
@@ -215,26 +215,28 @@ def check_age(older_than: Any) -> None:
 
 
 def _outdated(
-    there: Iterable[Listed], known: Known, keep_last: int, latest: float
+    there: Iterable[tuple[Listed, Entry]], known: Known, keep_last: int, latest: float
 ) -> builtins.list[Listed]:
     """The versions that are not to be kept, the oldest first.
 
     Args:
-        there: all versions.
+        there: all versions, and what is known of them.
         known: what the catalogue says.
         keep_last: how many to keep of each id.
         latest: when the newest of those was stored that may go.
     """
     by_id: dict[str, builtins.list[Listed]] = {}
-    for listed in sorted(there, key=lambda it: it.age(known), reverse=True):
+    ordered = [listed for listed, entry in sorted(there, key=lambda it: it[0].age(it[1]))]
+    for listed in reversed(ordered):
         by_id.setdefault(listed.dataset_id, []).append(listed)
-    found = [
+    outdated = {listed.key for versions in by_id.values() for listed in versions[keep_last:]}
+    return [
         listed
-        for versions in by_id.values()
-        for listed in versions[keep_last:]
-        if not known.tags_at(listed.key) and listed.created.timestamp() <= latest
+        for listed in ordered
+        if listed.key in outdated
+        and not known.tags_at(listed.key)
+        and listed.created.timestamp() <= latest
     ]
-    return sorted(found, key=lambda it: it.age(known))
 
 
 def _stored(listed: Iterable[Listed]) -> tuple[StoredVersion, ...]:

@@ -6,7 +6,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
-from yogadl.catalogue import Key, Known
+from yogadl.catalogue import Entry, Key, Known
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,23 @@ class Listed:
         """Its id and version."""
         return self.dataset_id, self.dataset_version
 
-    def stored(self, known: Known) -> tuple[datetime.datetime, int]:
-        """When the version was stored, whose file may have been written anew since, and the number
-        of the change by which it was entered in the catalogue then; 0 if it was not."""
+    def entry_in(self, known: Known) -> Entry | None:
+        """The entry that is about it."""
         entry = known.entries.get(self.key)
-        if entry is None or not entry.is_of(self.size, self.tag):
-            return self.created, 0
+        return entry if entry is not None and entry.is_of(self.size, self.tag) else None
+
+    def stored(self, entry: Entry) -> tuple[datetime.datetime, int]:
+        """When the version was stored, whose file may have been written anew since, and the number
+        of the change by which it was entered in the catalogue then; 0 if it was not.
+
+        Args:
+            entry: that is about it.
+        """
         return entry.stored or (self.created, entry.number)
 
-    def age(self, known: Known) -> tuple[datetime.datetime, int, str]:
-        """The greater, the newer."""
-        return *self.stored(known), self.dataset_version
+    def age(self, entry: Entry) -> tuple[datetime.datetime, int, str]:
+        """The greater, the newer; see :meth:`stored`."""
+        return *self.stored(entry), self.dataset_version
 
     def is_doomed(self, known: Known) -> bool:
         """Whether somebody is deleting it, or was killed when he did so."""

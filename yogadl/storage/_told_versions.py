@@ -15,11 +15,11 @@ from yogadl.cache.writer import metadata_json
 from yogadl.cards import Card, ComponentSample, sample_of
 from yogadl.errors import ForeignFileError, InvalidArgumentError
 from yogadl.format.provenance import UNKNOWN
-from yogadl.storage._catalogued import V
 from yogadl.storage._commits.commit import Committer, Purpose, new_change
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.user_metadata import same_json
 from yogadl.storage._history import first_parents
+from yogadl.storage._listing import V
 from yogadl.storage._versioned import VersionedStorage
 
 
@@ -49,13 +49,13 @@ class ToldVersions(VersionedStorage[V]):
         known = self._catalogue.load(dataset_id)
         there = list(self._entries(self._listed(dataset_id), known))
         entries = {
-            entry.dataset_version: entry.shown(listed.stored(known)[0], known.tags_at(listed.key))
+            entry.dataset_version: entry.shown(listed.stored(entry)[0], known.tags_at(listed.key))
             for listed, entry in there
         }
         if name is None:
             if not there:
                 raise self._none_of(dataset_id)
-            at = max((listed for listed, _ in there), key=lambda it: it.age(known)).dataset_version
+            at = max(there, key=lambda it: it[0].age(it[1]))[0].dataset_version
         else:
             tagged = [version for version, entry in entries.items() if name in entry.tags]
             at = name if name in entries else next(iter(tagged), "")

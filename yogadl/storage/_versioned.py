@@ -26,7 +26,7 @@ from yogadl.errors import (
     VersionExistsError,
 )
 from yogadl.storage._building.submission import Parts
-from yogadl.storage._catalogued import Found, V
+from yogadl.storage._catalogued import Found
 from yogadl.storage._commits.change import Begun, Change
 from yogadl.storage._commits.commit import Committer, Purpose, new_change
 from yogadl.storage._commits.lineage import changes_of, is_parent
@@ -37,6 +37,7 @@ from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.storage._disk.scratch import scratch_folder
 from yogadl.storage._history import HistoryStorage
 from yogadl.storage._listed import Listed
+from yogadl.storage._listing import V
 
 _ATTEMPTS = 3
 
@@ -392,10 +393,8 @@ class VersionedStorage(HistoryStorage[V]):
         listed = self._look(version)
         if listed is None:
             raise self._replaced(version) if tag is None else self._left_by(tag, version)
-        # With an entry, it would be taken for committed.
-        self._check_committed(listed)
-        # It is no newer by that.
-        since = listed.stored(self._catalogue.load(dataset_id))
+        # With an entry, it would be taken for committed. It is no newer by that.
+        since, number = listed.stored(self._check_committed(listed))
         path = version.claim()
         with self._adding(version, True) as parts:
             parts.begin()
@@ -408,13 +407,13 @@ class VersionedStorage(HistoryStorage[V]):
                 stored.groups,
                 stored.spec,
                 None,
-                metadata=made.document,
+                metadata=made.renewed_since(since, number, listed.tag),
                 created_ns=made.created_ns,
                 sums=made.sums,
             ) as file:
                 entry = self._publish_again(file, version, parts, listed)
         try:
-            self._enter(dataclasses.replace(entry, stored=since), listed.tag)
+            self._enter(dataclasses.replace(entry, stored=(since, number)), listed.tag)
         except DoomedError:
             self._withdraw(version, entry.object_tag)
             raise self._replaced(version) from None

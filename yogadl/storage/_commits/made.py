@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Callable, Collection
@@ -14,7 +15,7 @@ from yogadl import spec as specs
 from yogadl.cache.content_id import TokenSums
 from yogadl.cache.sections import section
 from yogadl.cache.table_writer import ColumnGroup, StoredGroups, stored_groups
-from yogadl.catalogue import GoingTo
+from yogadl.catalogue import GoingTo, Renewed
 from yogadl.errors import CacheFormatError
 from yogadl.format import header as headers
 from yogadl.format import spec_json
@@ -57,6 +58,7 @@ class Made:
         parent_metadata: see ``metadata_digest``, of the metadata that this had; likewise.
         hunks: as it is stored, what it changes of its first parent; ``None`` if that is not told.
         going_to: of a commit to a branch, where it was to be entered; else ``None``.
+        renewed: of a file that was written anew, what it says of that; else ``None``.
     """
 
     dataset_version: str
@@ -74,6 +76,7 @@ class Made:
     parent_metadata: str
     hunks: Any
     going_to: GoingTo | None
+    renewed: Renewed | None
 
     @property
     def count(self) -> int:
@@ -84,6 +87,17 @@ class Made:
     def recipe(self) -> Recipe | None:
         """What determined the records, if it is known; of a version that was changed it is not."""
         return parse(json.loads(self.document).get(RECIPE_KEY))
+
+    def renewed_since(self, since: datetime.datetime, number: int, tag: str) -> bytes:
+        """Its document, of a file that is to be written in its place.
+
+        Args:
+            since: when the version was stored.
+            number: see ``Renewed``.
+            tag: of its own object.
+        """
+        before = () if self.renewed is None else self.renewed.instead_of
+        return _longer(self.document, Renewed(since, number, (*before, tag)).to_json())
 
     @property
     def digests(self) -> set[bytes]:
@@ -158,6 +172,7 @@ def read_made(
         _digest(own.get(_PARENT_METADATA)),
         own.get(_HUNKS),
         GoingTo.of(own),
+        Renewed.of(own),
     )
 
 

@@ -96,7 +96,7 @@ def _stored(storage: Any, dataset_id: str | None) -> _Stored:
     known = storage._catalogue.load(dataset_id)
     there = (one for one in storage._listed(dataset_id) if not one.is_doomed(known))
     found = storage._entries(there, known)
-    ordered = sorted(found, key=lambda it: (*it[0].age(known), it[0].dataset_id))
+    ordered = sorted(found, key=lambda it: (*it[0].age(it[1]), it[0].dataset_id))
     return _Stored({one.key: (one, entry) for one, entry in ordered}, known)
 
 

@@ -1,0 +1,156 @@
+"""What storages have in common of listing what they have."""
+
+from __future__ import annotations
+
+import abc
+import bisect
+import builtins
+import datetime
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from yogadl.catalogue import Catalogue, CatalogueEntry, Entry, Known
+from yogadl.core import Storage
+from yogadl.errors import CacheNotFoundError
+from yogadl.storage._listed import Listed
+from yogadl.storage._version import Version
+
+V = TypeVar("V", bound=Version)
+
+
+class ListedStorage(Storage, Generic[V]):
+    """See the module; derived by ``CataloguedStorage``."""
+
+    # What a kind of storage supplies
+
+    _catalogue: Catalogue
+
+    @abc.abstractmethod
+    def _version(self, dataset_id: str, dataset_version: str) -> V:
+        """A version, which need not be stored.
+
+        Raises:
+            InvalidArgumentError: an id or version that is empty or leaves the storage.
+        """
+
+    @abc.abstractmethod
+    def _listed(self, dataset_id: str | None) -> Iterator[Listed]:
+        """What is stored of an id, or of all, in any order; what cannot be fetched is left out."""
+
+    @abc.abstractmethod
+    def _look(self, version: V) -> Listed | None:
+        """The state of a version; ``None`` if it is not stored."""
+
+    @abc.abstractmethod
+    def _described(self, listed: Sequence[Listed]) -> Iterable[tuple[Listed, Entry]]:
+        """What versions' own files say of them, whatever is in them; what is gone is left out."""
+
+    @property
+    @abc.abstractmethod
+    def _where(self) -> str:
+        """Where everything is stored, for messages."""
+
+    # Listing
+
+    def list(self, dataset_id: str | None = None) -> builtins.list[CatalogueEntry]:
+        """What is stored, sorted by id and version; no records are read.
+
+        What the catalogue does not know, as it was stored by an earlier yogadl, for one, is found
+        all the same: a few kilobytes of each such file are read. Two reads of the catalogue, and,
+        of a bucket, a request for each 1,000 objects of versions.
+
+        Args:
+            dataset_id: list only the versions of this one.
+
+        Raises:
+            InvalidArgumentError: the id is empty or leaves the storage.
+            StoreError: the bucket cannot be listed.
+            CatalogueError: the catalogue is damaged.
+        """
+        if dataset_id is not None:
+            self._version(dataset_id, "any")
+        known = self._catalogue.load(dataset_id)
+        found = [
+            entry.shown(listed.stored(entry)[0], known.tags_at(listed.key))
+            for listed, entry in self._entries(self._listed(dataset_id), known)
+        ]
+        return sorted(found, key=lambda entry: (entry.dataset_id, entry.dataset_version))
+
+    def _entries(self, there: Iterable[Listed], known: Known) -> Iterator[tuple[Listed, Entry]]:
+        """What is stored, and what is known of it."""
+        others = []
+        for listed in there:
+            entry = listed.entry_in(known)
+            if entry is not None and entry.is_whole:
+                yield listed, entry
+            else:
+                others.append(listed)
+        for listed, entry in self._described(others) if others else ():
+            if not known.is_uncommitted(entry.key, entry.going_to):
+                yield listed, known.with_age(entry, listed.created)
+
+    def _newest_first(self, dataset_id: str) -> Iterator[tuple[Listed, Entry]]:
+        """The versions of an id, and what is known of them, the newest first; their own files are
+        asked only as it gets to them."""
+        known = self._catalogue.load(dataset_id)
+
+        def as_new_as(listed: Listed) -> tuple[datetime.datetime, int, str]:
+            entry = listed.entry_in(known)
+            # What its file says may make it older.
+            return (listed.created, sys.maxsize, "") if entry is None else listed.age(entry)
+
+        waiting = sorted(self._listed(dataset_id), key=as_new_as)
+        told: builtins.list[tuple[Listed, Entry]] = []
+        while waiting or told:
+            while waiting and (not told or _age(told[-1]) < as_new_as(waiting[-1])):
+                for pair in self._entries([waiting.pop()], known):
+                    bisect.insort(told, pair, key=_age)
+            if told:
+                yield told.pop()
+
+    def _is_there(self, listed: Listed, known: Known) -> bool:
+        """Whether what is stored is a version, and not left by a commit that was killed."""
+        return any(True for _ in self._entries([listed], known))
+
+    def _check_committed(self, listed: Listed) -> Entry:
+        """Sees that what is stored is a version; what is known of it.
+
+        Raises:
+            CacheNotFoundError: it is not committed yet, or was left by who was killed.
+            CatalogueError: the catalogue is damaged.
+        """
+        for _, entry in self._entries([listed], self._catalogue.load(listed.dataset_id)):
+            return entry
+        raise CacheNotFoundError(
+            f"version {listed.dataset_version!r} of data set {listed.dataset_id!r} in "
+            f"{self._where} is being committed or deleted by somebody else, or was left by one "
+            "who was killed, so it is no version"
+        )
+
+    def latest(self, dataset_id: str) -> str:
+        """The version of an id that was stored last, by the clock of the disk or the bucket;
+        ``compact`` makes none newer.
+
+        Of some that were stored at the same moment, which may be a second, the one that was entered
+        last into the catalogue.
+
+        Raises:
+            CacheNotFoundError: there is none.
+            InvalidArgumentError: the id is empty or leaves the storage.
+            StoreError: the bucket cannot be listed.
+        """
+        self._version(dataset_id, "any")
+        for listed, _ in self._newest_first(dataset_id):
+            return listed.dataset_version
+        raise self._none_of(dataset_id)
+
+    def _none_of(self, dataset_id: str) -> CacheNotFoundError:
+        return CacheNotFoundError(
+            f"no data set {dataset_id!r} in {self._where}; submit it first, or use cacheable"
+        )
+
+
+def _age(pair: tuple[Listed, Entry]) -> tuple[datetime.datetime, int, str]:
+    listed, entry = pair
+    return listed.age(entry)
