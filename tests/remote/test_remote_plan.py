@@ -19,6 +19,7 @@ import yogadl
 from yogadl.dataref import RemoteDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.lateness import Lateness
 from yogadl.remote._fetching.planner import FIRST_RECORDS
 from yogadl.remote._local.space import LimitedSpace
 
@@ -26,6 +27,12 @@ pytestmark = pytest.mark.once
 
 SHAPES = [(300, 8_000), (3_000, 200), (20_000, 10), (60, 100_000)]
 """Records, and bytes of each."""
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has nothing asked for twice because this machine is busy, which no plan knows of."""
+    monkeypatch.setattr(Lateness, "seconds", lambda _: math.inf)
 
 
 def store(site: Site, shape: tuple[int, int], part_bytes: int | None, ragged: bool = False) -> int:

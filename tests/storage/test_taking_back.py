@@ -7,6 +7,7 @@ import functools
 import itertools
 import pathlib
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -247,3 +248,136 @@ def test_components_that_are_said_falsely_to_be_back_are_not_believed(
 
     with pytest.raises(ConflictError, match="components are others"):
         use()
+
+
+@pytest.mark.parametrize("second", [7, 8])
+def test_equal_records_of_several_commits_are_told_apart(
+    tmp_path: pathlib.Path, second: int
+) -> None:
+    """Their parts are one and the same."""
+
+    def begin(name: str) -> LFSStorage:
+        storage = LFSStorage(str(tmp_path / name))
+        storage.submit(rows(0, 1, 2, 3), "a", "0")
+        storage.tag("a", "main", "0")
+        with storage.change("a", "main", version="A") as change:
+            change.insert(1, rows(7))
+        with storage.change("a", "main", version="B") as change:
+            change.insert(4, rows(second))
+        return storage
+
+    def meanwhile(storage: LFSStorage) -> None:
+        with storage.change("a", "main", version="X") as change:
+            change.delete([4])
+        with storage.change("a", "main", version="Y") as change:
+            change.delete([1, 2, 3])
+        storage.revert("a", "X", on="main")
+        assert numbers(storage) == [0, second, 3]
+
+    edits: list[tuple[Callable[[Any], None], list[int] | None]] = [
+        (lambda change: change.delete([1]), None),
+        (lambda change: change.replace([1], rows(50)), None),
+        (lambda change: change.insert(2, rows(99)), [0, 99, second, 3]),
+        (lambda change: change.replace([4], rows(50)), [0, 50, 3]),
+        (lambda change: change.delete([4]), [0, 3]),
+    ]
+    for number, (edit, want) in enumerate(edits):
+        storage = begin(str(number))
+        with (
+            contextlib.nullcontext()
+            if want
+            else pytest.raises(ConflictError, match="same records"),
+            storage.change("a", "main") as change,
+        ):
+            edit(change)
+            meanwhile(storage)
+        assert numbers(storage) == (want or [0, second, 3])
+    storage = begin("taken back")
+    meanwhile(storage)
+    with pytest.raises(ConflictError, match="same records"):
+        storage.revert("a", "A", on="main")
+    storage.revert("a", "B", on="main")
+    assert numbers(storage) == [0, 3]
+
+
+@pytest.mark.parametrize("compacted", ["", "R", "A", "AR"])
+def test_what_came_back_is_known_when_parts_of_it_were_compacted(
+    storage: LFSStorage, compacted: str
+) -> None:
+    storage.submit(rows(*range(4000)), "a", "0", part_bytes=8192)
+    storage.tag("a", "main", "0")
+    with storage.change("a", "main", version="A") as change:
+        change.replace([3000], rows(-1))
+    with storage.change("a", "main", version="X") as change:
+        change.delete([3000])
+    storage.revert("a", "X", on="main", version="R")
+    for name in compacted:
+        storage.compact("a", name, part_bytes=8192)
+    with storage.change("a", "main") as change:
+        change.append(rows(5))
+    storage.revert("a", "A", on="main")
+    assert numbers(storage) == [*range(4000), 5]
+
+
+@pytest.mark.parametrize(
+    ("place", "want"),
+    [
+        (0, [77, 10, 11, 12, 13, 99]),
+        (2, [10, 11, 77, 12, 13, 99]),
+        (4, [10, 11, 12, 13, 77, 99]),
+    ],
+)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_an_insertion_beside_updates_and_other_insertions(
+    storage: LFSStorage, place: int, want: list[int], is_first: bool
+) -> None:
+    def update(change: Any) -> None:
+        change.update(lambda row: {"n": row["n"] + 10})
+        change.append(rows(99))
+
+    def insert(change: Any) -> None:
+        change.insert(place, rows(77))
+
+    storage.submit(rows(0, 1, 2, 3), "a", "0")
+    storage.tag("a", "main", "0")
+    one, two = (update, insert) if is_first else (insert, update)
+    with storage.change("a", "main") as late:
+        two(late)
+        with storage.change("a", "main") as early:
+            one(early)
+    found = numbers(storage)
+    if place == 4 and is_first:
+        # Both have appended; who was first is first.
+        want = [10, 11, 12, 13, 99, 77]
+    assert found == want
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_it_does_not_matter_how_often_a_commit_is_put_behind_others(
+    storage: LFSStorage, is_late: bool
+) -> None:
+    there = LFSStorage(storage._configurations)
+    storage.submit(rows(*range(7)), "a", "0")
+    storage.tag("a", "main", "0")
+
+    def insert() -> None:
+        with there.change("a", "main") as change:
+            change.insert(3, rows(77))
+
+    with storage.change("a", "main") as late:
+        late.replace([2, 3], rows(20, 30))
+        late.insert(5, rows(99))
+        with there.change("a", "main") as change:
+            change.delete([4])
+        if not is_late:
+            insert()
+        publish = storage._publish_new
+
+        def publish_late(*arguments: Any) -> Any:
+            storage._publish_new = publish  # type: ignore[method-assign]
+            insert()
+            return publish(*arguments)
+
+        if is_late:
+            storage._publish_new = publish_late  # type: ignore[assignment]
+    assert numbers(storage) == [0, 1, 20, 77, 30, 99, 5, 6]

@@ -29,7 +29,12 @@ def told(runs: Runs) -> list[tuple[int, int]]:
 def hunks(draw: Any, count: int) -> Hunks:
     bounds = draw(st.lists(st.integers(0, count), max_size=8).map(sorted))
     pairs = list(zip(bounds[0::2], bounds[1::2], strict=False))
-    return Hunks.of((start, stop, draw(st.integers(0, 3))) for start, stop in pairs)
+    if draw(st.booleans()):
+        # Those that touch may stay apart.
+        pairs = list(itertools.pairwise(bounds))
+    triples = [(start, stop, draw(st.integers(0, 3))) for start, stop in pairs]
+    found = Hunks(*np.array(triples, int).reshape(-1, 3).T)
+    return found.grouped() if draw(st.booleans()) else found.joined()
 
 
 def changed(records: list[Any], change: Hunks, new: list[Any]) -> list[Any]:
@@ -87,7 +92,9 @@ def test_hunks(count: int, data: st.DataObject) -> None:
     assert [place if source == PARENT else new[place] for source, place in told(runs)] == after
     assert changed(after, change.inverted(), [it for it in records if it not in after]) == records
     again, stand_in = hunks_of(runs, count)
-    assert again.triples() == change.triples()
+    assert again.triples() == change.joined().triples()
+    assert again.triples() == change.grouped().joined().triples()
+    assert change.grouped().inverted().inverted().triples() == change.grouped().triples()
     assert told(stand_in) == [(7, number) for number in range(change.new_count)]
     assert Hunks.from_list(change.to_list(), count).triples() == change.triples()
 
@@ -249,4 +256,7 @@ def test_no_record_is_edited_twice() -> None:
         edits.replace(np.array([5, 3]), 2)
     # Of what was refused, nothing is done.
     edits.replace(np.array([5]), 2)
-    assert edits.put_together()[0].triples() == [(3, 4, 2), (5, 6, 1)]
+    found, _ = edits.put_together()
+    # What stands in for a record is known from what is inserted beside it.
+    assert found.triples() == [(3, 3, 1), (3, 4, 0), (4, 4, 1), (5, 6, 1)]
+    assert found.joined().triples() == [(3, 4, 2), (5, 6, 1)]

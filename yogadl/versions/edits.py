@@ -88,4 +88,4 @@ class Edits:
         starts, stops, sources, firsts, counts = np.ascontiguousarray(rows.T)
         has_new = counts > 0
         new = Runs(sources[has_new], firsts[has_new], counts[has_new])
-        return Hunks(starts, stops, counts).joined(), new.joined() if len(new) else NO_RUNS
+        return Hunks(starts, stops, counts).grouped(), new.joined() if len(new) else NO_RUNS

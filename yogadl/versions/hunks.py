@@ -23,8 +23,8 @@ class Hunks:
     """Records ``starts … stops-1`` of a parent are replaced by ``counts`` others, which stand in
     a sequence of their own in this order; arrays int64 ``[n]``, not to be written to.
 
-    Hunks are in order and do not touch: between two of them there is at least one record that
-    stays. None is without effect.
+    Hunks are in order. They may touch, so that it is known what stands in for what; of those that
+    are ``joined``, there is at least one record that stays between two, and none is without effect.
     """
 
     starts: Array
@@ -63,6 +63,20 @@ class Hunks:
         if len(starts) < 2:
             return Hunks(starts, stops, counts)
         begins = np.flatnonzero(np.concatenate([[True], starts[1:] > stops[:-1]]))
+        ends = np.concatenate([begins[1:], [len(starts)]]) - 1
+        return Hunks(starts[begins], stops[ends], np.add.reduceat(counts, begins))
+
+    def grouped(self) -> Hunks:
+        """The same with those that touch made one where that says as much: what was inserted stays
+        apart from what is deleted, and from what stands in for as many others."""
+        rows = (self.stops > self.starts) | (self.counts > 0)
+        starts, stops, counts = self.starts[rows], self.stops[rows], self.counts[rows]
+        if len(starts) < 2:
+            return Hunks(starts, stops, counts)
+        kinds = [starts == stops, counts == 0, counts == stops - starts]
+        is_like = np.any([kind[1:] & kind[:-1] for kind in kinds], axis=0)
+        goes_on = (starts[1:] == stops[:-1]) & is_like
+        begins = np.flatnonzero(np.concatenate([[True], ~goes_on]))
         ends = np.concatenate([begins[1:], [len(starts)]]) - 1
         return Hunks(starts[begins], stops[ends], np.add.reduceat(counts, begins))
 

@@ -25,7 +25,6 @@ class OverlapError(Exception):
 
 def rebased(ours: Hunks, theirs: Hunks) -> Hunks:
     """Our changes as changes of their version; the records that stand in for others stay in order.
-    Hunks may touch then: ``joined``, it would not be known any more what stands in for what.
 
     What both have inserted at one place stands there one behind the other, theirs first. Where as
     many records stand in for a range as it had, each stands in for one, so what the others have

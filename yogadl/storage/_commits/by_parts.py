@@ -17,6 +17,9 @@ from yogadl.versions.runs import Runs
 
 Array = np.ndarray[Any, Any]
 
+Ranges = tuple[Array, Array]
+"""Where some ranges of positions begin and end, int64 ``[n]`` each."""
+
 _NEW = 1
 
 
@@ -40,10 +43,7 @@ def runs_by_parts(version: Made, before: Made) -> Runs | None:
     Returns:
         ``None`` if their column groups are others, or they have no part in common.
     """
-    if version.stored.layout != before.stored.layout:
-        return None
-    if version.digests.isdisjoint(before.digests):
-        # One of them may have been compacted.
+    if not have_parts_in_common(version, before):
         return None
     groups = zip(version.stored.groups, before.stored.groups, strict=True)
     found, *others = [_as_runs_of(theirs, ours) for ours, theirs in groups]
@@ -52,11 +52,84 @@ def runs_by_parts(version: Made, before: Made) -> Runs | None:
     return found
 
 
-def _as_runs_of(before: ColumnGroup, group: ColumnGroup) -> Runs:
-    """The records of a group: those that another has by their positions in that, of ``PARENT``."""
+def have_parts_in_common(version: Made, before: Made) -> bool:
+    """Whether parts tell anything of two versions; one of them may have been compacted."""
+    if version.stored.layout != before.stored.layout:
+        return False
+    return not version.digests.isdisjoint(before.digests)
+
+
+def among(version: Made, places: Ranges, before: Made, others: Ranges) -> Runs:
+    """Some records of a version: those that are among some that another had by their positions in
+    that, of ``PARENT``; see :func:`runs_by_parts`.
+
+    Where it had a record more than once, one of those that are asked for comes first.
+
+    Args:
+        version, before: of the same column groups.
+        places: of the records in the version.
+        others: of those in the other.
+    """
+    found = runs_by_parts(version, before)
+    assert found is not None
+    rest = found.taken(*places)
+    groups = zip(version.stored.groups, before.stored.groups, strict=True)
+    closer, *more = [_as_runs_of(theirs, ours, others, places) for ours, theirs in groups]
+    for other in more:
+        closer = _common(closer, other)
+    closer = closer.through({PARENT: Runs.whole(PARENT, before.count).taken(*others)})
+    return _either(closer, rest)
+
+
+def may_be(version: Made, places: Ranges, before: Made, others: Ranges) -> bool:
+    """Whether some records of a version may be as many that another had, one after the other, as
+    far as their parts tell: what was stored anew since may be any.
+
+    Args:
+        version, before: of any column groups.
+        places: of the records in the version.
+        others: of those in the other.
+    """
+    if version.stored.layout != before.stored.layout:
+        return True
+    was_renewed = not (version.renewed is None and before.renewed is None)
+    for ours, theirs in zip(version.stored.groups, before.stored.groups, strict=True):
+        bases = _Bases()
+        olds, news = runs_of(theirs).taken(*others), runs_of(ours).taken(*places)
+        old, known = bases.keys(theirs, olds), bases.end
+        new = bases.keys(ours, news)
+        starts = [np.cumsum(runs.counts) - runs.counts for runs in (olds, news)]
+        edges = np.unique(np.concatenate(starts))
+        keys = [
+            found[at] + edges - begins[at]
+            for found, begins in zip((old, new), starts, strict=True)
+            for at in [np.searchsorted(begins, edges, side="right") - 1]
+        ]
+        is_other = keys[0] != keys[1]
+        if (is_other & (keys[1] < known)).any() if was_renewed else is_other.any():
+            return False
+    return True
+
+
+def _as_runs_of(
+    before: ColumnGroup,
+    group: ColumnGroup,
+    others: Ranges | None = None,
+    places: Ranges | None = None,
+) -> Runs:
+    """The records of a group: those that another has by their positions in that, of ``PARENT``.
+
+    Args:
+        before: the other.
+        group: it.
+        others, places: of both, only these ranges, and positions in them.
+    """
     bases = _Bases()
-    old, new = (bases.keys(each) for each in (before, group))
-    counts = [runs_of(each).counts for each in (before, group)]
+    olds, news = runs_of(before), runs_of(group)
+    if others is not None and places is not None:
+        olds, news = olds.taken(*others), news.taken(*places)
+    old, new = bases.keys(before, olds), bases.keys(group, news)
+    counts = [olds.counts, news.counts]
     edges = np.unique(np.concatenate([old, old + counts[0], new, new + counts[1]]))
     old_keys, old_positions, _ = _cut(old, counts[0], edges)
     new_keys, new_positions, new_counts = _cut(new, counts[1], edges)
@@ -65,9 +138,9 @@ def _as_runs_of(before: ColumnGroup, group: ColumnGroup) -> Runs:
     known = old_keys[order]
     at = np.searchsorted(known, new_keys) + _ranks(new_keys)
     is_known = at < np.searchsorted(known, new_keys, side="right")
-    places = new_positions.copy()
-    places[is_known] = old_positions[order[at[is_known]]]
-    return Runs(np.where(is_known, PARENT, _NEW), places, new_counts).joined()
+    found = new_positions.copy()
+    found[is_known] = old_positions[order[at[is_known]]]
+    return Runs(np.where(is_known, PARENT, _NEW), found, new_counts).joined()
 
 
 def _ranks(keys: Array) -> Array:
@@ -85,15 +158,19 @@ class _Bases:
         self._known: dict[bytes, int] = {}
         self._next = 0
 
-    def keys(self, group: ColumnGroup) -> Array:
-        """The numbers of the first records of the runs of a group, int64 ``[n]``."""
+    @property
+    def end(self) -> int:
+        """Beyond all numbers that are given."""
+        return self._next
+
+    def keys(self, group: ColumnGroup, runs: Runs) -> Array:
+        """The numbers of the first records of some runs of the parts of a group, int64 ``[n]``."""
         bases = []
         for digest, entry in zip(group.parts.digests, group.parts.entries, strict=True):
             base = self._known.setdefault(digest, self._next)
             if base == self._next:
                 self._next += int(entry["count"][0])
             bases.append(base)
-        runs = runs_of(group)
         found: Array = np.array(bases, np.int64)[runs.sources] + runs.firsts
         return found
 
@@ -114,6 +191,19 @@ def _cut(keys: Array, counts: Array, edges: Array) -> tuple[Array, Array, Array]
     starts = edges[at]
     positions = (np.cumsum(counts) - counts)[owners] + starts - keys[owners]
     return starts, positions, edges[at + 1] - starts if len(at) else starts
+
+
+def _either(one: Runs, other: Runs) -> Runs:
+    """As many records: what the one says of ``PARENT``, and else what the other says."""
+    starts = [np.cumsum(runs.counts) - runs.counts for runs in (one, other)]
+    edges = np.unique(np.concatenate(starts))
+    sources, places = one.at(edges)
+    others, other_places = other.at(edges)
+    counts = np.diff(np.append(edges, one.record_count))
+    is_of_one = sources == PARENT
+    sources = np.where(is_of_one, sources, others)
+    places = np.where(is_of_one, places, other_places)
+    return Runs(sources, np.where(sources == PARENT, places, edges), counts).joined()
 
 
 def _common(one: Runs, other: Runs) -> Runs:

@@ -165,10 +165,11 @@ class Committer(Generic[V]):
         base = self._base
         self._own.update(digest for other in others if other for digest in other.parts.digests)
         while True:
-            new = self._fitted(base, hunks, new, writer)
+            joined = hunks.joined()
+            new = self._fitted(base, joined, new, writer)
             self._own |= new.young
-            stored = self._applied(base, hunks, new)
-            sums = self._sums(base, hunks, new, stored)
+            stored = self._applied(base, joined, new)
+            sums = self._sums(base, joined, new, stored)
             if base is self._base and expected not in (None, sums):
                 raise CacheFormatError(
                     f"version {base.dataset_version!r} does not say rightly what it changed"

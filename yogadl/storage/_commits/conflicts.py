@@ -47,7 +47,7 @@ def put_behind(hunks: Hunks, base: Made, head: Made, branch: str, look: Look) ->
         ) from None
     for step in theirs.steps:
         hunks = rebased(hunks, step)
-    return hunks.joined()
+    return hunks.grouped()
 
 
 def is_as_before(base: Made, head: Made, look: Look) -> bool:

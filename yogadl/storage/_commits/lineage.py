@@ -8,7 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from yogadl.errors import CacheFormatError, CacheNotFoundError, InvalidArgumentError
-from yogadl.storage._commits.by_parts import hunks_by_parts, runs_by_parts
+from yogadl.storage._commits.by_parts import (
+    among,
+    have_parts_in_common,
+    hunks_by_parts,
+    may_be,
+)
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
@@ -161,22 +166,17 @@ def _put_back(step: _Step, undone: _Step) -> Runs | None:
     Returns:
         ``None`` if that is not known.
     """
-    hunks, other = step.changes.hunks, undone.changes.hunks
+    hunks, other = step.changes.hunks.inverted(), undone.changes.hunks
     made, parent = step.made, undone.parent
-    new = hunks.inverted()
-    found = runs_by_parts(made, parent) if made.count and parent.count else None
-    if found is not None:
-        # Whatever it says that it has taken back.
-        taken = found.taken(new.starts, new.stops)
-        starts = np.cumsum(taken.counts) - taken.counts
-        return Runs(
-            taken.sources, np.where(taken.sources == PARENT, taken.firsts, starts), taken.counts
-        )
-    # One of them was compacted since, or laid out otherwise. They are in order if both have kept
-    # which places they changed.
-    if None in (made.hunks, undone.made.hunks) or hunks.new_count != other.old_count:
+    if not (hunks.old_count and other.old_count):
         return None
-    return Runs.whole(PARENT, parent.count).taken(other.starts, other.stops)
+    places, others = (hunks.starts, hunks.stops), (other.starts, other.stops)
+    is_told = None not in (made.hunks, undone.made.hunks) and hunks.old_count == other.old_count
+    # They come back in the order in which they were. Whatever it says that it has taken back.
+    if is_told and may_be(made, places, parent, others):
+        return Runs.whole(PARENT, parent.count).taken(*others)
+    # Records that others were moved across count as changed, too.
+    return among(made, places, parent, others) if have_parts_in_common(made, parent) else None
 
 
 def _of_components(steps: Sequence[_Step]) -> bool:

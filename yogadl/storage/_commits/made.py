@@ -221,6 +221,8 @@ def with_origin(
         _PARENT_METADATA: metadata_digest(parent.metadata),
     }
     document = _longer(document, identity)
+    if hunks is not None and len(hunks) > MOST_HUNKS:
+        hunks = hunks.joined()
     if hunks is not None and len(hunks) <= MOST_HUNKS:
         document = _longer(document, {**identity, _HUNKS: hunks.to_list()})
     if young:
