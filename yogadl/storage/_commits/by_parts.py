@@ -81,36 +81,6 @@ def among(version: Made, places: Ranges, before: Made, others: Ranges) -> Runs:
     return _either(closer, rest)
 
 
-def may_be(version: Made, places: Ranges, before: Made, others: Ranges) -> bool:
-    """Whether some records of a version may be as many that another had, one after the other, as
-    far as their parts tell: what was stored anew since may be any.
-
-    Args:
-        version, before: of any column groups.
-        places: of the records in the version.
-        others: of those in the other.
-    """
-    if version.stored.layout != before.stored.layout:
-        return True
-    was_renewed = not (version.renewed is None and before.renewed is None)
-    for ours, theirs in zip(version.stored.groups, before.stored.groups, strict=True):
-        bases = _Bases()
-        olds, news = runs_of(theirs).taken(*others), runs_of(ours).taken(*places)
-        old, known = bases.keys(theirs, olds), bases.end
-        new = bases.keys(ours, news)
-        starts = [np.cumsum(runs.counts) - runs.counts for runs in (olds, news)]
-        edges = np.unique(np.concatenate(starts))
-        keys = [
-            found[at] + edges - begins[at]
-            for found, begins in zip((old, new), starts, strict=True)
-            for at in [np.searchsorted(begins, edges, side="right") - 1]
-        ]
-        is_other = keys[0] != keys[1]
-        if (is_other & (keys[1] < known)).any() if was_renewed else is_other.any():
-            return False
-    return True
-
-
 def _as_runs_of(
     before: ColumnGroup,
     group: ColumnGroup,
@@ -157,11 +127,6 @@ class _Bases:
     def __init__(self) -> None:
         self._known: dict[bytes, int] = {}
         self._next = 0
-
-    @property
-    def end(self) -> int:
-        """Beyond all numbers that are given."""
-        return self._next
 
     def keys(self, group: ColumnGroup, runs: Runs) -> Array:
         """The numbers of the first records of some runs of the parts of a group, int64 ``[n]``."""

@@ -12,7 +12,6 @@ from yogadl.storage._commits.by_parts import (
     among,
     have_parts_in_common,
     hunks_by_parts,
-    may_be,
 )
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.user_metadata import metadata_digest
@@ -20,6 +19,8 @@ from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
 from yogadl.versions.runs import Runs
 
 _LONGEST_CHAIN = 10_000
+_NEW = -1
+"""Stands for records of which it is not known where they were."""
 
 
 @dataclass(frozen=True)
@@ -148,35 +149,48 @@ def _put_together(steps: Sequence[_Step], count: int) -> Hunks:
     for number, step in enumerate(steps, start=1):
         if step.id in taken_back:
             before[step.id] = step, whole
-        hunks, sources = step.changes.hunks, {PARENT: whole}
-        if step.reverts in before:
-            undone, whole_then = before[step.reverts]
-            put_back = _put_back(step, undone)
-            if put_back is not None:
-                own = put_back.renumbered(np.array([PARENT, number]))
-                sources[number] = own.through({PARENT: whole_then})
-        whole = hunks.applied(whole.record_count, number).through(sources)
+        hunks = step.changes.hunks
+        after = hunks.applied(whole.record_count, number)
+        back = _put_back(step, *before[step.reverts]) if step.reverts in before else None
+        found = None if back is None else after.through({PARENT: whole, number: back})
+        if found is None or _in_order(found) < _in_order(whole):
+            # Whatever it says that it has taken back.
+            found = after.through({PARENT: whole})
+        whole = found
     return hunks_of(whole, count)[0]
 
 
-def _put_back(step: _Step, undone: _Step) -> Runs | None:
-    """The records that a commit has put in for others when it took back another one: where they
-    were before that, of ``PARENT``; those that were not there are of source 1.
+def _in_order(runs: Runs) -> bool:
+    """Whether the records of ``PARENT`` come in the order that they have there."""
+    is_of_parent = runs.sources == PARENT
+    firsts, counts = runs.firsts[is_of_parent], runs.counts[is_of_parent]
+    return bool((firsts[1:] >= (firsts + counts)[:-1]).all())
+
+
+def _put_back(step: _Step, undone: _Step, whole: Runs) -> Runs | None:
+    """The records that a commit has put in for others when it took back another one: what was there
+    before that.
+
+    Args:
+        step: the commit.
+        undone: the other.
+        whole: the records of the parent of the other: those that are to be known, of ``PARENT``.
 
     Returns:
         ``None`` if that is not known.
     """
     hunks, other = step.changes.hunks.inverted(), undone.changes.hunks
     made, parent = step.made, undone.parent
-    if not (hunks.old_count and other.old_count):
-        return None
     places, others = (hunks.starts, hunks.stops), (other.starts, other.stops)
-    is_told = None not in (made.hunks, undone.made.hunks) and hunks.old_count == other.old_count
-    # They come back in the order in which they were. Whatever it says that it has taken back.
-    if is_told and may_be(made, places, parent, others):
-        return Runs.whole(PARENT, parent.count).taken(*others)
+    if None not in (made.hunks, undone.made.hunks):
+        # They come back in the order in which they were.
+        is_all = hunks.old_count == other.old_count
+        return whole.taken(*others) if is_all else None
+    if not (hunks.old_count and other.old_count and have_parts_in_common(made, parent)):
+        return None
     # Records that others were moved across count as changed, too.
-    return among(made, places, parent, others) if have_parts_in_common(made, parent) else None
+    found = among(made, places, parent, others)
+    return found.renumbered(np.array([PARENT, _NEW])).through({PARENT: whole})
 
 
 def _of_components(steps: Sequence[_Step]) -> bool:
