@@ -240,6 +240,47 @@ class CatalogueSuite:
         assert again.latest("a") == "1"
         assert list(again.fetch("a", "1").stream()) == [1]
 
+    @pytest.mark.parametrize(
+        "before", ["submit killed", "submit over", "compact", "compact killed"]
+    )
+    @pytest.mark.parametrize("then", ["compact killed", "delete killed"])
+    def test_nor_by_who_is_killed_again(self, place: Place, before: str, then: str) -> None:
+        def die(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        def kill(step: str, *arguments: Any) -> None:
+            killed = place.storage()
+            setattr(killed, "_delete" if step == "delete" else "_enter", die)
+            with pytest.raises(KeyboardInterrupt):
+                getattr(killed, step)(*arguments)
+
+        storage = place.storage()
+        if before == "submit killed":
+            kill("submit", [1], "a", "1")
+        else:
+            storage.submit([1], "a", "1")
+        if before == "submit over":
+            kill("submit", [1, 1], "a", "1")
+        storage.submit([2], "a", "2")
+        created = one(storage, "a", "1").created
+        if before == "compact":
+            storage.compact("a", "1")
+        elif before == "compact killed":
+            for _ in range(3):
+                kill("compact", "a", "1")
+        if then == "delete killed":
+            kill("delete", "a", "1")
+        else:
+            kill("compact", "a", "1")
+            storage.compact("a", "1")
+            kill("compact", "a", "1")
+        again = place.storage()
+        assert one(again, "a", "1").created == created
+        # Of what was never entered, and is stored in the same second, the version decides.
+        assert again.latest("a") == "2"
+        again.delete("a", "1")
+        assert names(again.list()) == [("a", "2")]
+
     @pytest.mark.parametrize("how", ["submit", "compact"])
     @pytest.mark.parametrize("collects", [False, True])
     def test_what_a_killed_process_has_replaced_is_deleted(

@@ -381,3 +381,36 @@ def test_it_does_not_matter_how_often_a_commit_is_put_behind_others(
         if is_late:
             storage._publish_new = publish_late  # type: ignore[assignment]
     assert numbers(storage) == [0, 1, 20, 77, 30, 99, 5, 6]
+
+
+def test_what_came_back_is_known_when_its_parent_was_compacted_meanwhile(
+    storage: LFSStorage,
+) -> None:
+    with storage.change("a", "main") as change:
+        change.delete([0])
+        storage.compact("a", "1")
+        with storage.change("a", "main", version="X") as other:
+            other.delete([3])
+        storage.revert("a", "X", on="main")
+    assert numbers(storage) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_what_came_back_is_known_where_other_parts_are_equal(
+    storage: LFSStorage, is_compacted: bool
+) -> None:
+    storage.submit(rows(6, 6, 5, 5, 5), "a", "0", part_bytes=100)
+    storage.tag("a", "main", "0")
+    with storage.change("a", "main") as late:
+        late.insert(3, rows(9))
+        with storage.change("a", "main", version="X") as other:
+            other.delete([1, 4])
+            other.replace([3], rows(7))
+            other.insert(1, rows(8))
+        storage.revert("a", "X", on="main", version="R")
+        if is_compacted:
+            # Its parts are others, of which one is equal to one of those that it had.
+            storage.compact("a", "R", part_bytes=150)
+        diff = storage.diff("a", "0", "R")
+        assert (len(diff.deleted), len(diff.added), diff.changed.shape[1]) == (0, 0, 0)
+    assert numbers(storage) == [6, 6, 5, 9, 5, 5]

@@ -50,15 +50,19 @@ class Known:
             written: when that was written.
         """
         before, renewed = self.entries.get(entry.key), entry.renewed
-        if before is None:
-            return entry
-        if before.is_of(entry.object_size, entry.object_tag):
+        if before is not None and before.is_of(entry.object_size, entry.object_tag):
             # Which was too long to be kept as a whole.
             return dataclasses.replace(entry, number=before.number, stored=before.stored)
-        if renewed is None or before.object_tag not in renewed.instead_of:
+        if renewed is None:
             return entry
-        stored = before.stored or (min(renewed.since, written), renewed.number)
-        return dataclasses.replace(entry, stored=stored)
+        stored = None
+        if before is not None and before.object_tag == renewed.instead_of:
+            stored = before.stored or (renewed.since, renewed.number)
+        elif self.removed.get(entry.key) in (entry.object_tag, renewed.instead_of):
+            stored = renewed.since, renewed.number
+        if stored is None:
+            return entry
+        return dataclasses.replace(entry, stored=(min(stored[0], written), stored[1]))
 
     def tags_at(self, key: Key) -> tuple[str, ...]:
         """The tags that are at a version, sorted."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 _RENEWED = "renewed"
-_MOST_TAGS = 16
 _MOST = 1 << 63
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 MICROSECOND = datetime.timedelta(microseconds=1)
@@ -24,30 +23,26 @@ class Renewed:
     Attributes:
         since: when the version was stored, by the store's clock.
         number: that its entry had then, see ``Entry``.
-        instead_of: tags of the objects that it was before, the last one at the end.
+        instead_of: the tag of the object that it was before.
     """
 
     since: datetime.datetime
     number: int
-    instead_of: tuple[str, ...]
+    instead_of: str
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept in yogadl's own part of the metadata of the version's file."""
-        return {
-            _RENEWED: [*stored_to_json(self.since, self.number), *self.instead_of[-_MOST_TAGS:]]
-        }
+        return {_RENEWED: [*stored_to_json(self.since, self.number), self.instead_of]}
 
     @classmethod
     def of(cls, own: Any) -> Renewed | None:
         """What is noted in yogadl's own part of a file's metadata, whatever that is; ``None`` for
         nothing, or what makes no sense."""
         found = own.get(_RENEWED) if isinstance(own, dict) else None
-        if not isinstance(found, list) or not 2 < len(found) <= 2 + _MOST_TAGS:
-            return None
-        if not all(isinstance(tag, str) for tag in found[2:]):
+        if not isinstance(found, list) or len(found) != 3 or not isinstance(found[2], str):
             return None
         try:
-            return cls(*stored_of(found[:2]), tuple(found[2:]))
+            return cls(*stored_of(found[:2]), found[2])
         except ValueError:
             return None
 

@@ -34,7 +34,6 @@ from yogadl.recipes._users import (
 
 _IMMUTABLE = 1 << 8
 _MODULE = types.ModuleType
-_name_of = operator.attrgetter("__name__")
 # What these have of the user's decides what is shown, logged or tested, which is in no record.
 _BESIDE = frozenset(
     (
@@ -97,6 +96,7 @@ class _Library:
         # What all of these had when they were looked through; thousands of small containers
         # would have Python look for garbage.
         self._values: list[Any] = []
+        self._sizes: list[int] = []
         # Modules and classes that have something of the user's, or may get that without having
         # another value.
         self._looked_at: list[Any] = []
@@ -121,24 +121,28 @@ class _Library:
         Args:
             may_change: see ``_may_change``, of known classes.
         """
-        of_modules = _values_in(map(_names_of, self.modules))
-        of_classes = _values_in(map(vars, self._classes.values()))
-        now = [*of_modules, *of_classes, *_values_in(self._inner)]
-        if len(now) == len(self._values) and all(map(operator.is_, now, self._values)):
+        sizes: list[int] = []
+        of_modules = _values_in(map(_names_of, self.modules), sizes)
+        of_classes = _values_in(map(vars, self._classes.values()), sizes)
+        now = [*of_modules, *of_classes, *_values_in(self._inner, sizes)]
+        if sizes == self._sizes and all(map(operator.is_, now, self._values)):
             return
+        sizes = sizes[: len(self.modules) + len(self._classes)]
+        sizes_within: list[int] = []
         objects = distinct(_changeable(of_modules, may_change))
         self._inner = list(map(attributes_of_object, objects))
-        of_inner = _values_in(self._inner)
+        of_inner = _values_in(self._inner, sizes_within)
         suspects, finder = set[int](), Finder()
         left = [*of_modules, *of_classes, *of_inner]
         while left:
             modules = (it for it in left if type(it) is _MODULE)
-            self.uses.update(map(library_of, set(map(_name_of, modules))))
+            names = (_names_of(module).get("__name__") for module in modules)
+            self.uses.update(map(library_of, {it for it in names if type(it) is str}))
             left = distinct([it for it in left if type(it) not in HOLD_NOTHING])
             suspects |= finder.suspects(left)
-            left = _values_in(map(vars, self._met_in(left)))
+            left = _values_in(map(vars, self._met_in(left)), sizes)
             of_classes += left
-        self._values = [*of_modules, *of_classes, *of_inner]
+        self._values, self._sizes = [*of_modules, *of_classes, *of_inner], sizes + sizes_within
         owners = (*self.modules, *self._classes.values()) if suspects else ()
         self._looked_at = [
             it for it in owners if not suspects.isdisjoint(map(id, _code_in(it).values()))
@@ -169,12 +173,19 @@ class _Library:
         return found
 
 
-def _values_in(spaces: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """All values of some modules, classes or objects."""
+def _values_in(spaces: Iterable[Mapping[str, Any]], sizes: list[int]) -> list[Any]:
+    """All values of some modules, classes or objects.
+
+    Args:
+        spaces: what these have.
+        sizes: gets how many each has.
+    """
     found: list[Any] = []
     for space in spaces:
+        before = len(found)
         # At once: another thread may change it.
         found.extend(space.values())
+        sizes.append(len(found) - before)
     return found
 
 

@@ -113,14 +113,19 @@ class ListedStorage(Storage, Generic[V]):
         """Whether what is stored is a version, and not left by a commit that was killed."""
         return any(True for _ in self._entries([listed], known))
 
-    def _check_committed(self, listed: Listed) -> Entry:
+    def _check_committed(self, listed: Listed, known: Known | None = None) -> Entry:
         """Sees that what is stored is a version; what is known of it.
+
+        Args:
+            listed: what is stored.
+            known: what the catalogue says; without, it is asked.
 
         Raises:
             CacheNotFoundError: it is not committed yet, or was left by who was killed.
             CatalogueError: the catalogue is damaged.
         """
-        for _, entry in self._entries([listed], self._catalogue.load(listed.dataset_id)):
+        known = self._catalogue.load(listed.dataset_id) if known is None else known
+        for _, entry in self._entries([listed], known):
             return entry
         raise CacheNotFoundError(
             f"version {listed.dataset_version!r} of data set {listed.dataset_id!r} in "

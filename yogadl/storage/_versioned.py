@@ -393,8 +393,13 @@ class VersionedStorage(HistoryStorage[V]):
         listed = self._look(version)
         if listed is None:
             raise self._replaced(version) if tag is None else self._left_by(tag, version)
-        # With an entry, it would be taken for committed. It is no newer by that.
-        since, number = listed.stored(self._check_committed(listed))
+        known = self._catalogue.load(dataset_id)
+        # With an entry, it would be taken for committed.
+        entry = self._check_committed(listed, known)
+        # It is no newer by that, and the file that is there says so as long as this has an entry.
+        since, number = listed.stored(entry)
+        if listed.entry_in(known) is None:
+            self._enter_again(dataclasses.replace(entry, stored=(since, number)), listed, version)
         path = version.claim()
         with self._adding(version, True) as parts:
             parts.begin()
@@ -413,9 +418,20 @@ class VersionedStorage(HistoryStorage[V]):
             ) as file:
                 entry = self._publish_again(file, version, parts, listed)
         try:
-            self._enter(dataclasses.replace(entry, stored=(since, number)), listed.tag)
-        except DoomedError:
+            self._enter_again(dataclasses.replace(entry, stored=(since, number)), listed, version)
+        except CacheReplacedError:
             self._withdraw(version, entry.object_tag)
+            raise
+
+    def _enter_again(self, entry: Entry, listed: Listed, version: V) -> None:
+        """Enters a version of the same records as what is stored.
+
+        Raises:
+            CacheReplacedError: that is about to be deleted.
+        """
+        try:
+            self._enter(entry, listed.tag)
+        except DoomedError:
             raise self._replaced(version) from None
 
 

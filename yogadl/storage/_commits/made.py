@@ -58,7 +58,6 @@ class Made:
         parent_metadata: see ``metadata_digest``, of the metadata that this had; likewise.
         hunks: as it is stored, what it changes of its first parent; ``None`` if that is not told.
         going_to: of a commit to a branch, where it was to be entered; else ``None``.
-        renewed: of a file that was written anew, what it says of that; else ``None``.
     """
 
     dataset_version: str
@@ -76,7 +75,6 @@ class Made:
     parent_metadata: str
     hunks: Any
     going_to: GoingTo | None
-    renewed: Renewed | None
 
     @property
     def count(self) -> int:
@@ -96,8 +94,7 @@ class Made:
             number: see ``Renewed``.
             tag: of its own object.
         """
-        before = () if self.renewed is None else self.renewed.instead_of
-        return _longer(self.document, Renewed(since, number, (*before, tag)).to_json())
+        return _longer(self.document, Renewed(since, number, tag).to_json())
 
     @property
     def digests(self) -> set[bytes]:
@@ -172,7 +169,6 @@ def read_made(
         _digest(own.get(_PARENT_METADATA)),
         own.get(_HUNKS),
         GoingTo.of(own),
-        Renewed.of(own),
     )
 
 
