@@ -176,3 +176,61 @@ def test_programs_that_another_runs(tmp_path: pathlib.Path, runner: tuple[str, .
         assert run(folder, program, 1, "-m", *runner)[0] == alone
         told.append(alone)
     assert told[0] != told[1]
+
+
+MOVING = """
+    import types
+
+    import one
+    import two
+
+    from yogadl.recipes import recipe_of
+
+
+    def hook():
+        return 5
+
+
+    def make():
+        return one.run() + two.run()
+
+
+    def tell():
+        print(recipe_of(make).digest)
+
+
+    tell()
+    one.odd = types.ModuleType("odd")
+    one.odd.__name__ = []
+    tell()
+    setattr(one.last, "ho" + "ok", hook)
+    tell()
+    del one.last.hook
+    two.first.hook = hook
+    tell()
+    one.last.hook = two.first.__dict__.pop("hook")
+    tell()
+"""
+HOOKED = """
+__version__ = "1"
+
+class Kept:
+    pass
+
+first = last = Kept()
+
+def run():
+    return getattr(first, "hook", int)()
+"""
+
+
+def test_what_is_given_to_objects_of_libraries_one_after_the_other(tmp_path: pathlib.Path) -> None:
+    libraries = tmp_path / "site-packages"
+    libraries.mkdir()
+    for name in ("one", "two"):
+        (libraries / f"{name}.py").write_text(HOOKED)
+    program = f"import sys\nsys.path.append({str(libraries)!r})\n{textwrap.dedent(MOVING)}"
+    before, odd, in_one, in_two, again = run(tmp_path, program, 1)
+    assert before == odd
+    assert in_one == again
+    assert len({before, in_one, in_two}) == 3
