@@ -230,7 +230,7 @@ def _steps(
     if kind == "change":
         return _changing(draw(strategy), version)
     other = _changing(draw(strategy), f"{version}.other")
-    is_before, is_behind = draw(st.booleans()), draw(st.booleans())
+    is_before, is_behind, is_back = (draw(st.booleans()) for _ in range(3))
 
     def during(storage: LFSStorage) -> None:
         if is_before:
@@ -238,6 +238,8 @@ def _steps(
         other(storage)
         if is_behind:
             compact(storage)
+        if is_back and f"{version}.other" in {it.dataset_version for it in storage.list("a")}:
+            _reverting(f"{version}.other", f"{version}.back")(storage)
 
     return _changing(draw(strategy), version, during)
 

@@ -387,12 +387,12 @@ def test_what_came_back_is_known_when_its_parent_was_compacted_meanwhile(
     storage: LFSStorage,
 ) -> None:
     with storage.change("a", "main") as change:
-        change.delete([0])
-        storage.compact("a", "1")
+        change.delete([2, 3])
+        storage.compact("a", "1", part_bytes=1)
         with storage.change("a", "main", version="X") as other:
-            other.delete([3])
+            other.replace([3], rows(9))
         storage.revert("a", "X", on="main")
-    assert numbers(storage) == [1, 2, 3, 4, 5]
+    assert numbers(storage) == [0, 1, 4, 5]
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
