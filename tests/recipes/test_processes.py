@@ -210,12 +210,18 @@ MOVING = """
     tell()
     one.last.hook = two.first.__dict__.pop("hook")
     tell()
+    one.Kept.__dict__["told"].register(int)(hook)
+    tell()
 """
 HOOKED = """
+import functools
+
 __version__ = "1"
 
 class Kept:
-    pass
+    @functools.singledispatchmethod
+    def told(self, value):
+        return value
 
 first = last = Kept()
 
@@ -230,7 +236,7 @@ def test_what_is_given_to_objects_of_libraries_one_after_the_other(tmp_path: pat
     for name in ("one", "two"):
         (libraries / f"{name}.py").write_text(HOOKED)
     program = f"import sys\nsys.path.append({str(libraries)!r})\n{textwrap.dedent(MOVING)}"
-    before, odd, in_one, in_two, again = run(tmp_path, program, 1)
+    before, odd, in_one, in_two, again, registered = run(tmp_path, program, 1)
     assert before == odd
     assert in_one == again
-    assert len({before, in_one, in_two}) == 3
+    assert len({before, in_one, in_two, registered}) == 4

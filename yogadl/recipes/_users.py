@@ -162,6 +162,8 @@ class Finder:
             found.update(id(it) for it in strange if is_users_function(it))
         if depth == _DEEPEST:
             found.update(id(it) for it in closed if is_dispatcher(it))
+            if functools.singledispatchmethod in others:
+                found.update(id(it) for it in values if type(it) is functools.singledispatchmethod)
         if depth:
             made_of_others = set(filter(_may_have_parts, others))
             rest = [it for it in values if type(it) in made_of_others]
