@@ -10,11 +10,11 @@ import getpass
 import logging
 import pathlib
 import socket
-import time
 from typing import Any, Protocol
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from yogadl.errors import (
     CacheNotFoundError,
@@ -299,8 +299,12 @@ class CatalogueSuite:
             replace("a", "1")
         if collects:
             storage.tag("a", "kept", "2")
-            time.sleep(1.1)  # what a bucket has just stored is too young
-            storage.gc("a", keep_last=0, older_than=datetime.timedelta())
+            collect = functools.partial(
+                storage.gc, "a", keep_last=0, older_than=datetime.timedelta()
+            )
+            # What a bucket has just stored is too young.
+            wait_until(lambda: bool(collect(dry_run=True).versions))
+            collect()
         else:
             storage.delete("a", "1")
         assert names(place.storage().list()) == [("a", "2")]

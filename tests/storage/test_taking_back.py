@@ -354,7 +354,7 @@ def test_an_insertion_beside_updates_and_other_insertions(
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_it_does_not_matter_how_often_a_commit_is_put_behind_others(
-    storage: LFSStorage, is_late: bool
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
     there = LFSStorage(storage._configurations)
     storage.submit(rows(*range(7)), "a", "0")
@@ -374,12 +374,12 @@ def test_it_does_not_matter_how_often_a_commit_is_put_behind_others(
         publish = storage._publish_new
 
         def publish_late(*arguments: Any) -> Any:
-            storage._publish_new = publish  # type: ignore[method-assign]
+            monkeypatch.setattr(storage, "_publish_new", publish)
             insert()
             return publish(*arguments)
 
         if is_late:
-            storage._publish_new = publish_late  # type: ignore[assignment]
+            monkeypatch.setattr(storage, "_publish_new", publish_late)
     assert numbers(storage) == [0, 1, 20, 77, 30, 99, 5, 6]
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from yogadl import spec as specs
+from yogadl.catalogue._fields import count, maybe_count, text
 from yogadl.catalogue._going_to import GoingTo
-from yogadl.catalogue._renewed import Renewed, count, stored_of, stored_to_json
+from yogadl.catalogue._renewed import Renewed, stored_of, stored_to_json
 from yogadl.errors import YogadlError
 from yogadl.format import spec_json
 from yogadl.format.provenance import UNKNOWN, Provenance
@@ -157,9 +158,9 @@ class Entry:
             *key_of(found),
             object_size=count("object", place[0]),
             object_tag=text("object", place[1]),
-            record_count=_maybe_count("records", found.get("records")),
+            record_count=maybe_count("records", found.get("records")),
             size=count("size", found.get("size")),
-            own_size=_maybe_count("own_size", found.get("own_size")),
+            own_size=maybe_count("own_size", found.get("own_size")),
             spec=text("spec", found.get("spec")),
             content_id=text("content_id", found.get("content_id")),
             provenance=Provenance.from_json(found.get("made")),
@@ -217,18 +218,6 @@ def key_of(found: Mapping[str, Any]) -> Key:
     return text("id", found.get("dataset_id")), text("version", found.get("dataset_version"))
 
 
-def text(name: str, value: Any) -> str:
-    """A string that UTF-8 can hold.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not isinstance(value, str):
-        raise ValueError(f"{name} {value!r:.100} is no string")
-    value.encode()
-    return value
-
-
 # Most versions of a data set have the same.
 @functools.lru_cache(maxsize=512)
 def parsed_spec(spec: str) -> specs.Structure:
@@ -251,7 +240,3 @@ def _fresh(spec: specs.Structure) -> specs.Structure:
         children = [_fresh(child) for child in spec]
         return type(spec)(*children) if specs.is_namedtuple(spec) else tuple(children)
     return spec
-
-
-def _maybe_count(name: str, value: Any) -> int | None:
-    return None if value is None else count(name, value)

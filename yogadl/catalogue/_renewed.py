@@ -6,10 +6,11 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
+from yogadl.catalogue._fields import count
+
 _RENEWED = "renewed"
-_MOST = 1 << 63
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-MICROSECOND = datetime.timedelta(microseconds=1)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Renewed:
 def stored_to_json(since: datetime.datetime, number: int) -> list[int]:
     """When something was stored, in microseconds since 1970, and the number that it had."""
     # Users may give files any time.
-    return [max(0, (since - EPOCH) // MICROSECOND), number]
+    return [max(0, (since - _EPOCH) // _MICROSECOND), number]
 
 
 def stored_of(value: Any) -> tuple[datetime.datetime, int]:
@@ -63,17 +64,6 @@ def stored_of(value: Any) -> tuple[datetime.datetime, int]:
         raise ValueError(f"{value!r:.100} is no time and number")
     since, number = (count("stored", it) for it in value)
     try:
-        return EPOCH + since * MICROSECOND, number
+        return _EPOCH + since * _MICROSECOND, number
     except OverflowError:
         raise ValueError(f"stored {since} is no time") from None
-
-
-def count(name: str, value: Any) -> int:
-    """A whole number that is not negative.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST:
-        raise ValueError(f"{name} {value!r:.100} is no count")
-    return value

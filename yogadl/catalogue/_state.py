@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, TypeAlias
 
-from yogadl.catalogue._entry import Entry, Key, key_of, text
+from yogadl.catalogue._entry import Entry, Key, key_of
+from yogadl.catalogue._fields import text
 from yogadl.conditional import sealed, unsealed
 from yogadl.errors import (
     CatalogueError,

@@ -127,10 +127,18 @@ class _Library:
         now = [*of_modules, *of_classes, *_values_in(self._inner, sizes)]
         if sizes == self._sizes and all(map(operator.is_, now, self._values)):
             return
-        sizes = sizes[: len(self.modules) + len(self._classes)]
-        sizes_within: list[int] = []
         objects = distinct(_changeable(of_modules, may_change))
         self._inner = list(map(attributes_of_object, objects))
+        self._look_through(of_modules, of_classes, sizes[: len(self.modules) + len(self._classes)])
+
+    def _look_through(self, of_modules: list[Any], of_classes: list[Any], sizes: list[int]) -> None:
+        """Finds the classes that are new, and what has something of the user's.
+
+        Args:
+            of_modules, of_classes: all values of these, to which those of the new ones are added.
+            sizes: how many each of these has; likewise.
+        """
+        sizes_within: list[int] = []
         of_inner = _values_in(self._inner, sizes_within)
         suspects, finder = set[int](), Finder()
         left = [*of_modules, *of_classes, *of_inner]

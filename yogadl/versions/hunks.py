@@ -58,27 +58,35 @@ class Hunks:
 
     def joined(self) -> Hunks:
         """The same with those that touch made one, and without those that change nothing."""
-        rows = (self.stops > self.starts) | (self.counts > 0)
-        starts, stops, counts = self.starts[rows], self.stops[rows], self.counts[rows]
-        if len(starts) < 2:
-            return Hunks(starts, stops, counts)
-        begins = np.flatnonzero(np.concatenate([[True], starts[1:] > stops[:-1]]))
-        ends = np.concatenate([begins[1:], [len(starts)]]) - 1
-        return Hunks(starts[begins], stops[ends], np.add.reduceat(counts, begins))
+        found = self.effective()
+        return found._merged(np.ones(max(0, len(found) - 1), bool))
 
     def grouped(self) -> Hunks:
         """The same with those that touch made one where that says as much: what was inserted stays
         apart from what is deleted, and from what stands in for as many others."""
+        found = self.effective()
+        sizes = found.stops - found.starts
+        kinds = [sizes == 0, found.counts == 0, found.counts == sizes]
+        return found._merged(np.any([kind[1:] & kind[:-1] for kind in kinds], axis=0))
+
+    def effective(self) -> Hunks:
+        """The same without those that change nothing."""
         rows = (self.stops > self.starts) | (self.counts > 0)
-        starts, stops, counts = self.starts[rows], self.stops[rows], self.counts[rows]
-        if len(starts) < 2:
-            return Hunks(starts, stops, counts)
-        kinds = [starts == stops, counts == 0, counts == stops - starts]
-        is_like = np.any([kind[1:] & kind[:-1] for kind in kinds], axis=0)
-        goes_on = (starts[1:] == stops[:-1]) & is_like
+        return Hunks(self.starts[rows], self.stops[rows], self.counts[rows])
+
+    def _merged(self, are_alike: Array) -> Hunks:
+        """The same with neighbours that touch made one, of those that may be.
+
+        Args:
+            are_alike: of each but the first whether it may be made one with that before it.
+        """
+        if len(self) < 2:
+            return self
+        goes_on = are_alike & (self.starts[1:] <= self.stops[:-1])
         begins = np.flatnonzero(np.concatenate([[True], ~goes_on]))
-        ends = np.concatenate([begins[1:], [len(starts)]]) - 1
-        return Hunks(starts[begins], stops[ends], np.add.reduceat(counts, begins))
+        ends = np.concatenate([begins[1:], [len(self)]]) - 1
+        counts = np.add.reduceat(self.counts, begins)
+        return Hunks(self.starts[begins], self.stops[ends], counts)
 
     def applied(self, parent_count: int, new: int) -> Runs:
         """The records of the version.

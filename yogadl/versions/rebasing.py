@@ -41,8 +41,7 @@ def rebased(ours: Hunks, theirs: Hunks) -> Hunks:
     is_insert = ours.starts == ours.stops
     starts = theirs.moved(ours.starts)
     stops = np.where(is_insert, starts, theirs.moved(ours.stops, ends=True))
-    has_effect = (stops > starts) | (ours.counts > 0)
-    return Hunks(starts[has_effect], stops[has_effect], ours.counts[has_effect])
+    return Hunks(starts, stops, ours.counts).effective()
 
 
 def _check_apart(ours: Hunks, theirs: Hunks) -> None:

@@ -8,11 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from yogadl.errors import CacheFormatError, CacheNotFoundError, InvalidArgumentError
-from yogadl.storage._commits.by_parts import (
-    among,
-    have_parts_in_common,
-    hunks_by_parts,
-)
+from yogadl.storage._commits.by_parts import among, have_parts_in_common, hunks_by_parts
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
