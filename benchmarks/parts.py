@@ -20,7 +20,7 @@ import numpy as np
 
 from yogadl.cache.parts import read_header
 from yogadl.cache.table_writer import ColumnGroup, stored_groups, sums_of_runs, write_version
-from yogadl.format.table import RUN
+from yogadl.format.run_columns import RUN
 from yogadl.storage import LFSStorage
 
 BATCH = 32

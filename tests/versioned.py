@@ -22,7 +22,7 @@ from yogadl.cache.writer import CacheWriter, encoded_spec, metadata_json
 from yogadl.dataref import LMDBDataRef
 from yogadl.format.header import Header
 from yogadl.format.provenance import UNKNOWN
-from yogadl.format.table import RUN
+from yogadl.format.run_columns import RUN
 
 Array = np.ndarray[Any, Any]
 Run = tuple[int, int, int]
@@ -58,7 +58,7 @@ def write_parts(path: pathlib.Path, spec: Any, parts: Sequence[Sequence[Any]]) -
 
 def as_runs(runs: Sequence[Run]) -> Array:
     """Parts, firsts and counts as a table has them."""
-    return np.array([(*run, 0) for run in runs], RUN)
+    return np.array([tuple(run) for run in runs], RUN)
 
 
 def chosen(parts: Sequence[Sequence[Any]], runs: Sequence[Run]) -> list[Any]:

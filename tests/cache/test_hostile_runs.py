@@ -60,29 +60,67 @@ def change(path: pathlib.Path, make: Callable[[bytes], bytes]) -> None:
     path.write_bytes(data)
 
 
-def with_runs(runs: Sequence[tuple[int, ...]], count: int | None = None) -> Any:
+def columns(runs: Sequence[tuple[int, int, int]], width: int = 4) -> bytes:
+    """Up to 1,024 runs, as a table has them if their numbers need so many bytes."""
+    ends: dict[int, int] = {}
+    numbers: tuple[list[int], ...] = ([], [], [])
+    for part, first, count in runs:
+        step = first - ends.get(part, 0)
+        ends[part] = first + count
+        for column, number in zip(
+            numbers, (part, 2 * step if step >= 0 else -2 * step - 1, count - 1), strict=True
+        ):
+            column.append(number)
+    raw = [b"".join(number.to_bytes(width, "little") for number in column) for column in numbers]
+    return b"".join(bytes([width]) + column for column in raw)
+
+
+def with_runs(
+    runs: Sequence[tuple[int, int, int]], count: int | None = None, width: int = 4
+) -> Any:
     """These, instead of those that are there."""
-    raw = b"".join(struct.pack("<4I", *(*run, 0)[:4]) for run in runs)
-    return lambda _old: struct.pack("<QQ", len(runs) if count is None else count, 0) + raw
+    head = struct.pack("<QQ", len(runs) if count is None else count, 0)
+    return lambda _old: head + columns(runs, width)
+
+
+def with_width(column: int, width: int) -> Any:
+    """Another one for the numbers of a column, which are there as before."""
+    raw = bytearray(columns(FEW))
+    raw[column * (1 + 4 * len(FEW))] = width
+    return lambda _old: struct.pack("<QQ", len(FEW), 0) + bytes(raw)
 
 
 FEW = [(0, 2, 8), (1, 0, 20), (0, 0, 1), (2, 0, 5)]
+LATER = [(1, 0, 20), (2, 0, 5)]
 WRONG_RUNS: dict[str, Any] = {
     "a part that is not there": with_runs([*FEW[:3], (3, 0, 5)]),
     "a part of a huge number": with_runs([*FEW[:3], (2**32 - 1, 0, 5)]),
     "a record behind the last": with_runs([(0, 3, 8), *FEW[1:]]),
-    "a first record far behind": with_runs([(0, 2**32 - 1, 8), *FEW[1:]]),
-    "a first and a count that wrap around": with_runs([(0, 2**32 - 8, 8), *FEW[1:]]),
-    "no records": with_runs([*FEW, (0, 0, 0)]),
+    "a first record far behind": with_runs([(0, 2**31 - 1, 8), *LATER]),
+    "a first record before the first": with_runs([(0, -1, 8), *FEW[1:]]),
+    "a first record far before the first": with_runs([(0, -(2**31), 8), *LATER]),
+    "a first record that wraps around": with_runs(
+        [(0, 2**31 - 1, 2**31), (0, 2**32 + 2, 8), *LATER]
+    ),
+    "as many records as 32 bits do not hold": with_runs([(0, 2, 2**32), *LATER]),
     "too many records": with_runs([*FEW, (0, 0, 1)]),
     "too few records": with_runs([(0, 2, 7), *FEW[1:]]),
-    "counts that add up when they wrap around": with_runs([(0, 2, 2**32 - 1), (1, 0, 20)] + FEW),
+    "counts that add up when they wrap around": with_runs([*FEW, (2, 5, 2**32)]),
     "a part of which nothing is used": with_runs([(0, 2, 8), (1, 0, 20), (0, 0, 1), (0, 0, 5)]),
-    "something in a reserved place": with_runs([(0, 2, 8, 1), *FEW[1:]]),
+    "numbers of no bytes": with_runs([], 4),
+    "only the parts": lambda old: old[:16] + columns(FEW)[:17],
+    "no counts": lambda old: old[:16] + columns(FEW)[:34],
+    "a count that is cut off": lambda old: old[:16] + columns(FEW)[:-1],
+    **{
+        f"{width} bytes for the numbers of column {column}": with_width(column, width)
+        for column in range(3)
+        for width in (0, 1, 3, 8, 255)
+    },
     "more runs than there are": with_runs(FEW, 5),
     "fewer runs than there are": with_runs(FEW, 3),
     "no runs": with_runs([], 0),
     "a number of runs that wraps around": with_runs(FEW, 2**60 + 4),
+    "more blocks of runs than there are": with_runs(FEW, 1025),
     "the largest number of runs": with_runs(FEW, 2**64 - 1),
     "half a number": lambda old: old[:12],
     "something behind them": lambda old: old + bytes(8),
@@ -117,9 +155,10 @@ def test_runs_that_cannot_be(tmp_path: pathlib.Path, name: str) -> None:
 def test_what_is_changed_is_what_is_read(tmp_path: pathlib.Path) -> None:
     """That the others are refused says something."""
     path = runs_table(tmp_path)
-    change(path, with_runs([(2, 0, 5), (0, 0, 9), (1, 0, 20)]))
-    with LMDBDataRef(path) as ref:
-        assert [int(record) for record in ref] == [*range(5), *range(9), *range(20)]
+    for width in (1, 2, 4):
+        change(path, with_runs([(2, 0, 5), (0, 0, 9), (1, 0, 20)], width=width))
+        with LMDBDataRef(path) as ref:
+            assert [int(record) for record in ref] == [*range(5), *range(9), *range(20)]
     path.unlink()
     path = groups_table(tmp_path)
     change(path, set_group(1, 16, 8))
@@ -135,9 +174,9 @@ def set_u32(at: int, value: int) -> Any:
     return lambda old: old[:at] + struct.pack("<I", value) + old[at + 4 :]
 
 
-# Behind the counts, three runs, of which two may have become one, and two groups.
-GROUPS_AT = 16 + 16 * 3
-LEAVES_AT = GROUPS_AT + 48 * 2
+# Behind the counts, two groups, of two runs and of one.
+GROUPS_AT = 16
+LEAVES_AT = GROUPS_AT + 48 * 2 + 3 * (1 + 2) + 3 * (1 + 1)
 
 
 def set_group(number: int, field: int, value: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import pathlib
 import tempfile
@@ -19,7 +20,7 @@ from yogadl.cache.opening import open_cache
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.cache.parts_reader import PartsReader
 from yogadl.dataref import LMDBDataRef
-from yogadl.errors import CacheFormatError
+from yogadl.errors import CacheFormatError, ClosedError
 from yogadl.format import index as indexes
 from yogadl.format import table as tables
 from yogadl.spec import TensorSpec
@@ -94,6 +95,48 @@ def read(ref: LMDBDataRef) -> list[int]:
     return [int(record) for record in ref.stream()]
 
 
+@pytest.mark.parametrize("check_records", [False, True])
+@pytest.mark.parametrize("shape", [(), (3,), (15,), (16,), (17,), (0,)])
+def test_small_values_are_put_side_by_side(
+    tmp_path: pathlib.Path, shape: tuple[int, ...], check_records: bool
+) -> None:
+    """Once all of the index is checked; then they are read from there, and are the same."""
+    rng = np.random.default_rng(0)
+    spec = {"x": TensorSpec("float32", shape), "n": TensorSpec("int16")}
+    parts = [
+        [{"x": rng.random(shape, "f4"), "n": np.int16(n)} for n in range(5000)] for _ in range(3)
+    ]
+    runs = [(n % 3, int(rng.integers(4990)), int(rng.integers(1, 10))) for n in range(500)]
+    wanted = chosen(parts, runs)
+    path = tmp_path / "a" / "1" / "cache.mdb"
+    write_runs(path, spec, write_parts(path, spec, parts), runs).close()
+    with LMDBDataRef(path, check_records=check_records) as ref:
+        reader = ref.reader
+        assert isinstance(reader, PartsReader)
+        for _ in range(3):
+            order = rng.permutation(len(wanted))
+            for some in np.array_split(order, 20):
+                found = reader.read_columns(some)
+                for name, column in zip(("n", "x"), found, strict=True):
+                    expected = np.array([wanted[position][name] for position in some])
+                    assert column.dtype == expected.dtype
+                    assert np.array_equal(column, expected)
+                    # Nobody writes to what others read.
+                    column[...] = 0
+            is_held = reader._values is not None
+            assert is_held == (shape not in ((16,), (17,)) and not check_records)
+        some = np.arange(len(wanted))
+        memory = [np.empty(len(some), "i2"), np.empty((len(some), *shape), "f4")]
+        reader.read_columns(some, memory)
+        assert np.array_equal(memory[0], [record["n"] for record in wanted])
+        assert np.array_equal(memory[1], [record["x"] for record in wanted])
+        again = copy.copy(reader)
+    with pytest.raises(ClosedError):
+        reader.read_columns(some)
+    assert np.array_equal(again.read_columns(some)[0], memory[0])
+    again.close()
+
+
 def test_what_is_not_needed_is_not_in_the_table(tmp_path: pathlib.Path) -> None:
     with numbers(tmp_path, [(2, 0, 4), (0, 3, 2), (2, 4, 6), (0, 5, 1), (0, 6, 1)]) as ref:
         assert read(ref) == [20, 21, 22, 23, 3, 4, *range(24, 30), 5, 6]
@@ -103,10 +146,10 @@ def test_what_is_not_needed_is_not_in_the_table(tmp_path: pathlib.Path) -> None:
         assert table.groups[0].runs is not None
         # The last two are one.
         assert table.groups[0].runs.tolist() == [
-            (0, 0, 4, 0),
-            (1, 3, 2, 0),
-            (0, 4, 6, 0),
-            (1, 5, 2, 0),
+            (0, 0, 4),
+            (1, 3, 2),
+            (0, 4, 6),
+            (1, 5, 2),
         ]
     # Whole parts in order need no runs.
     with numbers(tmp_path, [(2, 0, 7), (2, 7, 3), (0, 0, 10)]) as ref:

@@ -341,6 +341,26 @@ def test_a_table_of_parts(tmp_path: pathlib.Path) -> None:
     assert table.token_sums == [found % 2**64 for found in sums]
 
 
+def runs_of(index: bytes, at: int, count: int) -> tuple[list[tuple[int, int, int]], int]:
+    """Runs from a place on, and where they end."""
+    columns = []
+    for _ in range(3):
+        widths = index[at : at + -(-count // 1024)]
+        at += len(widths)
+        numbers: list[int] = []
+        for width in widths:
+            for _ in range(min(1024, count - len(numbers))):
+                numbers.append(int.from_bytes(index[at : at + width], "little"))
+                at += width
+        columns.append(numbers)
+    runs, ends = [], collections.defaultdict[int, int](int)
+    for part, distance, less in zip(*columns, strict=True):
+        first = ends[part] + (-(distance + 1) // 2 if distance % 2 else distance // 2)
+        runs.append((part, first, less + 1))
+        ends[part] = first + less + 1
+    return runs, at
+
+
 def records_of(path: pathlib.Path) -> list[Any]:
     """Those of a table with runs."""
     read = RangedReads(path)
@@ -351,10 +371,13 @@ def records_of(path: pathlib.Path) -> list[Any]:
     at = 64 * table.parts
     run_count, group_count = struct.unpack_from("<QQ", index, at)
     at += 16
-    runs = [struct.unpack_from("<4I", index, at + 16 * number) for number in range(run_count)]
-    at += 16 * run_count
     groups = [struct.unpack_from("<6Q", index, at + 48 * number) for number in range(group_count)]
     at += 48 * group_count
+    runs = []
+    for own_runs in [group[1] for group in groups] or [run_count]:
+        own, at = runs_of(index, at, own_runs)
+        runs += own
+    assert len(runs) == run_count
     leaves = []
     if group_count:
         text_bytes = sum(group[3] for group in groups)
@@ -387,11 +410,10 @@ def records_of(path: pathlib.Path) -> list[Any]:
         columns.append(
             [
                 readers[number].record(position)
-                for number, first, count, zero in runs[:own_runs]
+                for number, first, count in runs[:own_runs]
                 for position in range(first, first + count)
             ]
         )
-        assert {run[3] for run in runs} == {0}
         assert len(columns[-1]) == table.count
         parts, runs = parts[part_count:], runs[own_runs:]
     assert (at, parts, runs) == (len(index), [], [])

@@ -10,6 +10,7 @@ import xxhash
 
 from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.content_id import TokenSums, entry_tokens
+from yogadl.cache.gather import gather
 from yogadl.cache.mapping import Extents, MappedExtents, Memory
 from yogadl.cache.record_reader import MappedRecords, RecordReader
 from yogadl.errors import REPAIR, ChecksumError, ClosedError
@@ -19,6 +20,12 @@ from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_SIZE
 
 Array = np.ndarray[Any, Any]
+
+# Values of up to so many bytes that lie all over several files are fetched one by one from memory,
+# in lines of 64 bytes. Those of all records, if they are this few, are put side by side.
+_LARGEST_VALUE = 64
+_MOST_VALUES_BYTES = 32 << 20
+_STEP = 1 << 16
 
 
 class MappedReader(RecordReader):
@@ -56,6 +63,14 @@ class MappedReader(RecordReader):
         self._record_bytes = max(int(index.record_bytes), 1)
         self._open_index: Index | None = index
         self._open_memory: Memory | None = memory
+        self._value_size = codec.layout.value_size or 0
+        self._can_hold_values = (
+            0 < self._value_size <= _LARGEST_VALUE
+            and self._value_size * len(index) <= _MOST_VALUES_BYTES
+            and not check_records
+        )
+        # Of all records in the order of positions, uint8.
+        self._values: Array | None = None
 
     @property
     def _memory(self) -> Memory:
@@ -139,16 +154,35 @@ class MappedReader(RecordReader):
         return MappedExtents(self._memory, starts, ends)
 
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
+        buffer = self.buffer
         if self.codec.layout.content_size is not None:
-            offsets, lengths = self._offsets(positions), None
+            lengths = None
+            values = self._values_in_order()
+            if values is None:
+                offsets = self._offsets(positions)
+            else:
+                buffer, offsets = values, positions * self._value_size
         else:
             entries = self.lookup(positions)
             offsets, lengths = entries["offset"].astype("i8"), entries["length"].astype("i8")
         try:
-            return self._column_reader.read(self.buffer, offsets, lengths, out, spans)
+            return self._column_reader.read(buffer, offsets, lengths, out, spans)
         except ChecksumError as error:
             names = sorted({self._where(position)[0] for position in positions.tolist()})
             raise ChecksumError(f"{', '.join(names)}: {error}; {REPAIR}") from error
+
+    def _values_in_order(self) -> Array | None:
+        """The values of all records, uint8, where that is worth its memory."""
+        if self._values is None and self._can_hold_values:
+            offsets, size = self._index.ordered_offsets, self._value_size
+            if offsets is not None:
+                # Two threads may make it: it is the same.
+                values = np.empty((len(offsets), size), "u1")
+                for start in range(0, len(offsets), _STEP):
+                    stop = start + _STEP
+                    values[start:stop] = gather(self.buffer, offsets[start:stop], size)
+                self._values = values.reshape(-1)
+        return self._values
 
     def _record(self, position: int) -> Any:
         content = self.read_content(position)
@@ -161,12 +195,10 @@ class MappedReader(RecordReader):
     def _mapped_records(self) -> MappedRecords | None:
         if self.codec.layout.content_size is None:
             return None
-        value_size = self.codec.layout.value_size
-        assert value_size is not None
         return MappedRecords(
             self.buffer,
             self.codec.layout,
-            value_size,
+            self._value_size,
             self._alignment,
             self._offsets,
         )
@@ -200,6 +232,7 @@ class MappedReader(RecordReader):
     def close(self) -> None:
         self._open_memory = None
         self._open_index = None
+        self._values = None
         RecordReader.closings += 1
 
     def check_open(self) -> None:

@@ -20,7 +20,7 @@ from yogadl.cache.grouped import LeafMap
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.sections import section
 from yogadl.errors import ChecksumError
-from yogadl.format import spec_json
+from yogadl.format import run_columns, spec_json
 from yogadl.format import table as tables
 from yogadl.format.codec import RecordCodec
 from yogadl.format.header import Header
@@ -215,7 +215,7 @@ def stored_groups(buffer: Array, header: Header, name: str) -> StoredGroups:
 
 def whole_runs(parts: PartList) -> Array:
     """The runs of all records of some parts, in order."""
-    runs = np.zeros(len(parts), tables.RUN)
+    runs = np.zeros(len(parts), run_columns.RUN)
     runs["part"] = np.arange(len(parts))
     runs["count"] = parts.array["count"]
     return runs
@@ -357,7 +357,7 @@ def _tidied(group: ColumnGroup) -> ColumnGroup:
     begins = np.ones(len(runs), bool)
     begins[1:] = (np.diff(numbers) != 0) | (runs["first"][1:] != ends[:-1])
     heads = np.flatnonzero(begins)
-    merged = np.zeros(len(heads), tables.RUN)
+    merged = np.zeros(len(heads), run_columns.RUN)
     merged["part"] = renumbered[numbers[heads]]
     merged["first"] = runs["first"][heads]
     merged["count"] = np.add.reduceat(runs["count"], heads)

@@ -237,6 +237,12 @@ class Index:
         offsets += self._bases[runs]
         return offsets
 
+    @property
+    def ordered_offsets(self) -> Array | None:
+        """The offsets of all records in the order of positions, int64 ``[n]``, once all entries are
+        checked; ``None`` before, where they would take much memory, and for what is one file."""
+        return None if self._is_single else self._whole_offsets
+
     def marks(self, positions: Array) -> Array:
         """The marks of the entries of some records, uint32 ``[n]``; see :func:`marks_of`."""
         runs = self._finder.find(positions)

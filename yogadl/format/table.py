@@ -17,6 +17,7 @@ import xxhash
 
 from yogadl.errors import ChecksumError
 from yogadl.format import index as indexes
+from yogadl.format import run_columns
 from yogadl.format.entries import ENTRY
 from yogadl.format.header import BODY_OFFSET, LARGEST_SPEC, Header
 from yogadl.format.pages import PAGE_SIZE
@@ -35,10 +36,6 @@ PART = np.dtype(
     ]
 )
 """Of a part: its digest, bytes, and records; where its index begins; its token sums; zero."""
-
-RUN = np.dtype([("part", "<u4"), ("first", "<u4"), ("count", "<u4"), ("reserved", "<u4")])
-"""Records of a part that follow on one another: its number among those of its group, the first of
-them, how many there are; zero."""
 
 GROUP = np.dtype(
     [
@@ -97,8 +94,8 @@ class Group:
 
     Attributes:
         parts: of ``PART`` ``[n]``, at least one.
-        runs: of ``RUN`` ``[m]``, their parts by number in ``parts``; ``None`` if the records are
-            those of all parts in order.
+        runs: of ``run_columns.RUN`` ``[m]``, their parts by number in ``parts``; ``None`` if the
+            records are those of all parts in order.
         alignment: of the contents of the records.
         spec: JSON, uint8; ``None`` if it is that of the table.
         spec_checksum: XXH3-64 of it.
@@ -213,30 +210,47 @@ def _with_runs(parts: Array, data: Array, header: Header) -> Table:
     """
     run_count, group_count = data[: _COUNTS.itemsize].view(_COUNTS)[0].tolist()
     rest = data[_COUNTS.itemsize :]
-    sizes = run_count * RUN.itemsize, group_count * GROUP.itemsize
-    # These are whole numbers of any size, which do not wrap around.
-    if not run_count or sum(sizes) > len(rest):
+    if group_count:
+        return _with_groups(parts, run_count, group_count, rest, header)
+    runs, rest = _decoded(rest, run_count)
+    if len(rest):
         raise _ImpossibleError("a list of runs of the wrong size")
-    runs, groups = rest[: sizes[0]].view(RUN), rest[sizes[0] : sum(sizes)].view(GROUP)
-    rest = rest[sum(sizes) :]
-    if not group_count:
-        if len(rest):
-            raise _ImpossibleError("a list of runs of the wrong size")
-        group = Group(parts, runs, header.alignment, None, header.spec.checksum)
-        _check_runs(group, header.record_count)
-        return Table(parts, (group,), None)
-    return _with_groups(parts, runs, groups, rest, header)
+    group = Group(parts, runs, header.alignment, None, header.spec.checksum)
+    _check_runs(group, header.record_count)
+    return Table(parts, (group,), None)
 
 
-def _with_groups(parts: Array, runs: Array, groups: Array, rest: Array, header: Header) -> Table:
+def _decoded(data: Array, count: int) -> tuple[Array, Array]:
+    """See ``run_columns.decode``."""
+    try:
+        if not count:
+            raise ValueError("none")
+        return run_columns.decode(data, count)
+    except ValueError as error:
+        raise _ImpossibleError(f"a list of impossible runs ({error})") from error
+
+
+def _with_groups(
+    parts: Array, run_count: int, group_count: int, data: Array, header: Header
+) -> Table:
+    if group_count * GROUP.itemsize > len(data):
+        raise _ImpossibleError("column groups that make no sense")
+    groups, rest = (
+        data[: group_count * GROUP.itemsize].view(GROUP),
+        data[group_count * GROUP.itemsize :],
+    )
     lengths = [groups[name].tolist() for name in ("parts", "runs", "spec_length")]
     part_counts, run_counts, spec_lengths = lengths
+    all_runs = []
+    for count in run_counts:
+        runs, rest = _decoded(rest, count)
+        all_runs.append(runs)
     leaf_bytes = len(rest) - sum(spec_lengths)
     leaf_count = leaf_bytes // LEAF.itemsize
     if (
         sum(part_counts) != len(parts)
-        or sum(run_counts) != len(runs)
-        or min(part_counts + run_counts) < 1
+        or sum(run_counts) != run_count
+        or min(part_counts) < 1
         or sum(spec_lengths) > LARGEST_SPECS
         or leaf_bytes % LEAF.itemsize
         # Every group has a leaf.
@@ -251,18 +265,21 @@ def _with_groups(parts: Array, runs: Array, groups: Array, rest: Array, header: 
     if (leaves["group"] >= len(groups)).any() or not is_used.all():
         raise _ImpossibleError("column groups that make no sense")
     found = []
-    first_part = first_run = first_byte = 0
-    for part_count, run_count, length, alignment, checksum in zip(
-        *lengths, groups["alignment"].tolist(), groups["spec_checksum"].tolist(), strict=True
+    first_part = first_byte = 0
+    for part_count, length, runs, alignment, checksum in zip(
+        part_counts,
+        spec_lengths,
+        all_runs,
+        groups["alignment"].tolist(),
+        groups["spec_checksum"].tolist(),
+        strict=True,
     ):
         some = parts[first_part : first_part + part_count]
-        own = runs[first_run : first_run + run_count]
         text = texts[first_byte : first_byte + length]
-        group = Group(some, own, alignment, text, checksum)
+        group = Group(some, runs, alignment, text, checksum)
         _check_runs(group, header.record_count)
         found.append(group)
         first_part += part_count
-        first_run += run_count
         first_byte += length
     return Table(parts, tuple(found), leaves)
 
@@ -273,11 +290,10 @@ def _check_runs(group: Group, record_count: int) -> None:
     assert runs is not None
     numbers, counts = runs["part"], runs["count"].astype("i8")
     is_used = np.zeros(len(group.parts), bool)
-    if (numbers >= len(group.parts)).any() or (counts < 1).any() or runs["reserved"].any():
+    if (numbers >= len(group.parts)).any():
         raise _ImpossibleError("runs of impossible records")
     is_used[numbers] = True
     limits = group.parts["count"].astype("i8")[numbers]
-    # Of 32 bits each, they do not wrap around.
     if (runs["first"] + counts > limits).any() or int(counts.sum()) != record_count:
         raise _ImpossibleError("runs of impossible records")
     if not is_used.all():
@@ -292,17 +308,20 @@ def encode(groups: Sequence[Group], leaves: Array | None) -> bytes:
             there is one.
         leaves: as of :class:`Table`.
     """
-    pieces = [group.parts for group in groups]
+    pieces = [group.parts.tobytes() for group in groups]
     runs = [group.runs for group in groups if group.runs is not None]
     if runs:
         counts = np.zeros(1, _COUNTS)
         counts["runs"] = sum(map(len, runs))
         counts["groups"] = 0 if leaves is None else len(groups)
-        pieces += [counts, *runs]
+        pieces.append(counts.tobytes())
     if leaves is not None:
-        pieces += [*map(_group_entry, groups), leaves]
-        pieces += [group.spec for group in groups if group.spec is not None]
-    return b"".join(piece.tobytes() for piece in pieces)
+        pieces += [_group_entry(group).tobytes() for group in groups]
+    pieces += map(run_columns.encode, runs)
+    if leaves is not None:
+        pieces.append(leaves.tobytes())
+        pieces += [group.spec.tobytes() for group in groups if group.spec is not None]
+    return b"".join(pieces)
 
 
 def _group_entry(group: Group) -> Array:

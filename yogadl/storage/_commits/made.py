@@ -20,7 +20,7 @@ from yogadl.errors import CacheFormatError
 from yogadl.format import header as headers
 from yogadl.format import spec_json
 from yogadl.format.provenance import METADATA_KEY, RECIPE_KEY, Provenance
-from yogadl.format.table import RUN
+from yogadl.format.run_columns import RUN
 from yogadl.recipes import Recipe, parse
 from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.versions.hunks import Hunks
