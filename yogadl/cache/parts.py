@@ -223,6 +223,8 @@ def parts_of(path: pathlib.Path) -> dict[bytes, int]:
         return {}
     if not header.part_count:
         return {}
-    parts = PartFiles(path, header, file.array, Access.NORMAL)
-    sizes = parts.entries["size"].tolist()
-    return {parts.digest(number): size for number, size in enumerate(sizes)}
+    place = header.index
+    section = file.array[place.offset : place.offset + place.length]
+    parts = tables.load_parts(section, header, shown(path))
+    digests = (digest.tobytes() for digest in parts["digest"])
+    return dict(zip(digests, parts["size"].tolist(), strict=True))

@@ -144,13 +144,16 @@ class Table:
         raise IndexError(number)
 
 
-def load(section: Array, header: Header, name: str) -> Table:
-    """What a table says of its parts, checked as far as readers of the parts rely on it.
+def load_parts(section: Array, header: Header, name: str) -> Array:
+    """What a table says of its parts, without the records that it has of them.
 
     Args:
         section: its index, uint8.
         header: of it.
         name: of it, for errors.
+
+    Returns:
+        The parts of all groups, ``PART`` ``[n]``, checked as far as their readers rely on it.
 
     Raises:
         ChecksumError: it is damaged, or there can be no such parts.
@@ -163,15 +166,31 @@ def load(section: Array, header: Header, name: str) -> Table:
         raise ChecksumError(f"{name} is a table without parts; rebuild it")
     parts = section[: len(section) - rest].view(PART)
     _check_parts(parts, name)
-    if not rest:
+    if rest and xxhash.xxh3_64_intdigest(section) != header.index.checksum:
+        raise ChecksumError(f"{name} has a damaged list of runs; rebuild it")
+    return parts
+
+
+def load(section: Array, header: Header, name: str) -> Table:
+    """What a table says, checked as far as readers of the records rely on it.
+
+    Args:
+        section: its index, uint8.
+        header: of it.
+        name: of it, for errors.
+
+    Raises:
+        ChecksumError: it is damaged, or there can be no such parts or records of them.
+    """
+    parts = load_parts(section, header, name)
+    behind = section[parts.nbytes :]
+    if not len(behind):
         if int(parts["count"].sum()) != header.record_count:
             raise _impossible(name)
         group = Group(parts, None, header.alignment, None, header.spec.checksum)
         return Table(parts, (group,), None)
-    if xxhash.xxh3_64_intdigest(section) != header.index.checksum:
-        raise ChecksumError(f"{name} has a damaged list of runs; rebuild it")
     try:
-        return _with_runs(parts, section[len(section) - rest :], header)
+        return _with_runs(parts, behind, header)
     except _ImpossibleError as error:
         raise ChecksumError(f"{name} has {error}; rebuild it") from error
 
