@@ -49,7 +49,18 @@ _BESIDE = frozenset(
         YOGADL,
     )
 )
-_HOOKS = frozenset(("_profile_hook", "_trace_hook", "excepthook", "print"))
+# Likewise what tells a process what it is doing, and who runs its coroutines.
+_HOOKS = frozenset(
+    (
+        "_current_process",
+        "_event_loop_policy",
+        "_parent_process",
+        "_profile_hook",
+        "_trace_hook",
+        "excepthook",
+        "print",
+    )
+)
 _lock = threading.Lock()
 
 

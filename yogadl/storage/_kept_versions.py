@@ -226,16 +226,16 @@ def _outdated(
         latest: when the newest of those was stored that may go.
     """
     by_id: dict[str, builtins.list[Listed]] = {}
-    ordered = [listed for listed, entry in sorted(there, key=lambda it: it[0].age(it[1]))]
-    for listed in reversed(ordered):
+    ordered = sorted(there, key=lambda it: it[0].age(it[1]))
+    for listed, _ in reversed(ordered):
         by_id.setdefault(listed.dataset_id, []).append(listed)
     outdated = {listed.key for versions in by_id.values() for listed in versions[keep_last:]}
     return [
         listed
-        for listed in ordered
+        for listed, entry in ordered
         if listed.key in outdated
         and not known.tags_at(listed.key)
-        and listed.created.timestamp() <= latest
+        and listed.stored(entry)[0].timestamp() <= latest
     ]
 
 

@@ -18,6 +18,7 @@ from yogadl.cache.table_writer import (
     sums_of_runs,
     whole_runs,
 )
+from yogadl.format.record_keys import MOST_RECORDS
 from yogadl.storage._commits.made import Made, runs_from, runs_of, stored_runs
 from yogadl.storage._commits.new_records import NewRecords
 from yogadl.versions.hunks import PARENT, Hunks
@@ -27,6 +28,9 @@ Array = np.ndarray[Any, Any]
 
 NEW = 1
 """The number of the source of new records."""
+
+# More than any part has records.
+_FAR = 2 * MOST_RECORDS
 
 
 @dataclass(frozen=True)
@@ -141,32 +145,62 @@ def _tokens_of_parts(
 ) -> Callable[[int, int, int], Array]:
     """See ``sums_of_runs``; of records that are in neither, the tokens are zero."""
     (group,) = base.stored.groups
-    known = runs_of(group)
-    starts = np.cumsum(known.counts) - known.counts
     ((_, added),) = new.groups
     first_new = len(group.parts)
-    new_starts = np.cumsum(added.counts) - added.counts
+    old, come = _Users(runs_of(group)), _Users(added)
 
     def tokens_of(number: int, first: int, count: int) -> Array:
         found = np.zeros(count, "u8")
-        runs, begins, local = (
-            (known, starts, number)
-            if number < first_new
-            else (added, new_starts, number - first_new)
-        )
-        for run in np.flatnonzero(runs.sources == local).tolist():
-            low = max(first, int(runs.firsts[run]))
-            high = min(first + count, int(runs.firsts[run] + runs.counts[run]))
-            if low >= high:
-                continue
-            at = int(begins[run]) + low - int(runs.firsts[run])
-            some = np.arange(at, at + high - low)
-            found[low - first : high - first] = (
-                reader.tokens(some) if number < first_new else new.tokens[some]
-            )
+        if number < first_new:
+            places, positions = old.find(number, first, count)
+            found[places] = reader.tokens(positions)
+        else:
+            places, positions = come.find(number - first_new, first, count)
+            found[places] = new.tokens[positions]
         return found
 
     return tokens_of
+
+
+class _Users:
+    """Finds where in a version the records of its parts are.
+
+    Args:
+        runs: of the version; their sources are the numbers of the parts.
+    """
+
+    def __init__(self, runs: Runs) -> None:
+        order = np.lexsort((runs.firsts, runs.sources))
+        # The records of each part behind those of the part before.
+        bases = runs.sources[order] * _FAR
+        self._firsts = bases + runs.firsts[order]
+        self._ends = self._firsts + runs.counts[order]
+        self._starts = (np.cumsum(runs.counts) - runs.counts)[order]
+        self._reached = np.maximum.accumulate(self._ends)
+
+    def find(self, part: int, first: int, count: int) -> tuple[Array, Array]:
+        """Where those are of some records that are used; of each the first place that is found.
+
+        Args:
+            part: the number of their part.
+            first, count: which of its records.
+
+        Returns:
+            Their numbers, from 0 for that of ``first`` on, and their positions in the version.
+        """
+        first += part * _FAR
+        some = slice(
+            int(np.searchsorted(self._reached, first, side="right")),
+            int(np.searchsorted(self._firsts, first + count)),
+        )
+        firsts, ends = self._firsts[some], np.minimum(self._ends[some], first + count)
+        # Behind what those before them have.
+        done = np.append(first, self._reached[some])[:-1]
+        lows = np.maximum(firsts, done)
+        lengths = np.maximum(ends - lows, 0)
+        counted = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        places = np.repeat(lows - first, lengths) + counted
+        return places, np.repeat(self._starts[some] + lows - firsts, lengths) + counted
 
 
 def _sums_in_order(reader: RecordReader, hunks: Hunks, new_tokens: Array, count: int) -> TokenSums:
