@@ -131,6 +131,9 @@ def test_a_bucket_without_conditions_has_no_commits(rig: Any, local: pathlib.Pat
     storage.submit([1, 2], "a", "1")
     with pytest.raises(UnsafeStoreError), storage.change("a", "1") as change:
         change.delete([0])
+    # It would be the newest.
+    with pytest.raises(UnsafeStoreError):
+        storage.compact("a", "1")
     assert [entry.dataset_version for entry in storage.list("a")] == ["1"]
 
 

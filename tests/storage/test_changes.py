@@ -34,6 +34,26 @@ def test_changes_are_those_of_a_list(data: st.DataObject) -> None:
                     expected.check_equal(ref, plain)
 
 
+def test_records_move_that_lie_scattered(storage_dir: pathlib.Path) -> None:
+    storage = LFSStorage(storage_dir)
+    rows = np.arange(30_000)
+    storage.submit(rows, "a", "0")
+    storage.tag("a", "main", "0")
+    odd = np.arange(1, len(rows), 2)
+    with storage.change("a", "main") as change:
+        change.replace(odd, -odd)
+    rows[odd] = -odd
+    with storage.change("a", "main") as change:
+        change.insert(20_000, np.array([7]))
+        change.delete([10])
+    rows = np.delete(np.insert(rows, 20_000, 7), 10)
+    storage.submit(rows, "a", "plain")
+    with storage.fetch("a", "main") as ref, storage.fetch("a", "plain") as plain:
+        assert np.array_equal(ref.read(range(len(ref))), rows)
+        assert ref.reader.content_id == plain.reader.content_id
+        ref.verify()
+
+
 def test_a_long_chain_has_few_parts(storage_dir: pathlib.Path) -> None:
     """Small parts are put together, so that reading stays fast; each version stays what it is."""
     storage = LFSStorage(storage_dir)

@@ -457,6 +457,19 @@ def test_what_is_deleted_while_it_is_compacted_does_not_come_back(storage: LFSSt
     assert not there.exists("a", "3")
 
 
+def test_what_was_compacted_is_as_old_as_before(storage: LFSStorage) -> None:
+    first(storage)
+    commit(storage, [1], "2")
+    storage.submit([1], "a", "3")
+    storage.untag("a", "main")
+    time.sleep(1.5)
+    storage.compact("a", "2")
+    age = datetime.timedelta(seconds=1)
+    gone = storage.gc(keep_last=1, older_than=age)
+    assert [version.dataset_version for version in gone.versions] == ["1", "2"]
+    assert versions(storage) == ["3"]
+
+
 def test_what_is_replaced_while_it_is_collected_stays(storage: LFSStorage) -> None:
     storage.submit([1], "a", "1")
     storage.submit([2], "a", "2")

@@ -18,6 +18,7 @@ from typing import Any
 from yogadl.recipes import _pydantic
 from yogadl.recipes._annotations import text_of
 from yogadl.recipes._call_text import value_text
+from yogadl.recipes._defaults import changed_defaults
 from yogadl.recipes._document import is_secret
 from yogadl.recipes._foreign import rule_of
 from yogadl.recipes._functions import name_of, unwrapped
@@ -190,6 +191,7 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
         parts += _dataclass(walk, kind)
     if isinstance(kind, enum.EnumMeta):
         parts += _members(walk, kind)
+    parts += changed_defaults(walk, kind)
     parts += _pydantic.validators(walk, kind)
     entries = dict(_entries(kind))
     # Where methods stand does not matter.
@@ -277,7 +279,7 @@ def _is_of_enum(kind: type, name: str, value: Any) -> bool:
     if name in kind.__members__ or name in _OF_ENUMS:  # type: ignore[attr-defined]
         return True
     if name[:1] == name[-1:] == "_" and name[:2] != "__":
-        return True
+        return not is_users_value(value)
     # Python puts those of what it derives from into each.
     bases = (one for one in kind.__mro__[1:] if isinstance(one, enum.EnumMeta))
     return any(vars(one).get(name) is value for one in bases)

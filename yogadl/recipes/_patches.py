@@ -8,6 +8,7 @@ looked through once, and afterwards only what is other than it was.
 from __future__ import annotations
 
 import abc
+import builtins
 import copyreg
 import enum
 import functools
@@ -243,6 +244,8 @@ def _code_in(owner: Any) -> dict[str, Any]:
         if type(value) not in HOLD_NOTHING
         and name not in _HOOKS
         and not (is_module and name[:2] == "__")
+        # What Python's prompt has shown last.
+        and not (name == "_" and owner is builtins and hasattr(sys, "ps1"))
     }
 
 

@@ -387,8 +387,11 @@ class VersionedStorage(HistoryStorage[V]):
             CacheNotFoundError: there is no such version or tag, or it is not committed.
             ChecksumError: its records are damaged; nothing was changed.
             CacheReplacedError: it was replaced or deleted meanwhile.
+            UnsafeStoreError: the bucket has no conditional writes that can be trusted; it would be
+                the newest version by that.
         """
         version, tag = self._named(dataset_id, name)
+        self._prove_tags(version)
         size = None if part_bytes is None else as_index("part_bytes", part_bytes, 1)
         listed = self._look(version)
         if listed is None:
