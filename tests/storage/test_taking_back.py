@@ -139,6 +139,41 @@ def test_neighbours_that_were_deleted_come_back_in_order(
     assert numbers(storage) == list(range(6))
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_deletions_are_taken_back_in_any_order(data: st.DataObject) -> None:
+    """What is there is what no commit that counts has deleted, in the order of the beginning."""
+    with tempfile.TemporaryDirectory() as folder:
+        storage = LFSStorage(folder)
+        count = data.draw(st.integers(2, 12))
+        storage.submit(np.arange(count), "b", "1")
+        storage.tag("b", "main", "1")
+        there, deleted = list(range(count)), dict[str, set[int]]()
+        # Of each that can be taken back, the deletion, and whether that counts.
+        last: dict[str, tuple[str, bool]] = {}
+        for name in map(str, range(2, 2 + data.draw(st.integers(2, 9)))):
+            places = data.draw(st.sets(st.integers(0, max(0, len(there) - 1)), max_size=4))
+            if there and places and (not last or data.draw(st.booleans())):
+                with storage.change("b", "main", version=name) as change:
+                    change.delete(sorted(places))
+                deleted[name], last[name] = {there[place] for place in places}, (name, True)
+            elif last:
+                back = data.draw(st.sampled_from(sorted(last)))
+                commit, counts = last[back]
+                try:
+                    storage.revert("b", back, on="main", version=name)
+                except ConflictError:
+                    others = [deleted[it] for it in deleted.keys() - {commit}]
+                    assert deleted[commit] & set[int]().union(*others)
+                    continue
+                del last[back]
+                last[name] = commit, not counts
+            gone = set[int]().union(*(deleted[it] for it, counts in last.values() if counts))
+            there = [record for record in range(count) if record not in gone]
+            with storage.fetch("b", "main") as ref:
+                assert [int(record) for record in ref.stream()] == there
+
+
 def test_metadata_of_another_commit_of_the_name_are_not_taken_back(
     storage: LFSStorage, tmp_path: pathlib.Path
 ) -> None:

@@ -431,7 +431,9 @@ class Committer(Generic[V]):
         assert self._branch is not None
         look = functools.cache(self._look_at)
         self._check_undone(head, look)
-        return put_behind(hunks, base, head, self._branch, look)
+        # Later ones were put behind others already.
+        takes_back = bool(self._purpose.reverts) and base is self._base
+        return put_behind(hunks, base, head, self._branch, look, takes_back=takes_back)
 
     def _check_undone(self, head: Made, look: Look | None = None) -> None:
         """Sees that what is taken back, if anything is, is on the branch, and was not yet."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from yogadl.errors import ConflictError
-from yogadl.storage._commits.lineage import changes_since, taken_back_by
+from yogadl.storage._commits.lineage import changes_since, origins, taken_back_by
 from yogadl.storage._commits.made import Made
+from yogadl.storage._commits.older import in_old_order
 from yogadl.versions.hunks import Hunks
 from yogadl.versions.rebasing import OverlapError, rebased
 
@@ -14,7 +15,9 @@ Look = Callable[[str], Made]
 """Gives of what a version of the id is made."""
 
 
-def put_behind(hunks: Hunks, base: Made, head: Made, branch: str, look: Look) -> Hunks:
+def put_behind(
+    hunks: Hunks, base: Made, head: Made, branch: str, look: Look, *, takes_back: bool = False
+) -> Hunks:
     """Changes of records of a version as changes of one that others have made of it since.
 
     Args:
@@ -23,6 +26,7 @@ def put_behind(hunks: Hunks, base: Made, head: Made, branch: str, look: Look) ->
         head: the other, which the branch is at.
         branch: its name.
         look: see ``Look``.
+        takes_back: whether the changes take back the commit that has made the version.
 
     Raises:
         ConflictError: they changed some of the same, or components.
@@ -47,7 +51,9 @@ def put_behind(hunks: Hunks, base: Made, head: Made, branch: str, look: Look) ->
         ) from None
     for step in theirs.steps:
         hunks = rebased(hunks, step)
-    return hunks.grouped()
+    hunks = hunks.grouped()
+    found = origins(look, head, base) if takes_back and theirs.has_older else None
+    return hunks if found is None else in_old_order(hunks, theirs.hunks, base.count, found)
 
 
 def is_as_before(base: Made, head: Made, look: Look) -> bool:

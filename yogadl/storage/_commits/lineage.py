@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from yogadl.storage._commits.by_parts import among, have_parts_in_common, hunks_
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
-from yogadl.versions.runs import Runs
+from yogadl.versions.runs import NO_RUNS, Runs
 
 _LONGEST_CHAIN = 10_000
 _NEW = -1
@@ -29,11 +30,13 @@ class Changes:
         steps: the same as changes one after the other, each of what the one before has made: of
             the commits between them, which say more exactly what stands in for what, unless one
             has taken back another.
+        has_older: whether one of them has taken back a commit from before them all.
     """
 
     hunks: Hunks
     of_components: bool
     steps: tuple[Hunks, ...] = ()
+    has_older: bool = False
 
     def inverted(self) -> Changes:
         """What the other changes of the version."""
@@ -84,12 +87,86 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
     if version.dataset_version == before.dataset_version:
         # One of them may have been replaced.
         return NO_CHANGES if version.content_id == before.content_id else None
+    steps = _steps_to(made_of, version, before, lambda at: at is before)
+    if steps is None:
+        return None
+    hunks = _put_together(steps, before.count)
+    ids, taken_back = {step.id for step in steps}, {step.reverts for step in steps} - {""}
+    each = tuple(step.changes.hunks for step in steps) if ids.isdisjoint(taken_back) else (hunks,)
+    return Changes(hunks, _of_components(steps), each, not taken_back <= ids)
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Where records were in the parent of the oldest of some commits, which is ``PARENT``.
+
+    Attributes:
+        head: those of a version that they have led to.
+        before: those of the parent of one of them.
+        changes: of that one.
+    """
+
+    head: Runs
+    before: Runs
+    changes: Hunks
+
+
+def origins(made_of: Callable[[str], Made], head: Made, undone: Made) -> Origins | None:
+    """Where records were before one commit, and before all that were taken back since.
+
+    Args:
+        made_of: what is made of another version of the id.
+        head: a version that was made from that of the commit.
+        undone: made by the commit.
+
+    Returns:
+        ``None`` if it is not known.
+    """
+    missing, is_behind = set[str](), False
+
+    def is_all(at: Made) -> bool:
+        nonlocal is_behind
+        if is_behind and not missing:
+            return True
+        if at is undone:
+            is_behind = True
+        elif not is_behind and at.provenance.reverts:
+            missing.add(at.provenance.reverts)
+        missing.discard(at.provenance.change or "")
+        return False
+
+    steps = _steps_to(made_of, head, undone, is_all)
+    if steps is None:
+        return None
+    (number,) = [at for at, step in enumerate(steps) if step.made is undone]
+    before = whole = NO_RUNS
+    for at, whole in enumerate(_wholes(steps, steps[0].parent.count)):
+        before = whole if at == number else before
+    if not (_in_order(before) and _in_order(whole)):
+        return None
+    return Origins(whole, before, steps[number].changes.hunks)
+
+
+def _steps_to(
+    made_of: Callable[[str], Made], version: Made, known: Made, is_end: Callable[[Made], bool]
+) -> list[_Step] | None:
+    """The commits that have led to a version, the oldest first.
+
+    Args:
+        made_of: what is made of another version of the id.
+        version: the version.
+        known: one of those that it was made from, which need not be asked for.
+        is_end: is asked of each version, from the last one on, whether it is where to begin.
+
+    Returns:
+        ``None`` if that is not found, or it is not known what a commit has changed.
+    """
     steps: list[_Step] = []
     at, seen = version, {version.dataset_version}
-    while at.dataset_version != before.dataset_version:
+    while not is_end(at):
         if len(steps) == _LONGEST_CHAIN:
             return None
-        parent = _parent(made_of, at, before)
+        parent = _parent(made_of, at, known)
         if parent is None or not is_parent(parent, at):
             return None
         changes = changes_of(at, parent)
@@ -102,10 +179,7 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
             return None
         seen.add(at.dataset_version)
     steps.reverse()
-    hunks = _put_together(steps, before.count)
-    is_simple = {step.id for step in steps}.isdisjoint(step.reverts for step in steps)
-    each = tuple(step.changes.hunks for step in steps) if is_simple else (hunks,)
-    return Changes(hunks, _of_components(steps), each)
+    return steps
 
 
 @dataclass(frozen=True)
@@ -134,7 +208,14 @@ class _Step:
 
 
 def _put_together(steps: Sequence[_Step], count: int) -> Hunks:
-    """What some commits have changed of a version of so many records, one after the other.
+    """What some commits have changed of a version of so many records, one after the other."""
+    (whole,) = deque(_wholes(steps, count), maxlen=1)
+    return hunks_of(whole, count)[0]
+
+
+def _wholes(steps: Sequence[_Step], count: int) -> Iterator[Runs]:
+    """Where the records of a version of so many were, ``PARENT``, and what each of some commits has
+    made of them, one after the other.
 
     Records that one has replaced and another, which takes that back, has put there again, are those
     of the version.
@@ -142,6 +223,7 @@ def _put_together(steps: Sequence[_Step], count: int) -> Hunks:
     taken_back = {step.reverts for step in steps}
     before: dict[str, tuple[_Step, Runs]] = {}
     whole = Runs.whole(PARENT, count)
+    yield whole
     for number, step in enumerate(steps, start=1):
         if step.id in taken_back:
             before[step.id] = step, whole
@@ -153,7 +235,7 @@ def _put_together(steps: Sequence[_Step], count: int) -> Hunks:
             # Whatever it says that it has taken back.
             found = after.through({PARENT: whole})
         whole = found
-    return hunks_of(whole, count)[0]
+        yield whole
 
 
 def _in_order(runs: Runs) -> bool:

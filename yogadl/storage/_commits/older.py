@@ -1,0 +1,67 @@
+"""Records that come back beside those that another commit, an older one, has put back before.
+
+The hunks of neither commit tell their order, but the version that both come from does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from yogadl.storage._commits.lineage import Origins
+from yogadl.versions.hunks import PARENT, Hunks
+from yogadl.versions.runs import Runs
+
+Array = np.ndarray[Any, Any]
+
+_NEW = 1
+
+
+def in_old_order(ours: Hunks, theirs: Hunks, count: int, found: Origins) -> Hunks:
+    """Our changes, with what they insert beside what theirs have inserted put where it was.
+
+    Args:
+        ours: take back a commit; of the version that theirs have made, in which what both insert at
+            one place stands one behind the other, theirs first.
+        theirs: of the version of that commit, which has so many records.
+        count: so many.
+        found: where the records were.
+    """
+    come = found.before.taken(found.changes.starts, found.changes.stops)
+    if come.record_count != ours.new_count:
+        return ours
+    runs = theirs.applied(count, _NEW)
+    ends = np.cumsum(runs.counts)
+    firsts = np.cumsum(ours.counts) - ours.counts
+    hunks: list[tuple[int, int, int]] = []
+    for (start, stop, new), first in zip(ours.triples(), firsts.tolist(), strict=True):
+        run = int(np.searchsorted(ends, start))
+        places = None
+        if start == stop and start and runs.sources[run] == _NEW:
+            begin = int(ends[run] - runs.counts[run])
+            places = _places(
+                _were(come, first, first + new), _were(found.head, begin, start), begin
+            )
+        if places is None:
+            hunks.append((start, stop, new))
+        else:
+            found_at, counts = np.unique(places, return_counts=True)
+            hunks += [
+                (at, at, many) for at, many in zip(found_at.tolist(), counts.tolist(), strict=True)
+            ]
+    return Hunks(*np.array(hunks, np.int64).reshape(-1, 3).T).grouped()
+
+
+def _were(runs: Runs, start: int, stop: int) -> Array | None:
+    """Where some records were, if all are known, and came in this order; int64 ``[n]``."""
+    sources, places = runs.at(np.arange(start, stop))
+    is_known = bool((sources == PARENT).all() and (np.diff(places) > 0).all())
+    return places if is_known else None
+
+
+def _places(ours: Array | None, theirs: Array | None, begin: int) -> Array | None:
+    """Before which records ours come, of theirs, which begin at a position."""
+    if ours is None or theirs is None:
+        return None
+    return begin + np.searchsorted(theirs, ours)
