@@ -457,6 +457,33 @@ def test_what_is_deleted_while_it_is_compacted_does_not_come_back(storage: LFSSt
     assert not there.exists("a", "3")
 
 
+def test_what_is_deleted_beside_a_compact_that_is_killed_is_gone(storage: LFSStorage) -> None:
+    first(storage)
+    commit(storage, [1], "2")
+    storage.untag("a", "main")
+    there = LFSStorage(storage._configurations)
+
+    publish = there._publish_again
+
+    class KilledError(Exception):
+        pass
+
+    def published_amid(*args: Any) -> Any:
+        before(storage, "_delete", lambda: publish(*args))
+        storage.delete("a", "2")
+        raise KilledError
+
+    there._publish_again = published_amid  # type: ignore[method-assign]
+    with pytest.raises(KilledError):
+        there.compact("a", "2")
+    assert versions(there) == ["1"]
+    assert not there.exists("a", "2")
+    # What has replaced it stays, though.
+    before(storage, "_delete", lambda: there.submit([5], "a", "1"))
+    storage.delete("a", "1")
+    assert numbers(there, "1") == [5]
+
+
 def test_what_was_compacted_is_as_old_as_before(storage: LFSStorage) -> None:
     first(storage)
     commit(storage, [1], "2")

@@ -229,12 +229,21 @@ class CataloguedStorage(ListedStorage[V]):
         listed = self._look(version)
         if listed is None:
             raise CacheNotFoundError(f"there is no {version} to delete in {self._where}")
+        while listed is not None and not self._has_deleted(version, listed, force):
+            # It was replaced meanwhile: by what is newer, or by a compact, which may be killed now.
+            found = self._look(version)
+            is_same = found is not None and self._is_in_place_of(found, listed)
+            listed = found if is_same else None
+
+    def _has_deleted(self, version: V, listed: Listed, force: bool) -> bool:
+        """Deletes a version, or what has replaced it before that began; whether it was not replaced
+        since."""
         try:
             while not self._take_out(listed, force):
                 # It was replaced meanwhile, maybe only compacted.
                 found = self._look(version)
                 if found is None:
-                    return
+                    return True
                 listed = found
         except InvalidArgumentError:
             raise
@@ -242,7 +251,12 @@ class CataloguedStorage(ListedStorage[V]):
             if not force:
                 raise
             _log.warning("Deleting %s all the same: %s", version.label, error)
-        self._delete(version, listed)
+        return self._delete(version, listed)
+
+    def _is_in_place_of(self, listed: Listed, before: Listed) -> bool:
+        """Whether ``compact`` has stored a version in place of what was there before."""
+        renewed = [entry.renewed for _, entry in self._described([listed])]
+        return any(it is not None and it.instead_of == before.tag for it in renewed)
 
     def _take_out(self, listed: Listed, force: bool) -> bool:
         """Takes the entry of what is to be deleted out of the catalogue; whether that does not say
