@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import mmap
 import os
 import pathlib
 import subprocess
@@ -11,9 +12,19 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import yogadl
-from yogadl.cache.mapping import Descriptor, MappedFile, _descriptors, _files
+from yogadl.cache.mapping import (
+    Descriptor,
+    MappedFile,
+    ReservedRange,
+    _descriptors,
+    _files,
+    aligned_places,
+)
+from yogadl.cache.mapping._ranges import LARGEST_PAGE
 from yogadl.cache.opening import open_cache
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
@@ -101,6 +112,20 @@ def test_what_this_process_has_in_memory_is_known_without_opening_the_file(
     assert not file.is_cached(last)
     file.array[last].item()
     assert file.is_cached(last)
+
+
+@given(st.lists(st.integers(0, 1 << 23) | st.integers(0, 1 << 13), max_size=50))
+def test_files_lie_behind_each_other_as_the_page_cache_has_them(sizes: list[int]) -> None:
+    places, end = aligned_places(np.array(sizes, "i8"))
+    reached = 0
+    for place, size in zip(places.tolist(), sizes, strict=True):
+        assert place >= reached
+        assert place % mmap.PAGESIZE == 0
+        # None lies across the end of a large page unless it begins at one.
+        assert place % LARGEST_PAGE == 0 or place % LARGEST_PAGE + size <= LARGEST_PAGE
+        reached = place + size
+    assert reached <= end <= 3 * sum(sizes) + 2 * len(sizes) * mmap.PAGESIZE
+    assert ReservedRange(end).array.ctypes.data % LARGEST_PAGE == 0
 
 
 def test_advice_does_not_reach_beyond_the_map(tmp_path: pathlib.Path) -> None:

@@ -228,11 +228,11 @@ def test_streams_in_order_forget_what_they_have_read(
         read_ahead = window * reader.record_bytes
         options: dict[str, Any] = {"num_shards": shards, "shard_rank": shards - 1}
         whole = reader.record_bytes * COUNT // shards
-        monkeypatch.setattr(_read_ahead, "_KEPT_BYTES", whole)
+        monkeypatch.setattr(_read_ahead, "kept_bytes", lambda: whole)
         run(dataref.stream(**options, read_ahead=read_ahead), batched)
         assert reader.of("forget") == []
         reader.events.clear()
-        monkeypatch.setattr(_read_ahead, "_KEPT_BYTES", whole - 1)
+        monkeypatch.setattr(_read_ahead, "kept_bytes", lambda: whole - 1)
         run(dataref.stream(**options, read_ahead=read_ahead), batched)
         read: set[int] = set()
         forgotten: list[int] = []
@@ -436,7 +436,9 @@ def test_a_shard_reads_no_more_than_its_share_of_the_disk(
 
 MEMORY = """
 import pathlib, sys
-from yogadl.dataref import LMDBDataRef
+from yogadl.dataref import LMDBDataRef, _read_ahead
+
+_read_ahead.kept_bytes = lambda: 64 << 20
 
 def mapped():
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
@@ -457,6 +459,7 @@ print(most)
 
 
 def test_the_memory_of_a_stream_in_order_stays_flat(tmp_path: pathlib.Path) -> None:
+    """Where it reads more than may stay in memory."""
     status = pathlib.Path("/proc/self/status")
     if not status.exists() or "RssFile" not in status.read_text():
         pytest.skip("only Linux tells how much of a file a process has in memory")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.cache.mapping import MappedFile, ReservedRange, page_multiple
+from yogadl.cache.mapping import MappedFile, ReservedRange, aligned_places
 
 Array = np.ndarray[Any, Any]
 
@@ -30,9 +30,8 @@ class AddressSpace:
     def __init__(
         self, sizes: Array, map_file: Callable[[int, ReservedRange, int], MappedFile]
     ) -> None:
-        ends = np.cumsum(page_multiple(sizes))
-        self.bases: Array = ends - page_multiple(sizes)
-        self._range = ReservedRange(int(ends[-1]))
+        self.bases, size = aligned_places(sizes)
+        self._range = ReservedRange(size)
         self._map_file = map_file
         self._files: list[MappedFile | None] = [None] * len(sizes)
         self.array = self._range.array

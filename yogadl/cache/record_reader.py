@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -16,6 +15,7 @@ from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.content_id import marked
 from yogadl.cache.mapping import Extents
+from yogadl.cache.memory import machine_bytes
 from yogadl.cache.traffic import Traffic
 from yogadl.closing import Closing
 from yogadl.format.layout import RecordLayout
@@ -212,10 +212,11 @@ class RecordReader(Closing):
         Returns:
             ``None`` if that cannot be said yet, but soon.
         """
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return self.record_bytes * num_shards <= _DENSE_BYTES and self.record_bytes * len(
-            self
-        ) <= min(_LARGEST_WHOLE, memory // 8)
+        largest = min(_LARGEST_WHOLE, machine_bytes() // 8)
+        return (
+            self.record_bytes * num_shards <= _DENSE_BYTES
+            and self.record_bytes * len(self) <= largest
+        )
 
     def are_cached(self, positions: Array) -> bool:
         """Whether some records need not be fetched from the disk, as far as their first bytes tell.

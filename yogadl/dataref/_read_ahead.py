@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from yogadl.cache.memory import machine_bytes
 from yogadl.cache.record_reader import RecordReader
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.orders import Order
@@ -25,9 +26,16 @@ _SAMPLES = 8
 _GOLDEN = 0.618
 # Pieces that are announced without looking, after one was found missing from the page cache.
 _TRUST = 8
-# What is read in order, and is no more than this, stays in memory: for pages to come back from the
-# page cache takes as long as to read them (records of 150 KB: 23 us, and 11 us if they stayed).
-_KEPT_BYTES = 128 << 20
+_LEAST_KEPT = 128 << 20
+
+
+def kept_bytes() -> int:
+    """What is read in order, and is no more than this, stays in the process's memory.
+
+    For pages to come back from the page cache takes as long as to read them. An eighth of the
+    machine's memory hinders nobody: what is in the page cache is there for all processes.
+    """
+    return max(_LEAST_KEPT, machine_bytes() // 8)
 
 
 def announced_together(
@@ -76,7 +84,7 @@ class ReadAhead:
         self._reader = reader
         self._positions = positions
         nbytes = reader.record_bytes * len(reader) // order.num_shards
-        self._forgets = not order.shuffle and nbytes > _KEPT_BYTES
+        self._forgets = not order.shuffle and nbytes > kept_bytes()
         self._announces = window > 0
         self._window = window
         self._in_order = not order.shuffle and order.num_shards == 1

@@ -18,7 +18,7 @@ import operator
 import sys
 import threading
 import types
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,11 +127,12 @@ class _Library:
         self._asked = len(self.modules)
         return self._objects
 
-    def update(self, may_change: dict[type, bool]) -> None:
+    def update(self, may_change: dict[type, bool], loaded: Set[str]) -> None:
         """Looks through it, if it is other than it was.
 
         Args:
             may_change: see ``_may_change``, of known classes.
+            loaded: the names of modules of all libraries that are loaded from files.
         """
         sizes: list[int] = []
         of_modules = _values_in(map(_names_of, self.modules), sizes)
@@ -141,21 +142,25 @@ class _Library:
             return
         objects = distinct(_changeable(of_modules, may_change))
         self._inner = list(map(attributes_of_object, objects))
-        self._look_through(of_modules, of_classes, sizes[: len(self.modules) + len(self._classes)])
+        del sizes[len(self.modules) + len(self._classes) :]
+        self._look_through(of_modules, of_classes, sizes, Finder(loaded))
 
-    def _look_through(self, of_modules: list[Any], of_classes: list[Any], sizes: list[int]) -> None:
+    def _look_through(
+        self, of_modules: list[Any], of_classes: list[Any], sizes: list[int], finder: Finder
+    ) -> None:
         """Finds the classes that are new, and what has something of the user's.
 
         Args:
             of_modules, of_classes: all values of these, to which those of the new ones are added.
             sizes: how many each of these has; likewise.
+            finder: that has not looked at anything.
         """
         sizes_within: list[int] = []
         of_inner = _values_in(self._inner, sizes_within)
-        suspects, finder = set[int](), Finder()
+        suspects = set[int]()
         left = [*of_modules, *of_classes, *of_inner]
         while left:
-            modules = (it for it in left if type(it) is _MODULE)
+            modules = distinct([it for it in left if type(it) is _MODULE])
             names = (_names_of(module).get("__name__") for module in modules)
             self.uses.update(map(library_of, {it for it in names if type(it) is str}))
             left = distinct([it for it in left if type(it) not in HOLD_NOTHING])
@@ -255,6 +260,7 @@ class _Libraries:
     def __init__(self) -> None:
         self._modules: tuple[Any, ...] = ()
         self._known: set[int] = set()
+        self._loaded: set[str] = set()
         self._users: dict[int, types.ModuleType] = {}
         self._found: dict[str, _Library] = {}
         self._may_change: dict[type, bool] = {}
@@ -290,7 +296,7 @@ class _Libraries:
             library = self._found.get(name)
             if library is not None and name not in found:
                 found[name] = library
-                library.update(self._may_change)
+                library.update(self._may_change, self._loaded)
                 left |= library.uses
         return list(found.values())
 
@@ -315,6 +321,8 @@ class _Libraries:
                 library = self._found.setdefault(home, _Library(home))
                 library.modules.append(module)
                 self._known.add(id(module))
+                if isinstance(_names_of(module).get("__file__"), str):
+                    self._loaded.add(name)
         self._users = users
 
 

@@ -50,6 +50,22 @@ _ANY = re.compile(
         )
     )
 )
+# What only reads all attributes of something, such as of a program's arguments; and those of a
+# method's own object.
+_SOME = r"[\w.]+(?:\s*\(\s*\))?"
+_ALL_OF = rf"(?:vars\s*\(\s*{_SOME}\s*\)|{_SOME}\s*\.\s*__dict__\b)"
+_READERS = r"dict|len|list|print|repr|sorted|str|json\s*\.\s*dumps?"
+_READ = re.compile(
+    "|".join(
+        (
+            rf"\*\*\s*{_ALL_OF}(?!\s*[.\[(])",
+            rf"(?<![\w.])(?:{_READERS})\s*\(\s*{_ALL_OF}\s*[,)]",
+            rf"\{{\s*{_ALL_OF}\s*(?=[}}!:])",
+            rf"(?<![\w.]){_ALL_OF}\s*\.\s*(?:copy|get|items|keys|values)\s*\(",
+            r"(?<![\w.])(?:self\s*\.\s*__dict__\b|vars\s*\(\s*self\s*\))",
+        )
+    )
+)
 # Targets of loops and contexts, and such as may go on from one line to the next, or have several
 # names, are left to the parser.
 _LONG = re.compile(
@@ -115,7 +131,7 @@ def _names_in(file: str) -> tuple[int, frozenset[str] | None] | None:
 
 def names_in(text: str) -> frozenset[str] | None:
     """The names of attributes that a text of Python may give to anything, or ``ALL``."""
-    if _ANY.search(text):
+    if _ANY.search(text) and _ANY.search(_READ.sub("", text)):
         return ALL
     if _LONG.search(text) or any(map(_closes_more, _CLOSED.findall(text))):
         found = _names_in_syntax(text)

@@ -10,7 +10,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 from yogadl.recipes._objects import attributes_of
@@ -51,6 +51,7 @@ HOLD_NOTHING = frozenset(
     ]
 )
 _file_of = operator.attrgetter("__code__.co_filename")
+_functions_of = operator.attrgetter("fget", "fset", "fdel")
 _contents_of = operator.attrgetter("cell_contents")
 _CODE = (
     functools.partial,
@@ -108,16 +109,21 @@ def holds_users(value: Any) -> bool:
 
 
 class Finder:
-    """Looks for what is the user's in many values, which stay as they are meanwhile."""
+    """Looks for what is the user's in many values, which stay as they are meanwhile.
 
-    def __init__(self) -> None:
+    Args:
+        libraries: names of modules of libraries that are loaded from files, as far as they are
+            known.
+    """
+
+    def __init__(self, libraries: Set[str] = frozenset()) -> None:
         # By where they are: a class may be equal to others, or have no hash.
         self._kinds: dict[int, bool] = {}
         # How deep those were looked into that have nothing.
         self._depths: dict[int, int] = {}
         # That are of libraries.
         self._files: set[str] = set()
-        self._libraries: set[str] = set()
+        self._libraries = set(libraries)
 
     def finds(self, value: Any, depth: int = _DEEPEST) -> bool:
         """See ``holds_users``."""
@@ -154,7 +160,9 @@ class Finder:
         files = list(map(_file_of, functions))
         unknown = {it for it in set(files) - self._files if not self._is_library(it)}
         closed = [it for it in functions if it.__closure__]
-        found = {id(it) for it in values if type(it) in of_classes and self._is_users(it)}
+        classes = [it for it in values if type(it) in of_classes]
+        unsure = (it for it in classes if it.__module__ not in self._libraries)
+        found = set(map(id, filter(self._is_users, unsure)))
         if users:
             found.update(id(it) for it in values if type(it) in users)
         if unknown:
@@ -167,7 +175,7 @@ class Finder:
         if depth:
             made_of_others = set(filter(_may_have_parts, others))
             rest = [it for it in values if type(it) in made_of_others]
-            parts = distinct([*_parts_of_functions(closed), *itertools.chain(*map(_parts, rest))])
+            parts = distinct([*_parts_of_functions(closed), *_parts_of_others(rest)])
             if parts and self.suspects(parts, depth - 1):
                 found.update(id(it) for it in (*closed, *rest) if self.finds(it, depth))
         return found
@@ -220,6 +228,14 @@ def _parts_of_functions(functions: list[types.FunctionType]) -> list[Any]:
         found.extend(content for it in functions for content in _cells(it))
     kinds = {kind for kind in set(map(type, found)) if issubclass(kind, _CODE)}
     return [it for it in found if type(it) in kinds]
+
+
+def _parts_of_others(values: list[Any]) -> Iterator[Any]:
+    """See ``_parts``; of many, most of which are properties."""
+    properties = (it for it in values if type(it) is property)
+    others = (it for it in values if type(it) is not property)
+    found = itertools.chain(map(_functions_of, properties), map(_parts, others))
+    return itertools.chain.from_iterable(found)
 
 
 def distinct(values: list[Any]) -> list[Any]:

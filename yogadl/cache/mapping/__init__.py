@@ -3,7 +3,7 @@
 from yogadl.cache.mapping._descriptors import Descriptor, open_file
 from yogadl.cache.mapping._extents import Extents, MappedExtents, Memory
 from yogadl.cache.mapping._files import MappedFile
-from yogadl.cache.mapping._ranges import Access, ReservedRange, can_map_again, page_multiple
+from yogadl.cache.mapping._ranges import Access, ReservedRange, aligned_places, can_map_again
 
 __all__ = [
     "Access",
@@ -13,7 +13,7 @@ __all__ = [
     "MappedFile",
     "Memory",
     "ReservedRange",
+    "aligned_places",
     "can_map_again",
     "open_file",
-    "page_multiple",
 ]

@@ -59,6 +59,9 @@ if _remap is not None:
     _remap.restype = ctypes.c_void_p
     _remap.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 2, ctypes.c_int, ctypes.c_void_p]
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
+LARGEST_PAGE = 2 << 20
+"""Of the sizes of pages that systems use of their own accord, in bytes."""
+
 _FAILED = ctypes.c_void_p(-1).value
 _MAP_FIXED = 0x10
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0)
@@ -176,7 +179,8 @@ class MappedRange:
 
 
 class ReservedRange(MappedRange):
-    """A range in which files can be mapped. What is not mapped is zeros.
+    """A range in which files can be mapped, at a multiple of ``LARGEST_PAGE``. What is not mapped
+    is zeros.
 
     Who copies what lies behind a record, to cover it, may so reach where no file is mapped yet.
 
@@ -189,7 +193,10 @@ class ReservedRange(MappedRange):
 
     def __init__(self, size: int) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-        super().__init__(np.asarray(AddressRange(max(size, 1), mmap.PROT_READ, flags, -1)))
+        size = max(size, 1)
+        array = np.asarray(AddressRange(size + LARGEST_PAGE, mmap.PROT_READ, flags, -1))
+        start = -array.ctypes.data % LARGEST_PAGE
+        super().__init__(array[start : start + size])
 
     def map(self, descriptor: Descriptor, size: int, offset: int) -> Array:
         """Maps a file of so many bytes at an offset, in place of what was there.
@@ -231,6 +238,27 @@ def _page_ranges(starts: Array, ends: Array) -> tuple[list[int], list[int]]:
     return (first[heads] * mmap.PAGESIZE).tolist(), (last[tails] * mmap.PAGESIZE).tolist()
 
 
-def page_multiple(sizes: Array) -> Array:
-    """Sizes rounded up to whole pages of memory."""
-    return -(-sizes // mmap.PAGESIZE) * mmap.PAGESIZE
+def aligned_places(sizes: Array) -> tuple[Array, int]:
+    """Where in a :class:`ReservedRange` files may lie, one behind the other: each at a multiple of
+    the power of two that is no smaller than it, at most ``LARGEST_PAGE``.
+
+    The page cache has files in larger pieces than pages. What lies in memory as it does in the
+    file takes a fraction of the entries of the processor's tables: one for 2 MiB, at best.
+
+    Args:
+        sizes: bytes of each file, int64 ``[n]``.
+
+    Returns:
+        The offset of each, int64 ``[n]``, and bytes in all.
+    """
+    places, end = [], 0
+    for size in sizes.tolist():
+        alignment = min(max(mmap.PAGESIZE, 1 << max(size - 1, 0).bit_length()), LARGEST_PAGE)
+        place = _multiple(end, alignment)
+        places.append(place)
+        end = place + _multiple(size, mmap.PAGESIZE)
+    return np.array(places, "i8"), end
+
+
+def _multiple(size: int, of: int) -> int:
+    return -(-size // of) * of
