@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import yogadl
+from yogadl.cache.address_space import AddressSpace
 from yogadl.cache.mapping import (
     Descriptor,
     MappedFile,
@@ -23,6 +24,7 @@ from yogadl.cache.mapping import (
     _descriptors,
     _files,
     aligned_places,
+    open_file,
 )
 from yogadl.cache.mapping._ranges import LARGEST_PAGE
 from yogadl.cache.opening import open_cache
@@ -126,6 +128,24 @@ def test_files_lie_behind_each_other_as_the_page_cache_has_them(sizes: list[int]
         reached = place + size
     assert reached <= end <= 3 * sum(sizes) + 2 * len(sizes) * mmap.PAGESIZE
     assert ReservedRange(end).array.ctypes.data % LARGEST_PAGE == 0
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/maps").exists(), reason="only Linux lists maps")
+def test_many_files_take_a_map_each(tmp_path: pathlib.Path) -> None:
+    """A process may have 65,530 of them: parts of 17 TB by default."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 20)
+    maps = pathlib.Path("/proc/self/maps")
+    before = len(maps.read_text().splitlines())
+
+    def map_file(_number: int, place: ReservedRange, offset: int) -> MappedFile:
+        return MappedFile(open_file(path), path, (place, offset, 5120))
+
+    space = AddressSpace(np.full(3000, 5120), map_file)
+    for number in range(3000):
+        space.file(number)
+    assert len(maps.read_text().splitlines()) - before < 3100
+    assert space.array[space.bases + 255].tolist() == [255] * 3000
 
 
 def test_advice_does_not_reach_beyond_the_map(tmp_path: pathlib.Path) -> None:

@@ -48,6 +48,15 @@ class C(enum.Enum):
     def _missing_(cls, value): return cls.{}
 def make(): return [C(9).value]
 """
+# NumPy says that this class is of a module that nobody has imported.
+ELSEWHERE = """
+import numpy as np
+import numpy.lib.recfunctions as rfn
+def item(self, at): return (7.0,)
+{}
+def make():
+    return [rfn.rec_append_fields(np.zeros(1, [("x", "f4")]), "y", np.ones(1))[0][0]]
+"""
 SAME = "pass"
 TELL = """
 from yogadl.recipes import recipe_of
@@ -75,6 +84,7 @@ def digest(folder: pathlib.Path, text: str, *arguments: str) -> list[str]:
         (DATACLASS, SAME, "P.__init__.__kwdefaults__['k'] = 4"),
         (DATACLASS, "P.__init__.__kwdefaults__['k'] = 5", "P.__init__.__kwdefaults__['k'] = 4"),
         (MISSING, "A", "B"),
+        (ELSEWHERE, SAME, "np.recarray.__getitem__ = item"),
     ],
 )
 def test_what_matters(tmp_path: pathlib.Path, program: str, one: str, other: str) -> None:
@@ -88,6 +98,24 @@ def test_defaults_that_follow_from_the_fields(tmp_path: pathlib.Path, program: s
     named = "P.__new__" if program != DATACLASS else "P.__init__"
     again = f"{named}.__defaults__ = ({named}.__defaults__ + (0,))[:-1]"
     assert digest(tmp_path, program.format(again) + TELL) == plain
+
+
+LATER = """
+import mimetypes, sys
+def guess(name): return "mine"
+def make(): return [mimetypes.guess_type("a.txt")]
+def patch():
+    mimetypes.init()
+    mimetypes._db.guess_type = guess
+if "first" in sys.argv: patch()
+"""
+
+
+def test_what_a_library_makes_when_it_is_first_needed(tmp_path: pathlib.Path) -> None:
+    """Also if a recipe was made before."""
+    before, after = digest(tmp_path, LATER + TELL + "patch()" + TELL)
+    assert digest(tmp_path, LATER + TELL, "first") == [after]
+    assert before != after
 
 
 STARTED = """

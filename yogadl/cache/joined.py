@@ -20,7 +20,8 @@ from yogadl.format.index import Index, IndexedFiles, Runs
 
 Array = np.ndarray[Any, Any]
 
-# Every file takes one of the 65,530 maps that a process may have by default, and has one already.
+# Every file takes one of the 65,530 maps that a process may have by default, and has one or two
+# already, see ``aligned_places``.
 _MOST_FILES = 1 << 14
 
 

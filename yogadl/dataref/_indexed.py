@@ -149,8 +149,9 @@ class IndexedDataRef(DataRef, Closing):
             InvalidArgumentError: it is neither an integer nor a slice of integers.
         """
         if isinstance(index, slice):
+            count = len(self)
             try:
-                positions = range(len(self))[index]
+                positions = range(count)[index]
             except (TypeError, ValueError) as error:
                 raise InvalidArgumentError(
                     f"a slice of a DataRef takes integers, and a step that is not 0, not {index}"

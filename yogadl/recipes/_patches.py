@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from yogadl.recipes._owners import PYTHON, YOGADL, is_library, is_library_module, is_standard
+from yogadl.recipes._owners import PYTHON, YOGADL, is_library_module, is_standard
 from yogadl.recipes._stores import ALL, names_stored
 from yogadl.recipes._users import (
     HOLD_NOTHING,
@@ -31,6 +31,7 @@ from yogadl.recipes._users import (
     distinct,
     holds_users,
     is_users_class,
+    is_users_module,
 )
 
 _IMMUTABLE = 1 << 8
@@ -112,21 +113,19 @@ class _Library:
         # Modules and classes that have something of the user's, or may get that without having
         # another value.
         self._looked_at: list[Any] = []
-        self._asked: int = 0
+        self._asked: list[Any] = []
         self._objects: list[Any] = []
 
     def objects(self, may_change: dict[type, bool]) -> list[Any]:
-        """The objects in its modules that users may give something. What a module has instead of
-        one later has been given to it by name, or by the library itself.
+        """The objects in its modules that users may give something.
 
         Args:
             may_change: see ``_may_change``, of known classes.
         """
-        if self._asked < len(self.modules):
-            # All at once: asking each module by itself takes twice the time.
-            values = _values_in(map(_names_of, self.modules[self._asked :]), [])
-            self._objects += _changeable(values, may_change)
-            self._asked = len(self.modules)
+        # It may make some when they are first needed.
+        values = _values_in(map(_names_of, self.modules), [])
+        if len(values) != len(self._asked) or not all(map(operator.is_, values, self._asked)):
+            self._asked, self._objects = values, _changeable(values, may_change)
         return self._objects
 
     def update(self, may_change: dict[type, bool], loaded: Set[str]) -> None:
@@ -346,7 +345,8 @@ def _in_classes(names: frozenset[str]) -> Iterator[Any]:
         for kind in left:
             below += type.__subclasses__(kind)
             space = vars(kind)
-            if not space.keys().isdisjoint(names) and is_library(kind.__module__):
+            # Of which module it is, it may say wrongly, or that may not be loaded.
+            if not space.keys().isdisjoint(names) and not is_users_module(kind.__module__):
                 yield from _under(names, space)
         left = [kind for kind in below if id(kind) not in known]
         known.update(map(id, left))

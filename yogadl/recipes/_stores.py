@@ -50,22 +50,6 @@ _ANY = re.compile(
         )
     )
 )
-# What only reads all attributes of something, such as of a program's arguments; and those of a
-# method's own object.
-_SOME = r"[\w.]+(?:\s*\(\s*\))?"
-_ALL_OF = rf"(?:vars\s*\(\s*{_SOME}\s*\)|{_SOME}\s*\.\s*__dict__\b)"
-_READERS = r"dict|len|list|print|repr|sorted|str|json\s*\.\s*dumps?"
-_READ = re.compile(
-    "|".join(
-        (
-            rf"\*\*\s*{_ALL_OF}(?!\s*[.\[(])",
-            rf"(?<![\w.])(?:{_READERS})\s*\(\s*{_ALL_OF}\s*[,)]",
-            rf"\{{\s*{_ALL_OF}\s*(?=[}}!:])",
-            rf"(?<![\w.]){_ALL_OF}\s*\.\s*(?:copy|get|items|keys|values)\s*\(",
-            r"(?<![\w.])(?:self\s*\.\s*__dict__\b|vars\s*\(\s*self\s*\))",
-        )
-    )
-)
 # Targets of loops and contexts, and such as may go on from one line to the next, or have several
 # names, are left to the parser.
 _LONG = re.compile(
@@ -73,7 +57,10 @@ _LONG = re.compile(
         (
             r"\\\n",
             r"\bfor\b(?:(?!\bin\b)[^\n])*?(?:\.|[(\[][^\n)\]]*$)",
+            r"\bfor\b[\w\s,()\[\]*]{0,200}?\.[\w\s.,()\[\]*]{0,200}?\bin\b",
             r"\bas\s+[^\n:,]*?\.|\bas\s*[(\[]",
+            # What is compared before anything is assigned.
+            r"\.\s*\w+\s*[,)\]:][^\n]*?(?:[=!<>]=|;)[^\n]*?(?<![=!<>])=(?!=)",
         )
     ),
     re.MULTILINE,
@@ -131,7 +118,10 @@ def _names_in(file: str) -> tuple[int, frozenset[str] | None] | None:
 
 def names_in(text: str) -> frozenset[str] | None:
     """The names of attributes that a text of Python may give to anything, or ``ALL``."""
-    if _ANY.search(text) and _ANY.search(_READ.sub("", text)):
+    if not text.isascii():
+        # As Python reads names.
+        text = unicodedata.normalize("NFKC", text)
+    if _ANY.search(text):
         return ALL
     if _LONG.search(text) or any(map(_closes_more, _CLOSED.findall(text))):
         found = _names_in_syntax(text)
@@ -140,7 +130,7 @@ def names_in(text: str) -> frozenset[str] | None:
     # Those that are private get the name of a class, too.
     if found is None or any(name[:2] == "__" != name[-2:] for name in found):
         return ALL
-    return frozenset(unicodedata.normalize("NFKC", name) for name in found)
+    return frozenset(found)
 
 
 def _closes_more(line: str) -> bool:

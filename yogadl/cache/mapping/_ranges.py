@@ -61,6 +61,7 @@ if _remap is not None:
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
 LARGEST_PAGE = 2 << 20
 """Of the sizes of pages that systems use of their own accord, in bytes."""
+_MOST_ALIGNED = 1 << 11
 
 _FAILED = ctypes.c_void_p(-1).value
 _MAP_FIXED = 0x10
@@ -243,7 +244,9 @@ def aligned_places(sizes: Array) -> tuple[Array, int]:
     the power of two that is no smaller than it, at most ``LARGEST_PAGE``.
 
     The page cache has files in larger pieces than pages. What lies in memory as it does in the
-    file takes a fraction of the entries of the processor's tables: one for 2 MiB, at best.
+    file takes a fraction of the entries of the processor's tables: one for 2 MiB, at best. But each
+    gap between two files is one more of the maps that a process may have. So where there are many
+    files, each begins at the next page.
 
     Args:
         sizes: bytes of each file, int64 ``[n]``.
@@ -252,8 +255,9 @@ def aligned_places(sizes: Array) -> tuple[Array, int]:
         The offset of each, int64 ``[n]``, and bytes in all.
     """
     places, end = [], 0
+    largest = LARGEST_PAGE if len(sizes) <= _MOST_ALIGNED else mmap.PAGESIZE
     for size in sizes.tolist():
-        alignment = min(max(mmap.PAGESIZE, 1 << max(size - 1, 0).bit_length()), LARGEST_PAGE)
+        alignment = min(max(mmap.PAGESIZE, 1 << max(size - 1, 0).bit_length()), largest)
         place = _multiple(end, alignment)
         places.append(place)
         end = place + _multiple(size, mmap.PAGESIZE)
