@@ -50,6 +50,8 @@ _ANY = re.compile(
         )
     )
 )
+# Also over several lines, and what is between them, up to what no targets have.
+_TARGETS = r"(?:(?!\bin\b)[^=;])*?"
 # Targets of loops and contexts, and such as may go on from one line to the next, or have several
 # names, are left to the parser.
 _LONG = re.compile(
@@ -57,7 +59,7 @@ _LONG = re.compile(
         (
             r"\\\n",
             r"\bfor\b(?:(?!\bin\b)[^\n])*?(?:\.|[(\[][^\n)\]]*$)",
-            r"\bfor\b[\w\s,()\[\]*]{0,200}?\.[\w\s.,()\[\]*]{0,200}?\bin\b",
+            rf"\bfor\b{_TARGETS}\.{_TARGETS}\bin\b",
             r"\bas\s+[^\n:,]*?\.|\bas\s*[(\[]",
             # What is compared before anything is assigned.
             r"\.\s*\w+\s*[,)\]:][^\n]*?(?:[=!<>]=|;)[^\n]*?(?<![=!<>])=(?!=)",
@@ -68,6 +70,8 @@ _LONG = re.compile(
 
 # What a line assigns to, if that ends with a bracket.
 _CLOSED = re.compile(r"^[^\n]*?[)\]][^=\n]*=(?!=)", re.MULTILINE)
+
+_WORD = re.compile(r"\w+")
 
 _known: dict[str, tuple[tuple[int, int], frozenset[str] | None]] = {}
 _lock = threading.Lock()
@@ -119,8 +123,8 @@ def _names_in(file: str) -> tuple[int, frozenset[str] | None] | None:
 def names_in(text: str) -> frozenset[str] | None:
     """The names of attributes that a text of Python may give to anything, or ``ALL``."""
     if not text.isascii():
-        # As Python reads names.
-        text = unicodedata.normalize("NFKC", text)
+        # As Python reads names; quotes that are none to it stay as they are.
+        text = _WORD.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     if _ANY.search(text):
         return ALL
     if _LONG.search(text) or any(map(_closes_more, _CLOSED.findall(text))):

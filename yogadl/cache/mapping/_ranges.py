@@ -40,6 +40,12 @@ _ADVICE = {
     Access.NORMAL: mmap.MADV_NORMAL,
 }
 
+LARGEST_PAGE = 2 << 20
+"""Of the sizes of pages that systems use of their own accord, in bytes."""
+
+# With a gap behind each, these take 4,096 of the 65,530 maps that a process may have by default.
+_MOST_ALIGNED = 1 << 11
+
 # Python's own maps keep a descriptor each; from 3.13 on they need not, but before they must.
 _map = ctypes.CDLL(None, use_errno=True).mmap
 _map.restype = ctypes.c_void_p
@@ -59,10 +65,6 @@ if _remap is not None:
     _remap.restype = ctypes.c_void_p
     _remap.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 2, ctypes.c_int, ctypes.c_void_p]
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
-LARGEST_PAGE = 2 << 20
-"""Of the sizes of pages that systems use of their own accord, in bytes."""
-_MOST_ALIGNED = 1 << 11
-
 _FAILED = ctypes.c_void_p(-1).value
 _MAP_FIXED = 0x10
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0)
@@ -254,15 +256,14 @@ def aligned_places(sizes: Array) -> tuple[Array, int]:
     Returns:
         The offset of each, int64 ``[n]``, and bytes in all.
     """
+    pages = -(-sizes // mmap.PAGESIZE) * mmap.PAGESIZE
+    if len(sizes) > _MOST_ALIGNED:
+        ends = np.cumsum(pages)
+        return ends - pages, int(ends[-1])
     places, end = [], 0
-    largest = LARGEST_PAGE if len(sizes) <= _MOST_ALIGNED else mmap.PAGESIZE
-    for size in sizes.tolist():
-        alignment = min(max(mmap.PAGESIZE, 1 << max(size - 1, 0).bit_length()), largest)
-        place = _multiple(end, alignment)
+    for size in pages.tolist():
+        alignment = min(1 << max(size - 1, 0).bit_length(), LARGEST_PAGE)
+        place = -(-end // alignment) * alignment
         places.append(place)
-        end = place + _multiple(size, mmap.PAGESIZE)
+        end = place + size
     return np.array(places, "i8"), end
-
-
-def _multiple(size: int, of: int) -> int:
-    return -(-size // of) * of
