@@ -169,13 +169,21 @@ def test_what_raises_leaves_nothing(storage: LFSStorage, storage_dir: pathlib.Pa
 
 def test_it_is_used_inside_its_context(storage: LFSStorage) -> None:
     change = storage.change("a", "main")
-    with pytest.raises((ClosedError, AttributeError)):
-        change.find(lambda _: True)
-    with pytest.raises(ClosedError):
-        change.append(rows([1]))
+    for early in (
+        lambda: change.find(lambda _: True),
+        lambda: change.append(rows([1])),
+        lambda: change.base,
+        lambda: change.version,
+        lambda: change.metadata,
+        lambda: setattr(change, "metadata", {}),
+    ):
+        with pytest.raises(ClosedError, match="inside its context"):
+            early()
     with change:
         change.append(rows([10]))
+    assert change.version not in ("1", "main")
     for late in (
+        lambda: setattr(change, "metadata", {}),
         lambda: change.append(rows([1])),
         lambda: change.delete([1]),
         lambda: change.drop("x"),

@@ -117,9 +117,8 @@ class Change:
             self._new: list[NewRecords] = []
             self._whole: tuple[Hunks, Runs] | None = None
             self._components = Components(self._made.stored, self._made.spec)
-            self.base: StoredDataRef = begun.base
-            self.version = self._made.dataset_version
-            self.metadata: dict[str, Any] = copy.deepcopy(self._made.metadata)
+            self._version = self._made.dataset_version
+            self._metadata: dict[str, Any] = copy.deepcopy(self._made.metadata)
             self._stack = stack.pop_all()
         return self
 
@@ -133,6 +132,26 @@ class Change:
                     self._commit()
             finally:
                 self._is_done = True
+
+    @property
+    def base(self) -> StoredDataRef:
+        self._check_entered()
+        return self._begun.base
+
+    @property
+    def version(self) -> str:
+        self._check_entered()
+        return self._version
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        self._check_entered()
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, given: dict[str, Any]) -> None:
+        self._check_open()
+        self._metadata = given
 
     # Records
 
@@ -377,9 +396,14 @@ class Change:
 
     # The end
 
-    def _check_open(self, of_records: bool = False, of_components: bool = False) -> None:
-        if self._stack is None or self._is_done:
+    def _check_entered(self) -> None:
+        if self._stack is None:
             raise ClosedError("a change is made inside its context: with storage.change(…)")
+
+    def _check_open(self, of_records: bool = False, of_components: bool = False) -> None:
+        self._check_entered()
+        if self._is_done:
+            raise ClosedError("a change that has ended is not changed any more; begin another one")
         if (of_records and self._components.are_changed) or (of_components and self._edits):
             raise InvalidArgumentError(
                 "a change is either of records or of components; make two, one after the other"
@@ -417,7 +441,7 @@ class Change:
             committer.commit_metadata()
         else:
             return
-        self.version = begun.target.dataset_version
+        self._version = begun.target.dataset_version
 
     def __repr__(self) -> str:
         return f"<change of {self._begun.target.dataset_id!r}>" if self._stack else "<change>"
