@@ -86,6 +86,8 @@ ROOT = pathlib.Path(yogadl.__file__).parent
         "[0 for X  # one\n .a in y]",
         "[0 for b['k', 1:2],\n X.a in y]",
         "[0 for " + "b, " * 200 + "\n X.a in y]",
+        "'''waiting for things.\\nfor'''\n[0 for\n X.a in y]",
+        "f(" + "b.c, " * 1000 + "d); X.a = f",
         "s = '\uff02'; X.a = f; t = '\uff02'\nfor x.b in y: pass",
         's = "\uff02"; X.a = f; t = "\uff02"\nfor x.b in y: pass',
         "\uff56ars(X)['a'] = f",

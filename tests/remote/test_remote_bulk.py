@@ -88,21 +88,25 @@ def test_data_sets_take_turns(
             work.file.pieces.release(work.start, work.stop, work.is_bulk)
 
 
-@pytest.mark.parametrize(("pieces", "begun"), [(4, 4), (5, 2)])
+@pytest.mark.parametrize(
+    ("pieces", "has_many_files", "begun"), [(4, False, 4), (5, False, 2), (4, True, 3)]
+)
 def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
-    site: Site, monkeypatch: pytest.MonkeyPatch, pieces: int, begun: int
+    site: Site, monkeypatch: pytest.MonkeyPatch, pieces: int, has_many_files: bool, begun: int
 ) -> None:
     """What comes at once need not wait, since the first records come with it."""
     monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
     monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
     monkeypatch.setattr(work_queue, "HELD_CONNECTIONS", 2)
+    monkeypatch.setattr(work_queue, "_HELD_OF_MANY", 3)
     monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", 4 * PIECE)
     monkeypatch.setattr(work_queue, "_HOLD_SECONDS", 1000.0)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
         files, queue = ref.reader.files, work_queue.WorkQueue()
         whole = (files.file(0), HEAD_BYTES, HEAD_BYTES + pieces * PIECE)
-        queue.add_bulk(Bulk(iter([whole]), pieces * PIECE, files.traffic))
+        bulk = Bulk(iter([whole]), pieces * PIECE, files.traffic, has_many_files=has_many_files)
+        queue.add_bulk(bulk)
 
         def taken() -> int:
             return len(list(iter(lambda: queue.take(1 << 30), None)))
@@ -112,6 +116,26 @@ def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
         assert taken() == min(pieces, 4) - begun
         for work in queue.flying:
             work.file.pieces.release(work.start, work.stop, work.is_bulk)
+
+
+@pytest.mark.parametrize("part_bytes", [10_000, 100_000])
+def test_small_files_come_by_one_request_each(site: Site, part_bytes: int) -> None:
+    """But those of the first records, which are asked for by themselves where files are many."""
+    count = store(site, (300, 8_000), part_bytes)
+    with site.ref() as ref:
+        files, before = ref.reader.files, len(site.web.asked)
+        assert files.are_many_small == (part_bytes == 10_000)
+        numbers = [
+            int(number)
+            for batch in ref.stream(shuffle=True, shuffle_seed=1).batches(FIRST_RECORDS)
+            for number in batch["number"]
+        ]
+        wait_until(is_nothing_fetched)
+        asked = site.web.asked[before:]
+        assert sorted(numbers) == list(range(count))
+        assert len(files) <= len(asked) <= len(files) + 2 * FIRST_RECORDS
+        assert sum(each.stop - each.start for each in asked) <= 1.1 * files.nbytes
+        assert files.are_complete()
 
 
 @pytest.mark.parametrize("is_small", [True, False])

@@ -50,8 +50,6 @@ _ANY = re.compile(
         )
     )
 )
-# Also over several lines, and what is between them, up to what no targets have.
-_TARGETS = r"(?:(?!\bin\b)[^=;])*?"
 # Targets of loops and contexts, and such as may go on from one line to the next, or have several
 # names, are left to the parser.
 _LONG = re.compile(
@@ -59,7 +57,6 @@ _LONG = re.compile(
         (
             r"\\\n",
             r"\bfor\b(?:(?!\bin\b)[^\n])*?(?:\.|[(\[][^\n)\]]*$)",
-            rf"\bfor\b{_TARGETS}\.{_TARGETS}\bin\b",
             r"\bas\s+[^\n:,]*?\.|\bas\s*[(\[]",
             # What is compared before anything is assigned.
             r"\.\s*\w+\s*[,)\]:][^\n]*?(?:[=!<>]=|;)[^\n]*?(?<![=!<>])=(?!=)",
@@ -67,6 +64,10 @@ _LONG = re.compile(
     ),
     re.MULTILINE,
 )
+
+_FOR, _BEHIND_TARGETS = re.compile(r"\bfor\b"), re.compile(r"\bin\b|[=;]")
+# These expressions take the square of the time in a line, and a parser does not.
+_LONGEST_LINE = 2000
 
 # What a line assigns to, if that ends with a bracket.
 _CLOSED = re.compile(r"^[^\n]*?[)\]][^=\n]*=(?!=)", re.MULTILINE)
@@ -127,7 +128,7 @@ def names_in(text: str) -> frozenset[str] | None:
         text = _WORD.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     if _ANY.search(text):
         return ALL
-    if _LONG.search(text) or any(map(_closes_more, _CLOSED.findall(text))):
+    if _needs_parser(text):
         found = _names_in_syntax(text)
     else:
         found = {name for groups in _NAMES.findall(text) for name in groups if name}
@@ -135,6 +136,28 @@ def names_in(text: str) -> frozenset[str] | None:
     if found is None or any(name[:2] == "__" != name[-2:] for name in found):
         return ALL
     return frozenset(found)
+
+
+def _needs_parser(text: str) -> bool:
+    """Whether expressions do not find all names, or take long for it."""
+    return (
+        any(len(line) > _LONGEST_LINE for line in text.split("\n"))
+        or bool(_LONG.search(text))
+        or _has_attribute_targets(text)
+        or any(map(_closes_more, _CLOSED.findall(text)))
+    )
+
+
+def _has_attribute_targets(text: str) -> bool:
+    """Whether loops may have attributes as targets, over however many lines."""
+    behind = 0
+    while (begun := _FOR.search(text, behind)) and (
+        ended := _BEHIND_TARGETS.search(text, begun.end())
+    ):
+        if ended[0] == "in" and text.find(".", begun.end(), ended.start()) >= 0:
+            return True
+        behind = ended.end()
+    return False
 
 
 def _closes_more(line: str) -> bool:

@@ -19,9 +19,14 @@ from yogadl.format.entries import ENTRY
 from yogadl.format.index import BLOCK, RunFinder, Runs, block_counts
 from yogadl.remote._fetching.remote_object import RemoteObject
 from yogadl.remote._fetching.work import Range, RemoteFile, Space
+from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS
 from yogadl.remote._local.sparse_file import open_sparse
 
 Array = np.ndarray[Any, Any]
+
+SMALL_FILE_BYTES = 1 << 20
+"""Files of no more come by one request: to ask for what finds the records before the rest would
+cost more than it brings."""
 
 # Each takes two descriptors, of which a program has to have most for itself.
 _MOST_OPEN = 1024
@@ -156,6 +161,17 @@ class RemoteFiles:
         start = int(self.entries[number]) + ENTRY.itemsize * first
         where = self.file(number), start, start + ENTRY.itemsize * count
         return first, where
+
+    @property
+    def are_small(self) -> Array:
+        """Of each file whether it is fetched at once, bool ``[n]``."""
+        small: Array = self.sizes <= SMALL_FILE_BYTES
+        return small
+
+    @property
+    def are_many_small(self) -> bool:
+        """Whether requests are what fetching all of them takes, more than bytes."""
+        return len(self) > BULK_CONNECTIONS and self.nbytes <= len(self) * SMALL_FILE_BYTES
 
     def index(self, number: int) -> tuple[int, int]:
         """Where the index of a file, and what comes behind it, begins and ends."""

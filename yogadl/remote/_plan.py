@@ -136,18 +136,23 @@ def plan(
     is_bulk = all(is_whole_cheaper(size, num_shards, shards_here) for size in sizes)
     if is_bulk:
         # Each byte once, whichever process asks for it, and each file by itself.
-        index, index_bytes = _total(_in_bulk(files.sizes - files.entries) for files, _ in kinds)
+        index = _total(_index_in_bulk(files) for files, _ in kinds)
         # Who asks for the first records before all of it is under way asks for their entries.
         at_first = shards_here * max(HELD_CONNECTIONS // shards_here, FEWEST_CONNECTIONS)
-        if index > at_first and files_bytes > AT_ONCE_BYTES:
-            index += len(kinds) * FIRST_RECORDS
-        of_index = index, index_bytes
+        are_many = any(files.are_many_small for files, _ in kinds)
+        late = index[0] + sum(int(files.are_small.sum()) for files, _ in kinds)
+        looked_up = 0
+        if are_many:
+            looked_up = len(kinds) * FIRST_RECORDS * shards_here
+        elif late > at_first and files_bytes > AT_ONCE_BYTES:
+            looked_up = len(kinds) * FIRST_RECORDS
+        of_index = index[0] + looked_up, index[1]
         requests, nbytes = _total(
-            _in_bulk(files.entries - (0 if table else head)) for files, _ in kinds
+            _records_in_bulk(files, 0 if table else head) for files, _ in kinds
         )
         # Each process asks for the first records by themselves, unless they come in bulk already.
         alone = -(-FIRST_RECORDS // batch_size) * float(batch_size)
-        early = _bulk_at_first(shards_here, files_bytes) / files_bytes
+        early = 0.0 if are_many else _bulk_at_first(shards_here, files_bytes) / files_bytes
         if not all(is_whole_cheaper(size, num_shards) for size in sizes):
             # Before it sees that the others are here.
             alone, early = alone * _SETTLING, 0.0
@@ -201,10 +206,22 @@ def _total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
     return sum(requests), sum(nbytes)
 
 
-def _in_bulk(sizes: Array) -> tuple[int, int]:
-    """Requests and bytes for ranges of these sizes, in large pieces."""
-    wanted = np.maximum(sizes, 0)
-    return int((-(-wanted // BULK_BYTES)).sum()), int(wanted.sum())
+def _index_in_bulk(files: RemoteFiles) -> tuple[int, int]:
+    """Requests and bytes for what finds the records; small files come with the records at once."""
+    sizes = files.sizes - files.entries
+    return _pieces(sizes[~files.are_small]), int(sizes.sum())
+
+
+def _records_in_bulk(files: RemoteFiles, head: int) -> tuple[int, int]:
+    """The same for the records, but for a head of each file that is here."""
+    sizes = np.maximum(files.entries - head, 0)
+    ends = np.where(files.are_small, np.maximum(files.sizes - head, 0), sizes)
+    return _pieces(ends), int(sizes.sum())
+
+
+def _pieces(sizes: Array) -> int:
+    """Requests for ranges of these sizes."""
+    return int((-(-sizes // BULK_BYTES)).sum())
 
 
 def _of_index(counts: Array, records: int, window: int) -> tuple[int, int]:

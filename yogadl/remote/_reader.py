@@ -293,7 +293,10 @@ class _RemoteExtents(Extents):
             whole = _all_of(weakref.ref(files), self.reader._sharing)
             processes = min(self.reader._sharing, _USUAL_PROCESSES)
             is_small = self.reader._bytes_of_each() < LARGE_BYTES
-            fetcher().want_whole(Bulk(whole, files.nbytes, files.traffic, processes, is_small))
+            are_many = files.are_many_small
+            fetcher().want_whole(
+                Bulk(whole, files.nbytes, files.traffic, processes, is_small, are_many)
+            )
             return
         positions = np.asarray(self.positions)
         # What is small would not be fetched by itself while all is, and to find out where it is
@@ -324,21 +327,26 @@ def _pages_of(ranges: Iterable[Range]) -> list[Range]:
 
 
 def _all_of(wanted: weakref.ref[RemoteFiles], sharing: int) -> Iterator[Range]:
-    """All bytes of some files, as long as anybody reads them; first what finds the records.
+    """All bytes of some files, as long as anybody reads them; first what finds the records of those
+    that are not small.
 
     ``sharing`` processes do so, if all of them are on this machine.
     """
     files = wanted()
-    numbers = range(0 if files is None else len(files))
+    are_small = np.empty(0, bool) if files is None else files.are_small
     del files
-    for is_index, number in itertools.product((True, False), numbers):
+    for is_index, number in itertools.chain(
+        ((True, number) for number in np.flatnonzero(~are_small).tolist()),
+        ((False, number) for number in range(len(are_small))),
+    ):
         files = wanted()
         if files is None:
             return
         file, index = files.file(number), files.index(number)
         del files
         file.most_again = int(file.size * _AGAIN) // sharing
-        yield (file, *index) if is_index else (file, 0, index[0])
+        end = file.size if are_small[number] else index[0]
+        yield (file, *index) if is_index else (file, 0, end)
 
 
 def _room_for(entries: Array) -> tuple[Array, Array]:

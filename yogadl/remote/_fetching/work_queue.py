@@ -49,6 +49,8 @@ _BRIDGED_BYTES = 16 << 10
 # but some of the connections.
 _HOLD_SECONDS = 0.5
 HELD_CONNECTIONS = 20
+# Of small files, each request takes processors longer than the network.
+_HELD_OF_MANY = 4
 FEWEST_CONNECTIONS = 2
 # How many processes fetch the same is looked at so often, and first when all of those that began
 # together should have.
@@ -87,7 +89,8 @@ class WorkQueue:
     def add_bulk(self, bulk: Bulk) -> None:
         """Adds ranges of which everything will be needed, some time."""
         self._bulk.append(bulk)
-        if self._holds_bulk_until is None and bulk.nbytes > AT_ONCE_BYTES:
+        comes_late = bulk.nbytes > AT_ONCE_BYTES or bulk.has_many_files
+        if self._holds_bulk_until is None and comes_late:
             self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
 
     def start_bulk(self) -> bool:
@@ -143,10 +146,10 @@ class WorkQueue:
                 yield from self._claimed(work, self.urgent)
             elif not work.file.pieces.has(work.start, work.stop):
                 yield work
-        beside = sum(not work.is_bulk for work in self.flying)
-        if not self.has_bulk() or beside < self._connections_beside_bulk():
+        beside = self._beside_bulk()
+        if not self.has_bulk() or len(beside) < self._connections_beside_bulk():
             self.lacks_room = False
-            ahead = sum(work.stop - work.start for work in self.flying if not work.is_bulk)
+            ahead = sum(work.stop - work.start for work in beside)
             while self.soon:
                 first = self.soon.popleft()
                 bulk_first = self._bulk_before(first)
@@ -167,7 +170,12 @@ class WorkQueue:
         """How many more connections there may be for bulk, if there is any."""
         if not self.has_bulk():
             return 0
-        return self._connections(self._bulk[0]) - sum(work.is_bulk for work in self.flying)
+        in_bulk = len(self.flying) - len(self._beside_bulk())
+        return self._connections(self._bulk[0]) - in_bulk
+
+    def _beside_bulk(self) -> list[Work]:
+        """What is being fetched by itself; looked for before each request is made."""
+        return [work for work in self.flying if work.bulk is None]
 
     def _connections_beside_bulk(self) -> int:
         bulk = self._bulk[0]
@@ -184,7 +192,9 @@ class WorkQueue:
         if is_late and work is not None and not work.file.ended.is_set():
             bulk.counted, bulk.processes = now, work.file.pieces.claims.processes_in_bulk()
         is_held = self._holds_bulk_until is not None and now < self._holds_bulk_until
-        most = HELD_CONNECTIONS if is_held else MACHINE_CONNECTIONS
+        most = MACHINE_CONNECTIONS
+        if is_held:
+            most = _HELD_OF_MANY if bulk.has_many_files else HELD_CONNECTIONS
         fewest = _LATE_BULK if bulk.is_late else BULK_CONNECTIONS
         return min(max(most // bulk.processes, FEWEST_CONNECTIONS), fewest)
 
