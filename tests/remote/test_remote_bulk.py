@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import math
 import pathlib
@@ -114,6 +115,13 @@ def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
         assert taken() == begun
         assert queue.start_bulk() == (begun < pieces)
         assert taken() == min(pieces, 4) - begun
+        # Of what comes when there is none any more, likewise.
+        queue.end_bulk(bulk)
+        for work in queue.flying:
+            work.file.pieces.release(work.start, work.stop, work.is_bulk)
+        queue.flying.clear()
+        queue.add_bulk(dataclasses.replace(bulk, ranges=iter([whole]), work=None))
+        assert taken() == begun
         for work in queue.flying:
             work.file.pieces.release(work.start, work.stop, work.is_bulk)
 

@@ -84,14 +84,14 @@ class WorkQueue:
         # All of them take turns.
         self._bulk: collections.deque[Bulk] = collections.deque()
         # What a stream waits for at its very beginning comes first.
-        self._holds_bulk_until: float | None = None
+        self._holds_bulk_until = 0.0
 
     def add_bulk(self, bulk: Bulk) -> None:
         """Adds ranges of which everything will be needed, some time."""
-        self._bulk.append(bulk)
         comes_late = bulk.nbytes > AT_ONCE_BYTES or bulk.has_many_files
-        if self._holds_bulk_until is None and comes_late:
+        if comes_late and not self.has_bulk():
             self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
+        self._bulk.append(bulk)
 
     def start_bulk(self) -> bool:
         """Has bulk wait for nothing any more; whether it did."""
@@ -191,7 +191,7 @@ class WorkQueue:
         is_late = now >= max(bulk.begun + _HOLD_SECONDS, bulk.counted + _COUNT_SECONDS)
         if is_late and work is not None and not work.file.ended.is_set():
             bulk.counted, bulk.processes = now, work.file.pieces.claims.processes_in_bulk()
-        is_held = self._holds_bulk_until is not None and now < self._holds_bulk_until
+        is_held = now < self._holds_bulk_until
         most = MACHINE_CONNECTIONS
         if is_held:
             most = _HELD_OF_MANY if bulk.has_many_files else HELD_CONNECTIONS
