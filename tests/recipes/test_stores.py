@@ -120,6 +120,21 @@ def test_most_code_gives_attributes_to_itself_only(text: str) -> None:
     assert not {"x", "y", "z", "a", "size"} & (names_in(text) or frozenset())
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from sys import modules\ndel modules['m']",
+        "from sys import (\n    argv,\n    modules as loaded,\n)",
+        "import sys\nsys.modules['m'] = other",
+        "import sys\nsys . modules['" + "m" * 600 + "'] = other",
+        "import sys\nsys.modules.pop('m')",
+        "x.y = " + "-" * 100_000 + "1",
+    ],
+)
+def test_where_modules_go_or_nobody_can_tell_all_names_are_possible(text: str) -> None:
+    assert names_in(text) is ALL
+
+
 def test_all_that_this_package_gives_is_seen() -> None:
     seen = 0
     for path in ROOT.rglob("*.py"):

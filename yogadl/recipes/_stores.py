@@ -44,12 +44,14 @@ _ANY = re.compile(
             r"\b(?:mock|mocker|monkeypatch|wrapt|copyreg|runpy)\b|(?<!\bself\.)\bregister\w*\b",
             r"\b(?:exec_module|load_module|spec_from_file_location|SourceFileLoader)\b",
             # A module that is gone has no text.
-            r"\bdel\s+sys\s*\.\s*modules\b|\bfrom\s+sys\s+import\b[^\n]*\bmodules\b",
-            r"\bsys\s*\.\s*modules\s*(?:\.\s*(?:pop|clear)\b|\[[^\n]*\]\s*=(?!=))",
+            r"\bdel\s+sys\s*\.\s*modules\b",
+            r"\bsys\s*\.\s*modules\s*\.\s*(?:pop|clear)\b",
+            r"\bsys\s*\.\s*modules\s*\[(?:[^\n]{0,500}\]\s*=(?!=)|[^\n]{501})",
             r"\bexec\s*\(|(?<![\w.])(?:eval|compile)\s*\(",
         )
     )
 )
+_FROM_SYS, _MODULES = re.compile(r"\bfrom\s+sys\s+import\b"), re.compile(r"\bmodules\b")
 # Targets of loops and contexts, and such as may go on from one line to the next, or have several
 # names, are left to the parser.
 _LONG = re.compile(
@@ -67,7 +69,7 @@ _LONG = re.compile(
 
 _FOR, _BEHIND_TARGETS = re.compile(r"\bfor\b"), re.compile(r"\bin\b|[=;]")
 # These expressions take the square of the time in a line, and a parser does not.
-_LONGEST_LINE = 2000
+_LONGEST_LINE = 500
 
 # What a line assigns to, if that ends with a bracket.
 _CLOSED = re.compile(r"^[^\n]*?[)\]][^=\n]*=(?!=)", re.MULTILINE)
@@ -126,7 +128,7 @@ def names_in(text: str) -> frozenset[str] | None:
     if not text.isascii():
         # As Python reads names; quotes that are none to it stay as they are.
         text = _WORD.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
-    if _ANY.search(text):
+    if _ANY.search(text) or (_FROM_SYS.search(text) and _MODULES.search(text)):
         return ALL
     if _needs_parser(text):
         found = _names_in_syntax(text)
@@ -169,7 +171,8 @@ def _names_in_syntax(text: str) -> set[str] | None:
     """The same, by parsing it, which takes longer."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # Of brackets that are nested too deeply, it may be any.
         return ALL
     stored = {
         node.attr
