@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import unicodedata
 
 import pytest
 
@@ -88,6 +89,29 @@ ROOT = pathlib.Path(yogadl.__file__).parent
         "[0 for " + "b, " * 200 + "\n X.a in y]",
         "'''waiting for things.\\nfor'''\n[0 for\n X.a in y]",
         "f(" + "b.c, " * 1000 + "d); X.a = f",
+        "if x.ready: X.a = 1",
+        "while x.ready: X.a = 1",
+        "with x.lock: X.a = 1",
+        "for i in x.items: i.a = 1",
+        "try: x.b\nexcept x.E: X.a = 1",
+        "def f() -> x.b: X.a = 1",
+        "x[i.start:i.stop].a += 1",
+        "if x.ready: X.a, z = 1, 2",
+        "with f() as x[1:2].a: pass",
+        "with (f() as # c\n  x.a): pass",
+        "with (f() as x\n  .a): pass",
+        'for x["in"].a in y: pass',
+        "for x[[i for i in z][0]].a in y: pass",
+        '(X.a,\n y["("]) = 1, 2',
+        'x.a: """\n""" = 1',
+        'x.a: D[\n "(", int] = 1',
+        "x. self.a = 1",
+        'setattr(x # , "b",\n , "a", 1)',
+        'put = setattr\nput(x, "a", 1)',
+        'from builtins import setattr as put\nput(x, "a", 1)',
+        'getattr(builtins, "setattr")(x, "a", 1)',
+        "setattr(*what)",
+        "setattr(x, 'a', f(setattr(y, b, 1)))",
         "s = '\uff02'; X.a = f; t = '\uff02'\nfor x.b in y: pass",
         's = "\uff02"; X.a = f; t = "\uff02"\nfor x.b in y: pass',
         "\uff56ars(X)['a'] = f",
@@ -133,6 +157,20 @@ def test_most_code_gives_attributes_to_itself_only(text: str) -> None:
 )
 def test_where_modules_go_or_nobody_can_tell_all_names_are_possible(text: str) -> None:
     assert names_in(text) is ALL
+
+
+@pytest.mark.parametrize("name", ["नाम", "e\u0301", "a·b", "℘", "\uff41"])
+def test_names_of_any_letters_are_seen(name: str) -> None:
+    found = names_in(f"x.{name} = 1")
+    assert found is not ALL
+    assert unicodedata.normalize("NFKC", name) in found
+
+
+def test_methods_may_set_what_they_like_of_themselves() -> None:
+    text = (
+        "class A:\n  def put(self, name):\n    setattr(self, name, 1)\n    self.a = 2  # no setattr"
+    )
+    assert names_in(text) == frozenset()
 
 
 def test_all_that_this_package_gives_is_seen() -> None:

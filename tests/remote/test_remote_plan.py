@@ -112,6 +112,21 @@ def test_what_is_asked_for_when_nothing_is_kept(
     assert bytes_of(later) == pytest.approx(plan.later_bytes, rel=0.15, abs=60_000)
 
 
+@pytest.mark.parametrize("count", [60, 300])
+def test_what_is_asked_for_of_many_small_files(site: Site, count: int) -> None:
+    store(site, (count, 8_000), 10_000)
+    with site.ref() as ref:
+        assert ref.reader.files.are_many_small
+        plan = ref.plan(batch_size=16)
+        asked = read(site, ref, 1)
+    wanted = plan.index_requests + plan.record_requests
+    # Each file, and what the first records need of theirs.
+    assert count + FIRST_RECORDS < wanted <= count + 2 * FIRST_RECORDS
+    # Of few files, those that come meanwhile are many.
+    assert 0.7 * wanted <= len(asked) <= 1.1 * wanted
+    assert bytes_of(asked) == pytest.approx(plan.index_bytes + plan.record_bytes, rel=0.05)
+
+
 def test_what_is_asked_for_when_some_is_kept(site: Site) -> None:
     store(site, SHAPES[3], None)
     limit = 3_500_000

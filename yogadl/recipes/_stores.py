@@ -1,9 +1,9 @@
 """Which attributes the user's code may give to what is not its own, as far as its text tells.
 
 Libraries have a hundred thousand values, and hardly anybody puts something among them. So it is
-asked first under which names anybody could have: every name that stands before an ``=`` behind a
-dot. What is too clever for that, such as ``setattr`` of a name that is put together, makes all
-names possible, and so does code without a text.
+asked first under which names anybody could have: every name of an attribute that is assigned to.
+What is too clever for that, such as ``setattr`` of a name that is put together, makes all names
+possible, and so does code without a text.
 """
 
 from __future__ import annotations
@@ -22,24 +22,10 @@ ALL = None
 
 _BEGUN = time.time()
 _MOST_BYTES = 4 << 20
-# What is before an ``=`` that assigns. A method has itself as ``self``, which is no library.
-_ASSIGNED = r"(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)"
-_SET_NAME = r"\bsetattr\s*\([^,()\n]+,\s*['\"](\w+)['\"]\s*,"
-_NAMES = re.compile(
-    "|".join(
-        (
-            rf"(?<![\s(\[,;:=]self)\.\s*(\w+)\s*(?::[^=\n]+(?<![<>!:]))?{_ASSIGNED}",
-            # In a tuple or list.
-            r"(?<![\s(\[,;:=]self)\.\s*(\w+)(?=\s*[,)\]][^=\n;]*=(?!=))",
-            _SET_NAME,
-        )
-    )
-)
-_SET = re.compile(_SET_NAME)
+# What is too clever to be found out; a word of them in a comment is enough.
 _ANY = re.compile(
     "|".join(
         (
-            r"\bsetattr\b(?!\s*\(\s*self\s*,)(?!\s*\([^,()\n]+,\s*['\"]\w+['\"]\s*,)",
             r"\b(?:__setattr__|__dict__|__globals__|__builtins__|f_globals|vars|update_wrapper)\b",
             r"\b(?:mock|mocker|monkeypatch|wrapt|copyreg|runpy)\b|(?<!\bself\.)\bregister\w*\b",
             r"\b(?:exec_module|load_module|spec_from_file_location|SourceFileLoader)\b",
@@ -52,29 +38,9 @@ _ANY = re.compile(
     )
 )
 _FROM_SYS, _MODULES = re.compile(r"\bfrom\s+sys\s+import\b"), re.compile(r"\bmodules\b")
-# Targets of loops and contexts, and such as may go on from one line to the next, or have several
-# names, are left to the parser.
-_LONG = re.compile(
-    "|".join(
-        (
-            r"\\\n",
-            r"\bfor\b(?:(?!\bin\b)[^\n])*?(?:\.|[(\[][^\n)\]]*$)",
-            r"\bas\s+[^\n:,]*?\.|\bas\s*[(\[]",
-            # What is compared before anything is assigned.
-            r"\.\s*\w+\s*[,)\]:][^\n]*?(?:[=!<>]=|;)[^\n]*?(?<![=!<>])=(?!=)",
-        )
-    ),
-    re.MULTILINE,
-)
-
-_FOR, _BEHIND_TARGETS = re.compile(r"\bfor\b"), re.compile(r"\bin\b|[=;]")
-# These expressions take the square of the time in a line, and a parser does not.
-_LONGEST_LINE = 500
-
-# What a line assigns to, if that ends with a bracket.
-_CLOSED = re.compile(r"^[^\n]*?[)\]][^=\n]*=(?!=)", re.MULTILINE)
-
 _WORD = re.compile(r"\w+")
+_SETATTR = "setattr"
+_TELLING = {ast.Attribute, ast.Call, ast.Name, ast.alias, ast.Constant}
 
 _known: dict[str, tuple[tuple[int, int], frozenset[str] | None]] = {}
 _lock = threading.Lock()
@@ -125,58 +91,75 @@ def _names_in(file: str) -> tuple[int, frozenset[str] | None] | None:
 
 def names_in(text: str) -> frozenset[str] | None:
     """The names of attributes that a text of Python may give to anything, or ``ALL``."""
-    if not text.isascii():
-        # As Python reads names; quotes that are none to it stay as they are.
-        text = _WORD.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
-    if _ANY.search(text) or (_FROM_SYS.search(text) and _MODULES.search(text)):
+    # As Python reads names; quotes that are none to it stay as they are.
+    plain = text if text.isascii() else _WORD.sub(_normal, text)
+    if _ANY.search(plain) or (_FROM_SYS.search(plain) and _MODULES.search(plain)):
         return ALL
-    if _needs_parser(text):
-        found = _names_in_syntax(text)
-    else:
-        found = {name for groups in _NAMES.findall(text) for name in groups if name}
+    found = _names_in_syntax(text)
     # Those that are private get the name of a class, too.
     if found is None or any(name[:2] == "__" != name[-2:] for name in found):
         return ALL
     return frozenset(found)
 
 
-def _needs_parser(text: str) -> bool:
-    """Whether expressions do not find all names, or take long for it."""
-    return (
-        any(len(line) > _LONGEST_LINE for line in text.split("\n"))
-        or bool(_LONG.search(text))
-        or _has_attribute_targets(text)
-        or any(map(_closes_more, _CLOSED.findall(text)))
-    )
-
-
-def _has_attribute_targets(text: str) -> bool:
-    """Whether loops may have attributes as targets, over however many lines."""
-    behind = 0
-    while (begun := _FOR.search(text, behind)) and (
-        ended := _BEHIND_TARGETS.search(text, begun.end())
-    ):
-        if ended[0] == "in" and text.find(".", begun.end(), ended.start()) >= 0:
-            return True
-        behind = ended.end()
-    return False
-
-
-def _closes_more(line: str) -> bool:
-    """Whether a line closes brackets that it has not opened."""
-    return line.count(")") + line.count("]") > line.count("(") + line.count("[")
+def _normal(found: re.Match[str]) -> str:
+    return unicodedata.normalize("NFKC", found[0])
 
 
 def _names_in_syntax(text: str) -> set[str] | None:
-    """The same, by parsing it, which takes longer."""
+    """Those that are assigned to, or set by ``setattr``, or ``ALL``."""
     try:
-        nodes = list(ast.walk(ast.parse(text)))
+        pending: list[ast.AST] = [ast.parse(text)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # Of brackets that are nested too deeply, it may be any.
+        # Nobody has imported it so, or it is nested too deeply for this process.
         return ALL
-    stored = {
-        node.attr
-        for node in nodes
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    }
-    return stored | set(_SET.findall(text))
+    found: set[str] = set()
+    while pending:
+        node = pending.pop()
+        if type(node) in _TELLING:
+            if _is_setattr(node):
+                # Somebody calls it by another name.
+                return ALL
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                if not _is_self(node.value):
+                    found.add(node.attr)
+            elif isinstance(node, ast.Call) and _is_setattr(node.func):
+                name = _name_set(node)
+                if name is None:
+                    return ALL
+                found.add(name)
+                pending += [*node.args, *node.keywords]
+                continue
+        for value in vars(node).values():
+            if isinstance(value, list):
+                pending += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST):
+                pending.append(value)
+    return found - {""}
+
+
+def _is_self(node: ast.AST) -> bool:
+    """Whether this is what a method has as ``self``, which is no library."""
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _is_setattr(node: ast.AST) -> bool:
+    """Whether this means ``setattr``, by its name or by a text."""
+    if isinstance(node, ast.Name):
+        return node.id == _SETATTR
+    if isinstance(node, ast.Attribute):
+        return node.attr == _SETATTR
+    if isinstance(node, ast.alias):
+        return node.name.endswith(_SETATTR)
+    return isinstance(node, ast.Constant) and node.value == _SETATTR
+
+
+def _name_set(call: ast.Call) -> str | None:
+    """The name that a call of ``setattr`` sets; empty for one of ``self``."""
+    given = call.args
+    if len(given) == 3 and not any(isinstance(each, ast.Starred) for each in given):
+        if _is_self(given[0]):
+            return ""
+        if isinstance(given[1], ast.Constant) and isinstance(given[1].value, str):
+            return given[1].value
+    return None

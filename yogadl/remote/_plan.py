@@ -7,7 +7,7 @@ by chance, and by how the processes of a machine come between each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,29 +135,21 @@ def plan(
     sizes = [files.nbytes // max(count, 1) for files, _ in kinds]
     is_bulk = all(is_whole_cheaper(size, num_shards, shards_here) for size in sizes)
     if is_bulk:
-        # Each byte once, whichever process asks for it, and each file by itself.
-        index = _total(_index_in_bulk(files) for files, _ in kinds)
-        # Who asks for the first records before all of it is under way asks for their entries.
-        at_first = shards_here * max(HELD_CONNECTIONS // shards_here, FEWEST_CONNECTIONS)
-        are_many = any(files.are_many_small for files, _ in kinds)
-        late = index[0] + sum(int(files.are_small.sum()) for files, _ in kinds)
-        looked_up = 0
-        if are_many:
-            looked_up = len(kinds) * FIRST_RECORDS * shards_here
-        elif late > at_first and files_bytes > AT_ONCE_BYTES:
-            looked_up = len(kinds) * FIRST_RECORDS
-        of_index = index[0] + looked_up, index[1]
-        requests, nbytes = _total(
-            _records_in_bulk(files, 0 if table else head) for files, _ in kinds
-        )
         # Each process asks for the first records by themselves, unless they come in bulk already.
         alone = -(-FIRST_RECORDS // batch_size) * float(batch_size)
-        early = 0.0 if are_many else _bulk_at_first(shards_here, files_bytes) / files_bytes
+        early = _bulk_at_first(shards_here, files_bytes) / files_bytes
         if not all(is_whole_cheaper(size, num_shards) for size in sizes):
             # Before it sees that the others are here.
             alone, early = alone * _SETTLING, 0.0
-        alone = round(shards_here * min(alone, records / shards_here) * max(0.0, 1 - early))
-        of_records = requests + len(kinds) * alone, nbytes
+        alone = min(alone * shards_here, float(records))
+        asked = [1.0 if files.are_many_small else max(0.0, 1 - early) for files, _ in kinds]
+        # Each byte once, whichever process asks for it, and each file by itself.
+        index = _total(_index_in_bulk(files) for files, _ in kinds)
+        of_index = index[0] + _looked_up(kinds, index[0], alone, shards_here), index[1]
+        requests, nbytes = _total(
+            _records_in_bulk(files, 0 if table else head) for files, _ in kinds
+        )
+        of_records = requests + round(alone * sum(asked)), nbytes
     else:
         of_index = _total(_of_index(files.counts, records, window) for files, _ in kinds)
         of_records = len(kinds) * records, round(records * size)
@@ -204,6 +196,30 @@ def _total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
     """The sums of requests and of bytes."""
     requests, nbytes = zip(*parts, strict=True)
     return sum(requests), sum(nbytes)
+
+
+def _looked_up(
+    kinds: Sequence[tuple[RemoteFiles, RecordCodec]], pieces: int, alone: float, processes: int
+) -> int:
+    """Requests for entries of the first records, by who looks for them before they come in bulk.
+
+    Args:
+        kinds: of files.
+        pieces: in which the index comes in bulk.
+        alone: how many records are asked for by themselves.
+        processes: that do so.
+    """
+    at_first = processes * max(HELD_CONNECTIONS // processes, FEWEST_CONNECTIONS)
+    later = pieces + sum(int(files.are_small.sum()) for files, _ in kinds)
+    is_late = later > at_first and sum(files.nbytes for files, _ in kinds) > AT_ONCE_BYTES
+    found = 0.0
+    for files, _ in kinds:
+        if files.are_many_small:
+            # Of a file it is one request, whoever has asked.
+            found += len(files) * (1 - (1 - 1 / len(files)) ** alone)
+        elif is_late:
+            found += FIRST_RECORDS
+    return round(found)
 
 
 def _index_in_bulk(files: RemoteFiles) -> tuple[int, int]:
