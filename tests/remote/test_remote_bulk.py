@@ -115,15 +115,21 @@ def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
         assert taken() == begun
         assert queue.start_bulk() == (begun < pieces)
         assert taken() == min(pieces, 4) - begun
-        # Of what comes when there is none any more, likewise.
-        queue.end_bulk(bulk)
-        for work in queue.flying:
-            work.file.pieces.release(work.start, work.stop, work.is_bulk)
-        queue.flying.clear()
-        queue.add_bulk(dataclasses.replace(bulk, ranges=iter([whole]), work=None))
-        assert taken() == begun
-        for work in queue.flying:
-            work.file.pieces.release(work.start, work.stop, work.is_bulk)
+
+        def end() -> None:
+            queue.end_bulk(bulk)
+            for work in queue.flying:
+                work.file.pieces.release(work.start, work.stop, work.is_bulk)
+            queue.flying.clear()
+
+        end()
+        # What comes when there is none any more waits likewise, unless its first were read before.
+        for is_begun, count in ((False, begun), (True, min(pieces, 4))):
+            bulk = dataclasses.replace(bulk, ranges=iter([whole]), work=None, is_begun=is_begun)
+            queue.add_bulk(bulk)
+            assert taken() == count
+            assert queue.start_bulk() == (not is_begun and begun < pieces)
+            end()
 
 
 @pytest.mark.parametrize("part_bytes", [10_000, 100_000])

@@ -293,10 +293,16 @@ class _RemoteExtents(Extents):
             whole = _all_of(weakref.ref(files), self.reader._sharing)
             processes = min(self.reader._sharing, _USUAL_PROCESSES)
             is_small = self.reader._bytes_of_each() < LARGE_BYTES
-            are_many = files.are_many_small
-            fetcher().want_whole(
-                Bulk(whole, files.nbytes, files.traffic, processes, is_small, are_many)
+            bulk = Bulk(
+                whole,
+                files.nbytes,
+                files.traffic,
+                processes,
+                is_small,
+                has_many_files=files.are_many_small,
+                is_begun=self.reader._read > 0,
             )
+            fetcher().want_whole(bulk)
             return
         positions = np.asarray(self.positions)
         # What is small would not be fetched by itself while all is, and to find out where it is

@@ -119,6 +119,7 @@ class Bulk:
         processes: of this machine that fetch them; when it begins, as is expected.
         is_small: whether the records are, so that the first of them come by themselves.
         has_many_files: so that requests are what it takes, and the first records wait for none.
+        is_begun: whether records of it were read already.
         begun: when it did.
         work: what is left of the range that it is at; ``None`` before the first and behind each.
         passed: bytes of them that are here, or that somebody is at; and since when so many.
@@ -136,6 +137,7 @@ class Bulk:
     processes: int = 1
     is_small: bool = False
     has_many_files: bool = False
+    is_begun: bool = False
     begun: float = field(default_factory=time.monotonic)
     work: Work | None = None
     passed: int = 0

@@ -89,7 +89,7 @@ class WorkQueue:
     def add_bulk(self, bulk: Bulk) -> None:
         """Adds ranges of which everything will be needed, some time."""
         comes_late = bulk.nbytes > AT_ONCE_BYTES or bulk.has_many_files
-        if comes_late and not self.has_bulk():
+        if comes_late and not bulk.is_begun and not self.has_bulk():
             self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
         self._bulk.append(bulk)
 
