@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
+import pathlib
 import pickle
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -327,7 +330,7 @@ def test_memory_is_let_go_of_when_nobody_reads(
         next(iter(ref.stream(**ORDER)))
         wait_until(lambda: bool(fetcher._passing))
         if is_idle:
-            wait_until(lambda: fetcher._threads == 1, 20)
+            wait_until(lambda: fetcher._crew.count == 1, 20)
     del ref
     gc.collect()
     wait_until(lambda: not fetcher._passing, 20)
@@ -353,6 +356,46 @@ def test_ctrl_c_while_a_record_is_waited_for(site: Site) -> None:
     finally:
         signal.signal(signal.SIGINT, usual)
     assert backoff.LIMITS.answer < 60.0
+
+
+def test_ctrl_c_again_and_again(site: Site) -> None:
+    """As in a notebook, where the process goes on."""
+    near = site.store(records(600, 3_000), spec=SPEC, part_bytes=100_000)
+    wanted = everything(near.stream(**ORDER))
+
+    def read() -> bool:
+        kept = pathlib.Path(tempfile.mkdtemp(dir=site.folder))
+        with Opener(site.web.port, kept).ref() as ref:
+            return everything(ref.stream(**ORDER)) == wanted
+
+    def interrupted() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        died: list[Any] = []
+        threading.excepthook = died.append
+        roll = random.Random(1)
+        for _ in range(12):
+            after = roll.uniform(0.02, 0.3)
+            # In a finalizer it is lost.
+            timers = [_interrupting(after), _interrupting(after + 1)]
+            with contextlib.suppress(KeyboardInterrupt):
+                while read():
+                    pass
+                os._exit(2)
+            for timer in timers:
+                timer.cancel()
+        os._exit(0 if read() and not died else 3)
+
+    with site.twisting(slowly):
+        process = FORK.Process(target=interrupted)
+        process.start()
+        process.join(60)
+        assert process.exitcode == 0
+
+
+def _interrupting(seconds: float) -> threading.Timer:
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    return timer
 
 
 def test_a_thread_that_is_idle_does_not_keep_others_from_starting(site: Site) -> None:

@@ -19,7 +19,7 @@ from yogadl.format.entries import ENTRY
 from yogadl.format.header import BODY_OFFSET
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
-from yogadl.remote._fetching.fetcher import CONNECTIONS
+from yogadl.remote._fetching.crew import CONNECTIONS
 from yogadl.remote._fetching.planner import FIRST_RECORDS
 from yogadl.remote._fetching.work_queue import (
     AT_ONCE_BYTES,

@@ -6,6 +6,7 @@ processes fetch the same bytes; see ``sparse_file``.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
 import threading
@@ -14,18 +15,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from yogadl.per_process import PerProcess
+from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.passing import Passing
 from yogadl.remote._fetching.transfer import CutError, DiskError, EndedError, Transfer
 from yogadl.remote._fetching.urgency import OVERTAKE_SECONDS, Urgency
+from yogadl.remote._fetching.waiters import Waiter, Waiters
 from yogadl.remote._fetching.work import Bulk, Range, RemoteFile, Small, Work, cells
 from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS, QUEUED, WorkQueue
 
 if TYPE_CHECKING:
     from yogadl.cache.traffic import Traffic
     from yogadl.remote._fetching.connections import Connections
-
-CONNECTIONS = 80
-"""Threads of a process, each with a connection."""
 
 _IDLE_SECONDS = 5.0
 # Another process's bytes are looked for so often, and ours that are late.
@@ -43,16 +43,12 @@ class Fetcher:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._wake = threading.Condition(self._mutex)
-        self._arrived = threading.Condition(self._mutex)
+        self._crew = Crew(self._mutex, self._run)
+        self._arrived = Waiters()
         self._queue = WorkQueue()
         self._passing = Passing()
         self._has_told_disk = False
-        self._threads = 0
-        # By one another, so that who asks need not wait until all have started.
-        self._to_start = 0
-        self._idle = 0
-        self._urgency = Urgency(self._queue, self._start_thread)
+        self._urgency = Urgency(self._queue, self._crew.call)
 
     # Asking
 
@@ -65,24 +61,29 @@ class Fetcher:
             ranges: to ask for.
             bridge, must_keep: see ``Work``.
         """
+        left = collections.deque(
+            Work(file, *cells(start, stop), bridge=bridge, must_keep=must_keep)
+            for file, start, stop in ranges
+        )
+        with self._arrived.waiting() as waiter:
+            while not self._add_soon(left):
+                # Nothing may arrive that makes room: what was read already is not fetched.
+                waiter.wait(_LONGEST_LOOK)
+
+    def _add_soon(self, left: collections.deque[Work]) -> bool:
+        """Takes work that is needed soon from its beginning, as far as there is room; whether that
+        was all."""
         with self._mutex:
-            for file, start, stop in ranges:
-                while len(self._queue.soon) >= QUEUED:
-                    # Nothing may arrive that makes room: what was read already is not fetched.
-                    self._arrived.wait(_LONGEST_LOOK)
-                work = Work(file, *cells(start, stop), bridge=bridge, must_keep=must_keep)
-                self._queue.soon.append(work)
-                self._start_thread()
+            while left and len(self._queue.soon) < QUEUED:
+                self._queue.soon.append(left.popleft())
+                self._crew.call()
+        return not left
 
     def want_whole(self, bulk: Bulk) -> None:
         """Asks for ranges of which everything will be needed, some time."""
         with self._mutex:
             self._queue.add_bulk(bulk)
-            idle = min(self._idle, BULK_CONNECTIONS)
-            for _ in range(idle):
-                self._start_thread()
-            self._to_start = BULK_CONNECTIONS - idle
-            self._start_next()
+            self._crew.call_many(BULK_CONNECTIONS)
 
     def has_bulk(self, traffic: Traffic) -> bool:
         """Whether any bulk is still to come of the files that have this traffic."""
@@ -103,7 +104,7 @@ class Fetcher:
             if end > start:
                 with self._mutex:
                     file.pieces.release(start, end)
-                    self._arrived.notify_all()
+                    self._arrived.wake_all()
 
     @contextlib.contextmanager
     def holding(
@@ -144,8 +145,7 @@ class Fetcher:
         finally:
             with self._mutex:
                 if starts_bulk and self._queue.start_bulk():
-                    self._idle = 0
-                    self._wake.notify_all()
+                    self._crew.call_all()
                 self._passing.held_bytes -= nbytes
                 for file, start, stop in ranges:
                     file.pieces.memory.let_go(start, stop)
@@ -188,33 +188,51 @@ class Fetcher:
         again: list[Range] = []
         if not lacking:
             return again
-        started, pause = time.monotonic(), _LOOK_SECONDS
-        asked = dict.fromkeys(lacking, started)
-        overtakes = started + OVERTAKE_SECONDS
-        next_look = started
-        with self._mutex:
-            try:
-                if small is Small.ASK_AGAIN:
-                    # Now, so that bulk does not claim any of the others before they are asked for.
-                    again = self._urgency.ask_again(lacking)
-                while lacking:
-                    now = time.monotonic()
-                    for file in {file for file, *_ in lacking}:
-                        file.raise_failure(lacking, started)
-                    if now >= next_look:
-                        spent = time.thread_time()
-                        is_ours = self._urgency.hurry(lacking, small, asked)
-                        if now >= overtakes:
-                            overtakes = now + _LONGEST_LOOK
-                            again += self._urgency.overtake(lacking, small)
-                        spent = time.thread_time() - spent
-                        next_look = now + min(_LOOK_SHARE * spent, _SELDOM_SECONDS)
-                    self._arrived.wait(_LONGEST_LOOK if is_ours else pause)
-                    pause = min(2 * pause, _LONGEST_LOOK)
-                    lacking = [it for it in lacking if not it[0].pieces.has(*it[1:])]
-            finally:
-                ranges[0][0].traffic.waited += time.monotonic() - started
+        started = time.monotonic()
+        try:
+            with self._arrived.waiting() as waiter:
+                self._wait_for(lacking, small, waiter, again)
+        finally:
+            ranges[0][0].traffic.waited += time.monotonic() - started
         return again
+
+    def _wait_for(
+        self, lacking: list[Range], small: Small, waiter: Waiter, again: list[Range]
+    ) -> None:
+        """Waits for ranges that are not there; see :meth:`ensure`.
+
+        Args:
+            lacking, small: see there.
+            waiter: to wait with.
+            again: gets those that were asked for again.
+        """
+        started, pause, is_ours = time.monotonic(), _LOOK_SECONDS, True
+        asked = dict.fromkeys(lacking, started)
+        next_look, overtakes = started, started + OVERTAKE_SECONDS
+        asks_again = small is Small.ASK_AGAIN
+        while lacking:
+            now = time.monotonic()
+            with self._mutex:
+                if asks_again:
+                    # Now, so that bulk does not claim any of the others before they are asked for.
+                    again += self._urgency.ask_again(lacking)
+                    asks_again = False
+                for file in {file for file, *_ in lacking}:
+                    file.raise_failure(lacking, started)
+                if now >= next_look:
+                    spent = time.thread_time()
+                    is_ours = self._urgency.hurry(lacking, small, asked)
+                    if now >= overtakes:
+                        overtakes = now + _LONGEST_LOOK
+                        again += self._urgency.overtake(lacking, small)
+                        if self._queue.urgent:
+                            # Who was to call a thread for it may have been interrupted.
+                            self._crew.start()
+                    spent = time.thread_time() - spent
+                    next_look = now + min(_LOOK_SHARE * spent, _SELDOM_SECONDS)
+            waiter.wait(_LONGEST_LOOK if is_ours else pause)
+            pause = min(2 * pause, _LONGEST_LOOK)
+            lacking = [it for it in lacking if not it[0].pieces.has(*it[1:])]
 
     # Fetching
 
@@ -223,39 +241,14 @@ class Fetcher:
         if self._queue.lacks_room:
             self._queue.lacks_room = False
             for _ in range(min(len(self._queue.soon), BULK_CONNECTIONS)):
-                self._start_thread()
-
-    def _start_thread(self) -> None:
-        self._wake.notify()
-        if self._idle:
-            # It is woken for this work, and the next work needs another.
-            self._idle -= 1
-        else:
-            self._start_new()
-
-    def _start_next(self) -> None:
-        if self._to_start > 0:
-            self._to_start -= 1
-            self._start_new()
-
-    def _start_new(self) -> None:
-        if self._threads >= CONNECTIONS:
-            return
-        try:
-            threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()
-        except RuntimeError:
-            # The system has no more, and those that there are do it, if there are any.
-            if not self._threads:
-                raise
-            return
-        self._threads += 1
+                self._crew.call()
 
     def _run(self) -> None:
         # Only who fetches needs it.
         from yogadl.remote._fetching.connections import Connections
 
         with self._mutex:
-            self._start_next()
+            self._crew.start_next()
         connections = Connections()
         try:
             while self._do_next(connections):
@@ -293,20 +286,18 @@ class Fetcher:
                 was_full = len(self._queue.soon) >= QUEUED
                 found = self._queue.take(self._passing.room())
                 if was_full and len(self._queue.soon) < QUEUED:
-                    self._arrived.notify_all()
+                    self._arrived.wake_all()
                 if found is not None:
                     return found
                 rest = until - time.monotonic()
                 if rest <= 0:
                     self._passing.let_go_of_ended(or_kept=True)
                     # The last one stays for what is in memory until its file is closed.
-                    if self._threads > 1 or not self._passing:
-                        self._threads -= 1
+                    if self._crew.count > 1 or not self._passing:
+                        self._crew.count -= 1
                         return None
                     until, rest = until + _IDLE_SECONDS, _IDLE_SECONDS
-                self._idle += 1
-                if not self._wake.wait(rest):
-                    self._idle = max(0, self._idle - 1)
+                self._crew.rest(rest)
 
     def _fetch(self, work: Work, connections: Connections) -> None:
         # Who has claimed some bytes may be about to write them, right or wrong: nobody else does,
@@ -357,7 +348,7 @@ class Fetcher:
 
     def _tell_arrived(self) -> None:
         with self._mutex:
-            self._arrived.notify_all()
+            self._arrived.wake_all()
 
     def _fail(self, work: Work, error: BaseException) -> None:
         with self._mutex:
@@ -368,7 +359,7 @@ class Fetcher:
             ):
                 failure = (work.start, work.stop, time.monotonic(), error)
                 work.file.failures.append(failure)
-            self._arrived.notify_all()
+            self._arrived.wake_all()
 
     def _finish(self, work: Work, rest: int | None) -> None:
         """Lets go of some work; ``rest`` is where what is to be fetched later begins, if any is."""
@@ -381,13 +372,13 @@ class Fetcher:
                 self._queue.note_end(work)
                 # There may be more connections now than when it began.
                 for _ in range(self._queue.free_for_bulk() - 1):
-                    self._start_thread()
+                    self._crew.call()
             if work.is_claimed:
                 work.file.pieces.release(work.start, work.stop, work.is_bulk)
             if rest is not None:
                 # What is claimed would be passed over.
                 self._queue.put_back(work, rest)
-            self._arrived.notify_all()
+            self._arrived.wake_all()
 
 
 fetcher = PerProcess(Fetcher)

@@ -1,0 +1,80 @@
+"""The threads of a process that fetch: started when there is work, gone when there is none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+CONNECTIONS = 80
+"""Threads of a process, each with a connection."""
+
+
+class Crew:
+    """For one thread at a time. Of what Ctrl-C ends halfway, nothing is left that nobody would do.
+
+    Args:
+        mutex: what whoever calls this has; let go of in :meth:`rest` alone.
+        run: what a thread does.
+
+    Attributes:
+        count: how many threads there are.
+    """
+
+    def __init__(self, mutex: threading.Lock, run: Callable[[], object]) -> None:
+        self._wake = threading.Condition(mutex)
+        self._run = run
+        self.count = 0
+        self._idle = 0
+        # By one another, so that who asks need not wait until all have started.
+        self._to_start = 0
+
+    def call(self) -> None:
+        """Has a thread look for work: one that rests, or a new one."""
+        # It is woken for this work, and the next work needs another. Counted first: none may count
+        # as resting that does not.
+        is_idle, self._idle = self._idle > 0, max(0, self._idle - 1)
+        self._wake.notify()
+        if not is_idle:
+            self.start()
+
+    def call_many(self, count: int) -> None:
+        """The same of so many."""
+        idle = min(self._idle, count)
+        for _ in range(idle):
+            self.call()
+        self._to_start = count - idle
+        self.start_next()
+
+    def call_all(self) -> None:
+        """Has all that rest look for work."""
+        self._idle = 0
+        self._wake.notify_all()
+
+    def start_next(self) -> None:
+        """Starts one of those that :meth:`call_many` has left to the others."""
+        if self._to_start > 0:
+            self._to_start -= 1
+            self.start()
+
+    def start(self) -> None:
+        """Starts a new one, if there are not very many.
+
+        Raises:
+            RuntimeError: the system has no more, and there is none.
+        """
+        if self.count >= CONNECTIONS:
+            return
+        try:
+            threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()
+        except RuntimeError:
+            # Those that there are do it, if there are any.
+            if self.count <= 0:
+                raise
+            return
+        self.count += 1
+
+    def rest(self, seconds: float) -> None:
+        """Of one of the threads: waits until it is called, but for so long at most."""
+        self._idle += 1
+        if not self._wake.wait(seconds):
+            self._idle = max(0, self._idle - 1)
