@@ -80,6 +80,7 @@ class Order:
             InvalidArgumentError: an argument is out of range, or a seed is missing.
         """
         rank, shards = check_shard(shard_rank, num_shards, "shard_rank")
+        _check_shuffle(shuffle)
         if shuffle and shuffle_seed is None and not skip_shuffle_at_epoch_end:
             raise InvalidArgumentError(
                 "shuffle=True needs a shuffle_seed (any integer in [0, 2**32)), without which an "
@@ -289,3 +290,20 @@ class Permutations:
 
     def __setstate__(self, order: Order) -> None:
         self.__init__(order)  # type: ignore[misc] # the state is what the constructor takes
+
+
+def _check_shuffle(shuffle: Any) -> None:
+    """Sees that what was given says whether and how to shuffle.
+
+    What is merely true, such as the class ``KeyedShuffle`` or the text ``"no"``, would shuffle in
+    another order than was meant, and runs could not go on in the right one later.
+    """
+    is_flag = shuffle is None or (isinstance(shuffle, int | np.bool_) and shuffle in (0, 1))
+    if not is_flag and not isinstance(shuffle, Shuffle):
+        advice = ""
+        if isinstance(shuffle, type) and issubclass(shuffle, Shuffle):
+            advice = f"; an instance: {shuffle.__name__}(…)"
+        raise InvalidArgumentError(
+            "shuffle must be True, False, or a way to shuffle such as yogadl.KeyedShuffle(), not "
+            f"{shuffle!r:.100}{advice}"
+        )

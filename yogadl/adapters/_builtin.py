@@ -123,4 +123,11 @@ def _open_dict(data: Any, spec: Any) -> Source:
 
 @_built_in(tuple)
 def _open_tuple(data: Any, spec: Any) -> Source:
-    return open_nest(data, spec) if are_columns(data) else IterableSource(data, spec)
+    if are_columns(data):
+        return open_nest(data, spec)
+    if any(map(are_columns, data)) and any(isinstance(part, list) for part in data):
+        raise UnsupportedTypeError(
+            "a tuple of arrays and lists may be columns or records: if row i of each makes record "
+            "i, make arrays of the lists by np.asarray; otherwise submit a list of the records"
+        )
+    return IterableSource(data, spec)

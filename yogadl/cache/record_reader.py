@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import dataclasses
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -75,6 +77,7 @@ class RecordReader(Closing):
     closings: ClassVar[int] = 0
     spec: specs.Structure
     observer: Observer | None = None
+    _observed: weakref.WeakSet[RecordReader] | None = None
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -168,6 +171,20 @@ class RecordReader(Closing):
     def bytes_in_order(self) -> int:
         """As :attr:`record_bytes`, of records that are read in order, and all of them."""
         return self.record_bytes
+
+    def observed_by(self, observer: Observer) -> RecordReader:
+        """A copy that tells an observer what it reads, to be closed by :meth:`close_observed`."""
+        made = copy.copy(self)
+        made.observer, made._observed = observer, None
+        if self._observed is None:
+            self._observed = weakref.WeakSet()
+        self._observed.add(made)
+        return made
+
+    def close_observed(self) -> None:
+        """Closes all copies that :meth:`observed_by` has made of this one."""
+        for reader in list(self._observed or ()):
+            reader.close()
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -299,6 +299,7 @@ class ReaderDataRef(IndexedDataRef, Generic[Reader]):
         Data sets that it is made of stay open.
         """
         if self._reader is not None:
+            self._reader.close_observed()
             self._reader.close()
             self._reader = None
 

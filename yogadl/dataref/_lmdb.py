@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import TYPE_CHECKING
 
 from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
@@ -10,6 +11,9 @@ from yogadl.cache.mapping import Access
 from yogadl.cache.opening import open_cache
 from yogadl.dataref._stored import OpenedDataRef
 from yogadl.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from yogadl.remote._plan import Network, Plan
 
 
 def _access(name: str) -> Access:
@@ -67,13 +71,25 @@ class LMDBDataRef(OpenedDataRef[FileReader]):
         """
         self.reader.verify()
 
+    def _plan(
+        self,
+        num_shards: int,
+        shards_here: int,
+        batch_size: int,  # noqa: ARG002 # it is here, however it is read
+        local_cache_bytes: int | None,  # noqa: ARG002
+        network: Network,  # noqa: ARG002
+    ) -> Plan:
+        from yogadl.remote._plan import plan_of_nothing
+
+        return plan_of_nothing(round(len(self) * shards_here / num_shards))
+
     def __getstate__(self) -> tuple[pathlib.Path, bool, Access, str]:
-        return self._path.absolute(), self._check_records, self._access, self.info.digest
+        return self._path.absolute(), self._check_records, self._access, self.reader.content_id
 
     def __setstate__(self, state: tuple[pathlib.Path, bool, Access, str]) -> None:
-        self._path, self._check_records, self._access, digest = state
+        self._path, self._check_records, self._access, content_id = state
         self._open()
-        self._insist_on(digest)
+        self._insist_on(content_id)
 
     def _open(self) -> None:
         self._name = shown(self._path)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 
-from yogadl.arguments import as_index
 from yogadl.cache.file_reader import CacheInfo
 from yogadl.dataref._read_ahead import announced_together
 from yogadl.dataref._stored import OpenedDataRef
-from yogadl.errors import InvalidArgumentError
 from yogadl.remote._plan import Network, Plan, plan
 from yogadl.remote._records import RemoteRecords
 
@@ -57,67 +54,26 @@ class RemoteDataRef(OpenedDataRef[RemoteRecords]):
             reader.announce(np.arange(stop, min(stop + 4 * _VERIFIED_AT_ONCE, len(reader))))
             reader.read_columns(np.arange(start, stop))
 
-    def plan(
+    def _plan(
         self,
-        *,
-        num_shards: int = 1,
-        shards_here: int | None = None,
-        batch_size: int = 32,
-        local_cache_bytes: int | None = None,
-        latency: float = 0.03,
-        connection_bytes: float = 85e6,
-        machine_bytes: float = 1.25e9,
+        num_shards: int,
+        shards_here: int,
+        batch_size: int,
+        local_cache_bytes: int | None,
+        network: Network,
     ) -> Plan:
-        """What shuffled streams of this data set would ask the bucket for, without asking it.
-
-        The streams are taken to begin together, as those of a job do. Of small data sets, who comes
-        when others have fetched most of it asks for less.
-
-        Args:
-            num_shards: of the streams, on all machines together.
-            shards_here: of them on one machine, in a process each; by default all, at most 8.
-            batch_size: records in a batch.
-            local_cache_bytes: that are kept on the machine; ``None`` for all.
-            latency: seconds from a request to the first byte of its answer.
-            connection_bytes: bytes a second over one connection.
-            machine_bytes: bytes a second to one machine, over all connections.
-
-        Returns:
-            Requests, bytes and seconds of that machine, expected values; nothing of it is here yet.
-
-        Raises:
-            InvalidArgumentError: one of them is out of range.
-        """
-        num_shards = as_index("num_shards", num_shards, 1)
-        here = min(num_shards, 8) if shards_here is None else shards_here
-        here = as_index("shards_here", here, 1)
-        if here > num_shards:
-            raise InvalidArgumentError(
-                f"shards_here must be at most num_shards, {num_shards}, not {here}"
-            )
-        if local_cache_bytes is not None:
-            local_cache_bytes = as_index("local_cache_bytes", local_cache_bytes)
-        for name, value in (
-            ("latency", latency),
-            ("connection_bytes", connection_bytes),
-            ("machine_bytes", machine_bytes),
-        ):
-            if not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
-                raise InvalidArgumentError(
-                    f"{name} must be a finite number above zero, not {value!r}"
-                )
-        network = Network(latency, connection_bytes, machine_bytes)
-        size = as_index("batch_size", batch_size, 1)
         window = announced_together(self.reader)
-        return plan(self.reader, num_shards, here, size, local_cache_bytes, network, window)
+        return plan(
+            self.reader, num_shards, shards_here, batch_size, local_cache_bytes, network, window
+        )
 
     def __getstate__(self) -> tuple[Callable[[], RemoteRecords], str]:
-        return self._open_reader, self.info.digest
+        return self._open_reader, self.reader.content_id
 
     def __setstate__(self, state: tuple[Callable[[], RemoteRecords], str]) -> None:
-        self._open_reader, digest = state
+        self._open_reader, content_id = state
         self._open()
-        self._insist_on(digest)
+        self._insist_on(content_id)
 
     def _open(self) -> None:
         self._reader = self._open_reader()

@@ -17,8 +17,8 @@ from yogadl.format.components import as_component, check_shape, split_leaf
 from yogadl.format.layout import leaf_components
 
 _NESTING = (
-    "; every record must have the same keys and be nested alike: give None for what one lacks, and "
-    "spec= with OptionalSpec for it"
+    "; every record must have the same keys and be nested alike: what one lacks is None, where the "
+    "spec has an OptionalSpec for it"
 )
 
 

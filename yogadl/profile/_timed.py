@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -82,8 +81,7 @@ class TimedRef:
 
     def __init__(self, dataref: Readable, loader: LoadTimer) -> None:
         self._dataref = dataref
-        self._reader = copy.copy(dataref.reader)
-        self._reader.observer = loader
+        self._reader = dataref.reader.observed_by(loader)
 
     @property
     def reader(self) -> RecordReader:

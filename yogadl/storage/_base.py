@@ -158,7 +158,12 @@ class CacheStorage(CopiedVersions[V]):
             self._publish(file, version, parts)
 
     def fetch(
-        self, dataset_id: str, dataset_version: str | None = None, *, check_records: bool = False
+        self,
+        dataset_id: str,
+        dataset_version: str | None = None,
+        *,
+        check_records: bool = False,
+        download: bool | None = None,  # noqa: ARG002 # what is on a disk is here
     ) -> StoredDataRef:
         """See ``Storage.fetch``; also by a tag, or, without a version, the newest.
 
@@ -171,6 +176,7 @@ class CacheStorage(CopiedVersions[V]):
             dataset_version: of the version; if there is no such version, the tag that is at it.
                 ``None`` for what ``latest`` says.
             check_records: see ``LMDBDataRef``.
+            download: of a bucket, see ``S3Storage.fetch``. On a disk there is nothing to download.
 
         Raises:
             StoreError: the bucket cannot be read.

@@ -10,7 +10,7 @@ import logging
 import pathlib
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER
@@ -21,6 +21,7 @@ from yogadl.dataref._remote import RemoteDataRef
 from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
+    InvalidArgumentError,
     StorageFullError,
     StoreError,
     UnsafeStoreError,
@@ -95,10 +96,16 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
     """
 
     _default_part_bytes = _PART_BYTES
+    _takes: ClassVar[type[BaseCloudConfigurations]] = BaseCloudConfigurations
 
     def __init__(
         self, configurations: BaseCloudConfigurations, tensorflow_config: Any = None
     ) -> None:
+        if not isinstance(configurations, self._takes):
+            raise InvalidArgumentError(
+                f"{type(self).__name__} takes {self._takes.__name__}, not a "
+                f"{type(configurations).__name__}; by its URL, yogadl.open_storage opens a storage"
+            )
         check_configurations(
             "local_cache_dir", configurations.local_cache_dir, configurations.cache_format
         )

@@ -28,6 +28,7 @@ class FsspecStorage(BaseCloudStorage):
     """
 
     _configurations: FsspecConfigurations
+    _takes = FsspecConfigurations
 
     def __init__(self, configurations: FsspecConfigurations, tensorflow_config: Any = None) -> None:
         super().__init__(configurations, tensorflow_config)

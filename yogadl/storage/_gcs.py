@@ -21,6 +21,7 @@ class GCSStorage(BaseCloudStorage):
     """
 
     _configurations: GCSConfigurations
+    _takes = GCSConfigurations
 
     def __init__(self, configurations: GCSConfigurations, tensorflow_config: Any = None) -> None:
         super().__init__(configurations, tensorflow_config)

@@ -8,11 +8,12 @@ import os
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from yogadl.core import Storage
 from yogadl.errors import InvalidArgumentError
 from yogadl.redaction import without_password
+from yogadl.storage._base import CacheStorage
 from yogadl.storage._configurations import (
     SECRETS,
     CloudOptions,
@@ -46,7 +47,7 @@ _OF_FSSPEC = {"local_cache_dir": "str", "local_cache_bytes": "int"}
 _registered: dict[str, Opener] = {}
 
 
-def open_storage(url: str | os.PathLike[str], **configuration: Any) -> Any:
+def open_storage(url: str | os.PathLike[str], **configuration: Any) -> CacheStorage[Any]:
     """A storage by its URL::
 
         yogadl.open_storage("s3://bucket/directory?region=eu-west-1&local_cache_dir=/scratch")
@@ -64,13 +65,17 @@ def open_storage(url: str | os.PathLike[str], **configuration: Any) -> Any:
         url: of the storage, or a path on this machine, which is taken as it is.
         **configuration: more arguments, also those that may not be in a URL: secrets.
 
+    Returns:
+        The storage; of a scheme that was registered, what was registered for it makes, which may be
+        any ``Storage``.
+
     Raises:
         InvalidArgumentError: the URL is none, its scheme is unknown, it has a secret, or an
             argument that there is not.
         StoreError: the bucket cannot be used.
         MissingExtraError: what is needed for it is not installed.
     """
-    text = os.fspath(url)
+    text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
     if not isinstance(text, str):
         raise InvalidArgumentError(f"url must be a string or a path, not {url!r:.100}")
     scheme = _SCHEME.match(text)
@@ -91,7 +96,8 @@ def open_storage(url: str | os.PathLike[str], **configuration: Any) -> Any:
             "What fsspec knows can be read if it is installed (pip install 'yogadl[fsspec]'); "
             "others can be registered by yogadl.storage.register_scheme"
         )
-    return opener(text, **configuration)
+    # What most of them make, so that it is known what it can do.
+    return cast("CacheStorage[Any]", opener(text, **configuration))
 
 
 def register_scheme(scheme: str) -> Callable[[Opener], Opener]:

@@ -21,6 +21,7 @@ class S3Storage(BaseCloudStorage):
     """
 
     _configurations: S3Configurations
+    _takes = S3Configurations
 
     def __init__(self, configurations: S3Configurations, tensorflow_config: Any = None) -> None:
         super().__init__(configurations, tensorflow_config)

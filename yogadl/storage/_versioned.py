@@ -27,7 +27,8 @@ from yogadl.errors import (
 )
 from yogadl.storage._building.submission import Parts
 from yogadl.storage._catalogued import Found
-from yogadl.storage._commits.change import Begun, Change
+from yogadl.storage._commits.begun import Begun
+from yogadl.storage._commits.change import Change
 from yogadl.storage._commits.commit import Committer, Purpose, new_change
 from yogadl.storage._commits.lineage import changes_of, is_parent
 from yogadl.storage._commits.made import Made
@@ -115,7 +116,8 @@ class VersionedStorage(HistoryStorage[V]):
         Args:
             dataset_id: of the versions.
             on: a tag, which is the branch that is moved, or a version.
-            version: the name of the new one; without, one is made of the time.
+            version: the name of the new one, which is there afterwards even if nothing was changed;
+                without, one is made of the time.
             message: says what was changed.
             part_bytes: see ``submit``.
 
@@ -154,6 +156,7 @@ class VersionedStorage(HistoryStorage[V]):
                 scratch=stack.enter_context(scratch_folder(path.parent)),
                 change=new_change(),
                 open_whole=lambda: self._open_whole(base),
+                is_named=is_named,
             )
 
         return self._begin_at(stack, on, target, begin)
@@ -202,7 +205,12 @@ class VersionedStorage(HistoryStorage[V]):
         """
         if on in tags:
             return self._at(dataset_id, on, tags[on]), on
-        return self._named(dataset_id, on)
+        try:
+            return self._named(dataset_id, on)
+        except CacheNotFoundError as error:
+            raise CacheNotFoundError(
+                f"{error}; a branch is a tag: storage.tag({dataset_id!r}, {on!r}, VERSION) makes it"
+            ) from error
 
     def _begin_on(
         self,

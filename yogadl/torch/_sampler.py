@@ -61,7 +61,8 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
         data: a data set, a ``MapDataset`` of it, or the number of its records. Given a
             ``MapDataset`` with a seeded transform, positions are of the class ``Position``, which
             say the epoch. Given a number, states cannot tell data sets of the same length apart.
-            The other arguments are those of ``IndexedDataRef.stream``.
+            The other arguments are those of ``IndexedDataRef.stream`` of the same names; where to
+            begin is told by :meth:`load_state_dict`.
 
     Raises:
         InvalidArgumentError: an argument is out of range, or the seed is missing.

@@ -166,6 +166,12 @@ class Build:
         if self._turn is not None:
             # Of workers that were killed.
             remove_leftovers(self._version.claim())
+            if raised[0] is None:
+                _log.warning(
+                    "%s was not committed, so it is not stored; build.commit(receipts) does that, "
+                    "inside the context.",
+                    self._version,
+                )
         self._turn = None
         if self._found is not None:
             self._found.close()

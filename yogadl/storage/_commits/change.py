@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
 import json
-import pathlib
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,54 +26,25 @@ from yogadl.errors import (
     ClosedError,
     InvalidArgumentError,
     RecordIndexError,
+    SpecMismatchError,
 )
 from yogadl.format.provenance import UNKNOWN
 from yogadl.lazy import lazy
-from yogadl.storage._building.submission import Parts
+from yogadl.storage._commits.begun import Begun
 from yogadl.storage._commits.commit import Committer, Purpose
 from yogadl.storage._commits.comparing import equal_records
 from yogadl.storage._commits.components import Components, NewColumn
-from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.merging import rewritten
 from yogadl.storage._commits.new_records import NewRecords, PartWriter
 from yogadl.storage._commits.new_runs import put_together
+from yogadl.storage._commits.updating import Updated
 from yogadl.storage._commits.user_metadata import same_json
-from yogadl.storage._version import Version
 from yogadl.versions.edits import Edits
 from yogadl.versions.hunks import Hunks, hunks_of
 from yogadl.versions.matching import NEW, matched
 from yogadl.versions.runs import Runs
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A change that was begun.
-
-    Attributes:
-        storage: that it is made in.
-        made: the version that is changed.
-        base: the same, to be read.
-        target: the version to be.
-        branch: the tag to move; ``None`` for none.
-        parts: by which parts are stored.
-        path: of the version's file, beside which it is made.
-        scratch: a folder of its own.
-        change: its id.
-        open_whole: opens the version that is changed to read all of it.
-    """
-
-    storage: Any
-    made: Made
-    base: StoredDataRef
-    target: Version
-    branch: str | None
-    parts: Parts
-    path: pathlib.Path
-    scratch: pathlib.Path
-    change: str
-    open_whole: Callable[[], StoredDataRef]
 
 
 class Change:
@@ -89,7 +59,7 @@ class Change:
     Attributes:
         base: the version that is changed, to be read. Closed at the end.
         version: the name of the version that was made, once it is; that of the base if nothing was
-            changed.
+            changed and no name was given.
         metadata: of the version to be; those of the base until others are set.
     """
 
@@ -242,7 +212,11 @@ class Change:
         else:
             found = self._positions(positions)
             chosen = self.base.select(found).stream()
-        source = self._write(function(record) for record in chosen)
+        updated = Updated(function, found.tolist(), chosen)
+        try:
+            source = self._write(updated)
+        except SpecMismatchError as error:
+            raise updated.explained(error) from error
         self._edits.replace(found, source)
 
     def submit(self, data: Any) -> None:
@@ -310,7 +284,8 @@ class Change:
 
         Args:
             name: its key in the dict that a record is.
-            data: a value for each record, in their order: what can be submitted.
+            data: a value for each record, in their order: what can be submitted; or a function that
+                makes it of a record of the base.
             spec: the element spec of the values; inferred without.
 
         Raises:
@@ -318,6 +293,8 @@ class Change:
         """
         self._check_open(of_components=True)
         self._components.check_new(name)
+        if inspect.isroutine(data) or isinstance(data, functools.partial):
+            data = map(data, self._whole_base.stream())
         self._components.add(name, self._column(data, spec, name))
 
     def drop(self, *names: str) -> None:
@@ -432,12 +409,12 @@ class Change:
             committer.commit_spec(stored, sums)
         elif self._edits or self._whole is not None:
             hunks, runs = self._whole or self._edits.put_together()
-            if not (len(hunks) or is_told):
+            if not (len(hunks) or is_told or begun.is_named):
                 return
             others = rewritten(self._made, self.base.reader, self._writer)
             new = put_together(runs, self._new, self._made, self.base.reader)
             committer.commit_records(hunks, new, self._writer, others)
-        elif is_told:
+        elif is_told or begun.is_named:
             committer.commit_metadata()
         else:
             return

@@ -36,7 +36,13 @@ from yogadl.errors import (
 )
 from yogadl.storage._building import provenance
 from yogadl.storage._building.submission import Parts
-from yogadl.storage._commits.conflicts import Look, check_undone, is_as_before, put_behind
+from yogadl.storage._commits.conflicts import (
+    Look,
+    advice,
+    check_undone,
+    is_as_before,
+    put_behind,
+)
 from yogadl.storage._commits.made import (
     Made,
     runs_of,
@@ -102,6 +108,11 @@ class Purpose:
     change: str
     started: float
     reverts: str = ""
+
+    @property
+    def advice(self) -> str:
+        """What to do if others have changed the same."""
+        return advice(bool(self.reverts))
 
 
 class Committer(Generic[V]):
@@ -216,7 +227,8 @@ class Committer(Generic[V]):
             if not is_as_before(self._base, head, look):
                 raise ConflictError(
                     f"the branch {self._branch!r} is at {moved!r} by now, and no longer at "
-                    f"{self._base.dataset_version!r}, whose components are changed; change it again"
+                    f"{self._base.dataset_version!r}, whose components are changed; "
+                    f"{self._purpose.advice}"
                 )
             base = head
 
@@ -401,7 +413,7 @@ class Committer(Generic[V]):
         except BothChangedError as error:
             raise ConflictError(
                 f"the branch {self._branch!r} was moved to {base.dataset_version!r} meanwhile, "
-                f"which changes the metadata {error.key!r}, too; change it again"
+                f"which changes the metadata {error.key!r}, too; {self._purpose.advice}"
             ) from None
 
     # Others' commits

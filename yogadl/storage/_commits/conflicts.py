@@ -15,6 +15,11 @@ Look = Callable[[str], Made]
 """Gives of what a version of the id is made."""
 
 
+def advice(takes_back: bool) -> str:
+    """What to do with a change, or with what takes back a commit, that others' changes exclude."""
+    return "revert the commits in between first" if takes_back else "change it again"
+
+
 def put_behind(
     hunks: Hunks, base: Made, head: Made, branch: str, look: Look, *, takes_back: bool = False
 ) -> Hunks:
@@ -34,11 +39,11 @@ def put_behind(
     told = f"the branch {branch!r} is at {head.dataset_version!r} by now, "
     theirs = changes_since(look, head, base)
     if not head.has_spec_of(base) or (theirs is not None and theirs.of_components):
-        raise ConflictError(f"{told}whose components are others; change it again")
+        raise ConflictError(f"{told}whose components are others; {advice(takes_back)}")
     if theirs is None:
         raise ConflictError(
             f"{told}which does not follow from {base.dataset_version!r}, or it is not known "
-            "how; change it again"
+            f"how; {advice(takes_back)}"
         )
     try:
         # Together, they tell positions in the version that both were made from.
@@ -47,7 +52,7 @@ def put_behind(
         first, last = error.positions
         raise ConflictError(
             f"{told}which changes some of the same records, {first} to {last} of "
-            f"{base.dataset_version!r} among them; change it again"
+            f"{base.dataset_version!r} among them; {advice(takes_back)}"
         ) from None
     for step in theirs.steps:
         hunks = rebased(hunks, step)

@@ -109,6 +109,12 @@ class Contents:
             return
         # One of its own, so that what is not used of it is free when it ends.
         space = self._folders.limited_space(self._limit)
+        if nbytes > self._limit:
+            raise StorageFullError(
+                f"{self._name} has {nbytes:,} bytes, more than local_cache_bytes, {self._limit:,}, "
+                "leaves to all copies together. Raise that, or fetch it with download=False, which "
+                "keeps what there is room for"
+            )
         if not space.take(nbytes):
             raise StorageFullError(
                 f"{self._name} needs {nbytes:,} bytes in {self._folders.directory}, of which "
