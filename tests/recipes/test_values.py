@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 import yogadl
+from yogadl.errors import UndeterminedError
 from yogadl.recipes import recipe_of
 from yogadl.storage import LFSStorage
 
@@ -320,13 +321,35 @@ def test_names_in_the_text_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     def of_arrays(frame: Any) -> Any:
         return np.r_[frame, frame], np.bmat([[frame]]), "LIMIT"
 
+    def before_lists(frame: Any) -> Any:
+        return frame.query("x > @LIMIT").sort_values(["x"])
+
+    def before_texts(frame: Any) -> Any:
+        return frame.query(text()).to_dict("records")
+
+    def before_slices(frame: Any) -> Any:
+        return frame.query("x > @LIMIT").iloc[0:5, 0]
+
+    def before_nothing(frame: Any) -> Any:
+        return frame.eval("x * LIMIT").eval()
+
+    def arrays_of_one(frame: Any) -> Any:
+        return frame.reset_index().eval(), frame.shape(2).r_[[1]], "LIMIT"
+
     by_name = (of_blocks, of_rows, renamed, renamed_here)
-    functions = (one, other, neither, by_another, without_text, of_arrays, *by_name)
+    chained = (before_lists, before_texts, before_slices, before_nothing)
+    functions = (one, other, neither, by_another, without_text, of_arrays, arrays_of_one)
+    functions += by_name + chained
     before = [recipe_of(function, (1,)).digest for function in functions]
     monkeypatch.setitem(globals(), "LIMIT", 4)
     after = [recipe_of(function, (1,)).digest for function in functions]
     same = [old == new for old, new in zip(before, after, strict=True)]
-    assert same == [False, False, True, False, True, True] + [False] * len(by_name)
+    assert same[:7] == [False, False, True, False, True, True, True]
+    assert same[7:] == [False] * len(by_name + chained)
+
+
+def text() -> str:
+    return "x > @LIMIT"
 
 
 def select(frame: Any, condition: str) -> Any:
@@ -424,3 +447,52 @@ def test_what_says_that_it_wraps_itself() -> None:
 
     use.__wrapped__ = use  # type: ignore[attr-defined]
     assert recipe_of(use).digest
+
+
+def test_what_numpy_has_vectorized_is_the_same_once_it_was_called() -> None:
+    def vectorized(by: float) -> Any:
+        return np.vectorize(lambda x: x + by, otypes=[float])
+
+    made, other = vectorized(1), vectorized(2)
+    told = [of_value(made), of_value(other)]
+    assert told[0] != told[1]
+    assert made([1, 2]).tolist() == [2, 3]
+    assert [of_value(made), of_value(vectorized(2))] == told
+
+
+def of_value(value: Any) -> str:
+    return recipe_of(lambda value: value, (value,)).digest
+
+
+def test_the_order_of_registrations_does_not_matter() -> None:
+    def dispatcher(kinds: list[type]) -> Any:
+        @functools.singledispatch
+        def told(value: Any) -> str:
+            return "any"
+
+        def of_int(value: Any) -> str:
+            return "int"
+
+        def of_str(value: Any) -> str:
+            return "str"
+
+        of_int.__name__ = of_str.__name__ = of_int.__qualname__ = of_str.__qualname__ = "_"
+        for kind in kinds:
+            told.register(kind, {int: of_int, str: of_str}[kind])
+        return told
+
+    assert of_value(dispatcher([int, str])) == of_value(dispatcher([str, int]))
+    assert of_value(dispatcher([int, str])) != of_value(dispatcher([int]))
+
+
+def test_what_is_of_no_module_is_ignored_by_what_has_it() -> None:
+    space: dict[str, Any] = {}
+    exec("def hidden(): return 1", space)
+    space["hidden"].__module__ = None
+
+    class Holder:
+        run = staticmethod(space["hidden"])
+
+    with pytest.raises(UndeterminedError, match=r"ignore=\('[^N]") as caught:
+        of_value(Holder)
+    assert "None" not in str(caught.value)

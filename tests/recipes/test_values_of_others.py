@@ -51,6 +51,28 @@ def test_torch() -> None:
         digest(torch.zeros(3).to_sparse())
 
 
+def test_hooks_of_torch() -> None:
+    """It numbers them by how many there were in the process."""
+    torch = pytest.importorskip("torch")
+
+    def hooked(*hooks: Any) -> Any:
+        made = torch.nn.ReLU()
+        for hook in hooks:
+            made.register_forward_hook(hook, always_call=True)
+        return made
+
+    def one(_module: Any, _given: Any, made: Any) -> Any:
+        return made * 2
+
+    def other(_module: Any, _given: Any, made: Any) -> Any:
+        return made * 3
+
+    told = [digest(it) for it in (hooked(), hooked(one), hooked(other), hooked(one, other))]
+    assert len(set(told)) == len(told)
+    assert [digest(hooked(one)), digest(hooked(one, other))] == [told[1], told[3]]
+    assert digest(hooked(other, one)) != told[3]
+
+
 def test_gradients_of_torch() -> None:
     torch = pytest.importorskip("torch")
 
@@ -100,6 +122,8 @@ def test_pandas() -> None:
     values += [pandas.Timestamp("2020", tz="UTC"), pandas.Timedelta(1), pandas.NaT, pandas.NA]
     values += [pandas.Series(["x", "y"], dtype=pandas.CategoricalDtype(["y", "x"]))]
     values += [frame.set_index("a"), pandas.MultiIndex.from_tuples([(1, 2)])]
+    for length in (pandas.Timestamp("2020"), pandas.Timedelta(days=1)):
+        values += [length.as_unit("s"), length.as_unit("ms")]
     check(values)
 
 
@@ -109,6 +133,10 @@ def test_arrow() -> None:
     values = [table, table.select(["a"]), table[1:], table.replace_schema_metadata({"k": "v"})]
     values += [table["a"], arrow.array([1, 2]), arrow.array([1, None]), arrow.int64()]
     values += [arrow.array([1, 2], "int32"), table.schema, arrow.scalar(1), arrow.scalar("1")]
+    for more in ("a", "b"):
+        field = arrow.field("a", arrow.int64(), metadata={"k": more})
+        long = arrow.schema([field], metadata={"k": "x" * 500 + more})
+        values += [field, arrow.struct([field]), long, arrow.list_(field)]
     told = [digest(value) for value in values]
     assert len(set(told)) == len(told)
     assert digest(table[1:2]) == digest(arrow.table({"a": [2], "b": ["y"]}))
@@ -138,6 +166,30 @@ def test_jax() -> None:
     assert digest(jax.numpy.zeros(3)) == told[0]
 
 
+def test_derivatives_and_keys_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+
+    def with_rules(by: float) -> list[Any]:
+        @jax.custom_vjp
+        def backwards(x: Any) -> Any:
+            return x
+
+        backwards.defvjp(lambda x: (x, None), lambda _kept, grad: (grad * by,))
+
+        @jax.custom_jvp
+        def forwards(x: Any) -> Any:
+            return x
+
+        forwards.defjvp(lambda given, tangents: (given[0], tangents[0] * by))
+        return [backwards, forwards]
+
+    keys = [jax.random.key(0), jax.random.key(1), jax.random.key(0, impl="rbg")]
+    values = [*with_rules(1), *with_rules(2), *keys, jax.random.key_data(keys[0])]
+    told = [*map(digest, values)]
+    assert len(set(told)) == len(told)
+    assert [*map(digest, with_rules(1))] == told[:2]
+
+
 def test_tensorflow() -> None:
     tensorflow = pytest.importorskip("tensorflow")
 
@@ -162,6 +214,9 @@ def test_tensorflow() -> None:
     assert len({digest(it) for it in ([two[0]] * 2, two, [two[0], fixed], two[0])}) == 4
     with pytest.raises(UndeterminedError, match=r"tf\.data\.Dataset"):
         digest(tensorflow.data.Dataset.range(3))
+    table = tensorflow.lookup.KeyValueTensorInitializer(["a"], [1])
+    with pytest.raises(UndeterminedError, match="stands for something"):
+        digest(tensorflow.lookup.StaticHashTable(table, -1))
 
 
 def test_keras() -> None:
@@ -219,6 +274,17 @@ def test_pydantic() -> None:
     assert len(set(told)) == len(told)
     assert digest(model(1, 2)) == told[0]
     assert digest(models[0](inner={"flip": False})) != digest(models[0]())
+
+    def dataclass(**config: Any) -> Any:
+        @pydantic.dataclasses.dataclass(config=pydantic.ConfigDict(**config))
+        class Row:
+            name: str
+
+        return Row
+
+    classes = [dataclass(), dataclass(str_to_lower=True), dataclass(str_to_upper=True)]
+    assert len({digest(it) for it in classes}) == 3
+    assert digest(dataclass(str_to_upper=True)) == digest(classes[2])
 
 
 def test_pillow() -> None:

@@ -20,7 +20,7 @@ from yogadl.recipes._annotations import text_of
 from yogadl.recipes._call_text import value_text
 from yogadl.recipes._defaults import changed_defaults
 from yogadl.recipes._document import is_secret
-from yogadl.recipes._foreign import rule_of
+from yogadl.recipes._foreign import hooks_in_order, rule_of
 from yogadl.recipes._functions import name_of, unwrapped
 from yogadl.recipes._libraries import BUILTIN
 from yogadl.recipes._names import is_users_value
@@ -377,8 +377,9 @@ def _boundary(kind: enum.EnumMeta) -> str:
 def describe_object(walk: Walk, value: Any) -> str:
     """An object by its class, and all that it has."""
     kind = type(value)
-    attributes = []
-    for name, attribute in kept(value):
+    attributes, hooks = [], hooks_in_order(value)
+    for name, own in kept(value):
+        attribute = hooks.get(name, own)
         if not (walk.is_ignored(*_names(kind, name)) or is_of_process(value, name, attribute)):
             attributes.append(f"{name}={walk.inside(f'.{name}', attribute)}")
     content = contents(value)

@@ -77,6 +77,14 @@ def _modules() -> list[str]:
     return [it for it, module in list(sys.modules.items()) if type(module) is types.ModuleType]
 
 
+def _vectorized(walk: Walk, value: np.vectorize) -> str:
+    """Without the ufunc that it keeps once it has been called."""
+    if again := walk.again(value):
+        return again
+    parts = ((name, it) for name, it in kept(value) if name != "_ufunc")
+    return f"vectorized({walk.token(type(value))},{pairs(walk, parts)})"
+
+
 _NUMPY: tuple[tuple[Any, Rule], ...] = (
     (np.dtype, lambda walk, value: f"dtype({dtype_of(walk, value)})"),
     (np.random.Generator, _generator),
@@ -84,6 +92,7 @@ _NUMPY: tuple[tuple[Any, Rule], ...] = (
     (_RandomState, _random_state),
     (np.random.SeedSequence, _seeds),
     (np.ufunc, _ufunc),
+    (np.vectorize, _vectorized),
 )
 
 
@@ -137,6 +146,24 @@ def _gradient(walk: Walk, value: Any) -> str:
     return found
 
 
+def hooks_in_order(value: Any) -> dict[str, Any]:
+    """The hooks of a module of torch, by the names of the attributes, and there by the order in
+    which they were registered: it knows them by how many there were in the process before."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, getattr(getattr(torch, "nn", None), "Module", ())):
+        return {}
+    hooks = {
+        name: it
+        for name, it in kept(value)
+        if "_hooks" in name and isinstance(it, dict) and all(type(key) is int for key in it)
+    }
+    numbers = sorted({number for it in hooks.values() for number in it})
+    return {
+        name: {numbers.index(number): hook for number, hook in it.items()}
+        for name, it in hooks.items()
+    }
+
+
 def _of_tensorflow(value: Any, tensorflow: Any) -> Rule | None:
     space = vars(tensorflow)
     if isinstance(value, space["Variable"]):
@@ -157,6 +184,9 @@ def _of_tensorflow(value: Any, tensorflow: Any) -> Rule | None:
 def _tf_tensor(walk: Walk, value: Any) -> str:
     if not hasattr(value, "numpy"):
         walk.refuse("a tensor of a graph, which has no value yet")
+    tensorflow = sys.modules["tensorflow"]
+    if value.dtype in (tensorflow.resource, tensorflow.variant):
+        walk.refuse("a tensor of TensorFlow's that stands for something that cannot be seen")
     return f"tensor({content_of(walk, np.asarray(value.numpy()))})"
 
 
@@ -184,9 +214,15 @@ def _of_keras(value: Any, keras: Any) -> Rule | None:
 
 
 def _of_jax(value: Any, jax: Any) -> Rule | None:
-    if isinstance(value, vars(jax)["Array"]):
-        return lambda walk, it: f"jax({content_of(walk, np.asarray(it))})"
-    return None
+    return _jax_array if isinstance(value, vars(jax)["Array"]) else None
+
+
+def _jax_array(walk: Walk, value: Any) -> str:
+    jax = sys.modules["jax"]
+    kind = ""
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        kind, value = str(value.dtype), jax.random.key_data(value)
+    return f"jax({kind}{content_of(walk, np.asarray(value))})"
 
 
 def _of_pandas(value: Any, pandas: Any) -> Rule | None:
@@ -204,7 +240,9 @@ def _of_pandas(value: Any, pandas: Any) -> Rule | None:
     if value is pandas.NaT or value is pandas.NA:
         return lambda _walk, it: f"pandas({it})"
     if isinstance(value, pandas.Timestamp | pandas.Timedelta):
-        return lambda _walk, it: f"{type(it).__name__}({text(repr(it))},{it.value})"
+        return lambda _walk, it: (
+            f"{type(it).__name__}({text(repr(it))},{it.value},{getattr(it, 'unit', '')})"
+        )
     if isinstance(value, pandas.api.extensions.ExtensionDtype):
         return lambda walk, it: f"dtype({_pandas_dtype(walk, it)})"
     if isinstance(value, pandas.api.extensions.ExtensionArray):
@@ -251,10 +289,21 @@ def _of_arrow(value: Any, pyarrow: Any) -> Rule | None:
     if isinstance(value, pyarrow.Array | pyarrow.ChunkedArray):
         return lambda walk, it: _table(walk, pyarrow.table({"": it}))
     if isinstance(value, pyarrow.Schema | pyarrow.DataType | pyarrow.Field):
-        return lambda _walk, it: f"arrow({type(it).__name__},{text(str(it))})"
+        return _schema
     if isinstance(value, pyarrow.Scalar):
         return lambda walk, it: _table(walk, pyarrow.table({"": pyarrow.array([it], it.type)}))
     return None
+
+
+def _schema(_walk: Walk, value: Any) -> str:
+    """A schema, a field or a type, with all metadata, which its text does not have."""
+    import pyarrow
+
+    whole = value
+    if not isinstance(value, pyarrow.Schema):
+        field = value if isinstance(value, pyarrow.Field) else pyarrow.field("", value)
+        whole = pyarrow.schema([field])
+    return f"arrow({type(value).__name__},{text(str(value))},{digest(whole.serialize())})"
 
 
 def _table(walk: Walk, value: Any) -> str:

@@ -37,7 +37,8 @@ def name_of(function: Any) -> str:
 
 def label_of(function: Any) -> str:
     """A function or class for people."""
-    return f"{function.__module__}.{name_of(function)}"
+    # What is compiled of a text may be of none.
+    return ".".join(filter(None, (function.__module__, name_of(function))))
 
 
 def unwrapped(function: Any) -> Any:
@@ -227,6 +228,8 @@ def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
         # The order of the registrations does not matter.
         is_own = holds_users(registry.get(object))
         found = [it for it in registry.items() if is_own or any(map(holds_users, it))]
+        # Functions of one name are told apart by which is met first.
+        found.sort(key=lambda it: (it[0].__module__, it[0].__qualname__))
         parts += sorted(f"{walk.token(k)}:{walk.token(v)}" for k, v in found)
         return [*parts, *_attributes(walk, function, _OF_DISPATCHERS)]
     wrapped, cells = vars(function).get("__wrapped__"), cells_of(function)

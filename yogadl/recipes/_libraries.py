@@ -8,6 +8,7 @@ import types
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
+from yogadl.recipes._objects import attributes_of
 from yogadl.recipes._owners import is_library, is_library_module
 from yogadl.recipes._protocol import Walk, pairs
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, forbidden, forbidden_name
@@ -26,6 +27,8 @@ BUILTIN = (
 
 _MAKERS = frozenset(("jax", "jaxlib", "numba", "numpy", "tensorflow"))
 _WRAPPED = ("__wrapped__", "python_function", "py_func")
+# Of functions with derivatives of their own.
+_RULES = ("fwd", "bwd", "jvp", "nondiff_argnums", "symbolic_zeros")
 
 
 def library_function(walk: Walk, value: Any) -> str:
@@ -85,7 +88,9 @@ def wrapping(walk: Walk, value: Any) -> str:
             options = pairs(walk, getattr(value, "targetoptions", {}).items())
             signature = walk.token(getattr(value, "input_signature", None))
             made_by = walk.library(kind.__module__, kind.__qualname__)
-            return f"{made_by}({walk.inside(f'.{name}', found)},{options},{signature})"
+            had = attributes_of(value)
+            rules = pairs(walk, ((rule, had[rule]) for rule in _RULES if rule in had))
+            return f"{made_by}({walk.inside(f'.{name}', found)},{options},{signature},{rules})"
     return ""
 
 

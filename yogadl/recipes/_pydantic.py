@@ -10,7 +10,12 @@ from yogadl.recipes._protocol import Walk, pairs
 
 _MARK = "__pydantic_decorators__"
 _COUNTING = frozenset(
-    ("__pydantic_fields__", "__pydantic_computed_fields__", "__pydantic_generic_metadata__")
+    (
+        "__pydantic_computed_fields__",
+        "__pydantic_config__",
+        "__pydantic_fields__",
+        "__pydantic_generic_metadata__",
+    )
 )
 _OTHERS = frozenset(("__class_vars__", "__is_pydantic_dataclass__", "__signature__"))
 

@@ -175,10 +175,15 @@ class _Visitor:
             if len(value) <= _LONGEST_NAME:
                 self._mention(value.split("."))
 
-    def _mention(self, names: Iterable[str]) -> None:
+    def _mention(
+        self, names: Iterable[str], looks_up: bool = True, looks_up_given: bool = True
+    ) -> None:
+        """Takes note of some names; what is said of those of ``LOOKING_UP`` is said, see ``Reads``,
+        of how these are used."""
         self.found.mentioned.update(names)
         if not LOOKING_UP.isdisjoint(names):
-            self.found.looks_up = self.found.looks_up_given = True
+            self.found.looks_up |= looks_up
+            self.found.looks_up_given |= looks_up_given
 
     def _annotate(self, node: ast.AnnAssign) -> None:
         self.visit(node.target)
@@ -239,12 +244,9 @@ class _Visitor:
         first: Any = node.slice if isinstance(node, ast.Subscript) else next(iter(node.args), None)
         if isinstance(used, ast.Name | ast.Attribute):
             is_stored = isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load)
-            before = self.found.looks_up, self.found.looks_up_given
-            self._access(used, constant=_text_of(first), is_stored=is_stored)
-            if isinstance(first, _NO_TEXTS):
-                self.found.looks_up, self.found.looks_up_given = before
-            elif _text_of(first) is not None:
-                self.found.looks_up_given = before[1]
+            text, may_be_text = _text_of(first), not isinstance(first, _NO_TEXTS)
+            is_given = may_be_text and text is None
+            self._access(used, text, False, is_stored, may_be_text, is_given)
         else:
             self.visit(used)
         for child in ast.iter_child_nodes(node):
@@ -253,11 +255,10 @@ class _Visitor:
 
     def _call_bare(self, function: ast.expr) -> None:
         """A call without arguments, such as ``model.eval()``, which looks for nothing in a text."""
-        before = self.found.looks_up, self.found.looks_up_given
-        self.visit(function)
-        names = [node for node in ast.walk(function) if node is not function]
-        if isinstance(function, ast.Attribute) and not any(map(_may_look_up, names)):
-            self.found.looks_up, self.found.looks_up_given = before
+        if isinstance(function, ast.Attribute):
+            self._access(function, looks_up=False, looks_up_given=False)
+        else:
+            self.visit(function)
 
     def _augment(self, target: Any) -> None:
         """What ``+=`` and the like change, which they read, too."""
@@ -284,17 +285,29 @@ class _Visitor:
         constant: str | None = None,
         is_read: bool = False,
         is_stored: bool = False,
+        looks_up: bool = True,
+        looks_up_given: bool = True,
     ) -> None:
+        """A name, or attributes of something.
+
+        Args:
+            node: it.
+            constant, is_stored: see ``Read``.
+            is_read: whether it is read though it is given a value.
+            looks_up, looks_up_given: what is so if its last name is one of ``LOOKING_UP``; of what
+                that is an attribute of, all is so.
+        """
         chain: list[str] = []
         top = node
         while isinstance(top, ast.Attribute):
             chain.append(top.attr)
             top = top.value
-        self._mention(chain)
+        names = chain if not isinstance(top, ast.Name) else [*chain, top.id]
+        self._mention(names[:1], looks_up, looks_up_given)
+        self._mention(names[1:])
         if not isinstance(top, ast.Name):
             self.visit(top)
             return
-        self._mention((top.id,))
         if isinstance(top.ctx, ast.Load) or is_read:
             self._read(Read(top.id, tuple(reversed(chain)), None, constant, is_stored))
 
@@ -325,13 +338,6 @@ def _text_of(node: Any) -> str | None:
     """A string that is written there; ``None`` for anything else."""
     is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
     return node.value if is_text else None
-
-
-def _may_look_up(node: ast.AST) -> bool:
-    """Whether a piece of what is called is more than a name, or one of what looks up names."""
-    if isinstance(node, ast.Name | ast.Attribute):
-        return (node.id if isinstance(node, ast.Name) else node.attr) in LOOKING_UP
-    return not isinstance(node, ast.expr_context)
 
 
 def _attribute_name(node: ast.Call) -> str:

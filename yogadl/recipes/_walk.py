@@ -73,7 +73,8 @@ class Walker(Trail):
         self._ledger = Ledger()
         self._tokens: dict[Any, str] = {}
         self._alive: list[Any] = []
-        self._queue: collections.deque[tuple[str, Any, tuple[str, ...]]] = collections.deque()
+        # With the steps and the names that led there.
+        self._queue: collections.deque[tuple[str, Any, list[str], list[str]]] = collections.deque()
         self._mentioned: set[str] = set()
         self._left = _MOST_VALUES
         self._lookups = Lookups()
@@ -326,7 +327,7 @@ class Walker(Trail):
                 kind, show = "function", functools.partial(source_text, value)
         token = self._ledger.new(kind, name_of(value), label_of(value), show)
         self._tokens[id(value)] = token
-        self._queue.append((token, value, tuple(self.steps)))
+        self._queue.append((token, value, [*self.steps], [*self.names]))
         return token
 
     def describe_all(self) -> None:
@@ -355,10 +356,11 @@ class Walker(Trail):
 
     def _describe_queue(self) -> None:
         while self._queue:
-            token, value, steps = self._queue.popleft()
+            token, value, steps, names = self._queue.popleft()
             name = label_of(value)
             self._ledger.begin(token)
-            self.steps, self.names = [*steps, label_of(value)][-8:], [name]
+            # What is of no module is ignored by what it is in.
+            self.steps, self.names = [*steps, name][-8:], [name] if value.__module__ else names
             if isinstance(value, type):
                 self._patched.kinds[value] = token
                 parts = _classes.describe_class(self, value)
