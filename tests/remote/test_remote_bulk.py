@@ -147,8 +147,9 @@ def test_small_files_come_by_one_request_each(site: Site, part_bytes: int) -> No
         wait_until(is_nothing_fetched)
         asked = site.web.asked[before:]
         assert sorted(numbers) == list(range(count))
-        assert len(files) <= len(asked) <= len(files) + 2 * FIRST_RECORDS
-        assert sum(each.stop - each.start for each in asked) <= 1.1 * files.nbytes
+        # The rest of theirs is in three pieces.
+        assert len(files) <= len(asked) <= len(files) + 4 * FIRST_RECORDS
+        assert sum(each.stop - each.start for each in asked) <= 1.02 * files.nbytes
         assert files.are_complete()
 
 
@@ -405,7 +406,7 @@ def test_bulk_does_not_write_what_somebody_has_claimed(site: Site, is_of_other: 
         else:
             claim(file.pieces)
         before = len(site.web.asked)
-        file.most_again = file.size
+        file.twice.most = file.size
         fetcher = fetcher_module.fetcher()
         fetcher.want_whole(Bulk(iter([(file, 0, file.size)]), file.size, file.traffic))
         wait_until(is_nothing_fetched)

@@ -53,11 +53,13 @@ def bytes_of(asked: list[Asked]) -> int:
     return sum(each.stop - each.start for each in asked)
 
 
-def read(site: Site, ref: RemoteDataRef, shards: int, seed: int = 1) -> list[Asked]:
+def read(
+    site: Site, ref: RemoteDataRef, shards: int, seed: int = 1, batch_size: int = 16
+) -> list[Asked]:
     """Reads an epoch; what was asked for, then and until nothing more was."""
     before = len(site.web.asked)
     order: dict[str, Any] = {"shuffle": True, "shuffle_seed": seed, "num_shards": shards}
-    for _batch in ref.stream(**order).batches(16, pad=0):
+    for _batch in ref.stream(**order).batches(batch_size, pad=0):
         pass
     wait_until(is_nothing_fetched)
     return site.web.asked[before:]
@@ -112,19 +114,29 @@ def test_what_is_asked_for_when_nothing_is_kept(
     assert bytes_of(later) == pytest.approx(plan.later_bytes, rel=0.15, abs=60_000)
 
 
-@pytest.mark.parametrize("count", [60, 300])
-def test_what_is_asked_for_of_many_small_files(site: Site, count: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "batch_size", "is_by_file"),
+    [(60, 16, False), (60, 40, True), (300, 16, False), (300, 200, True)],
+)
+def test_what_is_asked_for_of_many_small_files(
+    site: Site, count: int, batch_size: int, is_by_file: bool
+) -> None:
     store(site, (count, 8_000), 10_000)
     with site.ref() as ref:
         assert ref.reader.files.are_many_small
-        plan = ref.plan(batch_size=16)
-        asked = read(site, ref, 1)
+        plan = ref.plan(batch_size=batch_size)
+        asked = read(site, ref, 1, batch_size=batch_size)
     wanted = plan.index_requests + plan.record_requests
-    # Each file, and what the first records need of theirs.
-    assert count + FIRST_RECORDS < wanted <= count + 2 * FIRST_RECORDS
-    # Of few files, those that come meanwhile are many.
-    assert 0.7 * wanted <= len(asked) <= 1.1 * wanted
-    assert bytes_of(asked) == pytest.approx(plan.index_bytes + plan.record_bytes, rel=0.05)
+    if is_by_file:
+        # The first records are in most of them.
+        assert wanted == count
+    else:
+        # Each file, and what the first records need of theirs, between which the rest is.
+        assert count + FIRST_RECORDS < wanted <= count + 4 * FIRST_RECORDS
+    # What comes meanwhile is not asked for, which is much where files are few.
+    assert (0.5 if count == 60 else 0.85) * wanted <= len(asked) <= 1.1 * wanted
+    # And what may come twice.
+    assert bytes_of(asked) == pytest.approx(plan.index_bytes + plan.record_bytes, rel=0.02)
 
 
 def test_what_is_asked_for_when_some_is_kept(site: Site) -> None:

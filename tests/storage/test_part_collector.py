@@ -273,7 +273,7 @@ def test_a_removed_name_is_not_used_again_soon(tmp_path: pathlib.Path) -> None:
     parts = stored_parts(store)
     store.delete(f"{FOLDER}/1/cache.mdb")
     collect(store, tmp_path)
-    with pytest.raises(StoreError, match="removed by collect_parts less than two days ago"):
+    with pytest.raises(StoreError, match="collected less than two days ago"):
         build(store, tmp_path, "2", may_stamp=False)
     build(store, tmp_path, "2")
     assert len(stored_parts(store)) == len(parts)

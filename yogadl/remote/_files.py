@@ -18,7 +18,7 @@ from yogadl.cache.traffic import Traffic
 from yogadl.format.entries import ENTRY
 from yogadl.format.index import BLOCK, RunFinder, Runs, block_counts
 from yogadl.remote._fetching.remote_object import RemoteObject
-from yogadl.remote._fetching.work import Range, RemoteFile, Space
+from yogadl.remote._fetching.work import Range, RemoteFile, Space, Twice
 from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS
 from yogadl.remote._local.sparse_file import open_sparse
 
@@ -49,6 +49,7 @@ class RemoteFiles:
     Attributes:
         counts, sizes, entries, salts: see above.
         traffic: what was asked for.
+        twice: what may come twice, and has.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class RemoteFiles:
     ) -> None:
         self.sizes = sizes
         self.traffic = Traffic()
+        self.twice = Twice()
         self._runs = Runs.of_whole(counts) if runs is None else runs
         self._finder = RunFinder(self._runs.counts)
         # A position less this is that of the record in its file.
@@ -173,6 +175,13 @@ class RemoteFiles:
         """Whether requests are what fetching all of them takes, more than bytes."""
         return len(self) > BULK_CONNECTIONS and self.nbytes <= len(self) * SMALL_FILE_BYTES
 
+    def are_most_small(self, positions: Array) -> bool:
+        """Whether some records are in more than half of many small files, so that to ask for each
+        of them takes longer than to fetch all files."""
+        if not self.are_many_small or len(positions) * 2 <= len(self):
+            return False
+        return len(np.unique(self.find(positions)[0])) * 2 > len(self)
+
     def index(self, number: int) -> tuple[int, int]:
         """Where the index of a file, and what comes behind it, begins and ends."""
         return int(self.entries[number]), int(self.sizes[number])
@@ -193,6 +202,7 @@ class RemoteFiles:
         made = RemoteFile(
             self._objects(number), size, pieces, self.traffic, self._space, self._ended
         )
+        made.twice = self.twice
         # Without a lock, which another thread might have had at a fork.
         made = self._open.setdefault(number, made)
         while len(self._open) > self._most_open:

@@ -23,11 +23,13 @@ from yogadl.remote._fetching.crew import CONNECTIONS
 from yogadl.remote._fetching.planner import FIRST_RECORDS
 from yogadl.remote._fetching.work_queue import (
     AT_ONCE_BYTES,
+    BRIDGED_BYTES,
     BULK_BYTES,
     BULK_CONNECTIONS,
     FEWEST_CONNECTIONS,
     HELD_CONNECTIONS,
     MACHINE_CONNECTIONS,
+    TWICE,
 )
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import BRIDGED_CELLS
@@ -141,7 +143,8 @@ def plan(
     is_bulk = all(is_whole_cheaper(size, num_shards, shards_here) for size in sizes)
     if is_bulk:
         # Each process asks for the first records by themselves, unless they come in bulk already.
-        alone = -(-FIRST_RECORDS // batch_size) * float(batch_size)
+        is_by_file = all(_are_in_most(files, batch_size) for files, _ in kinds)
+        alone = 0.0 if is_by_file else -(-FIRST_RECORDS // batch_size) * float(batch_size)
         early = _bulk_at_first(shards_here, files_bytes) / files_bytes
         if not all(is_whole_cheaper(size, num_shards) for size in sizes):
             # Before it sees that the others are here.
@@ -188,6 +191,17 @@ def plan(
     )
 
 
+def _are_in_most(files: RemoteFiles, count: int) -> bool:
+    """Whether so many records are likely in more than half of many small files."""
+    return files.are_many_small and _touched(files, count) * 2 > len(files)
+
+
+def _touched(files: RemoteFiles, count: float) -> float:
+    """In how many files some records are, which are taken at random."""
+    left = 1 - min(1.0, count / max(1, files.record_count))
+    return float(len(files) * (1 - left ** (files.record_count / len(files))))
+
+
 def _bulk_at_first(processes: int, files_bytes: int) -> int:
     """Bytes that are there, or that come at once, when one of some processes, which begin together,
     asks for its first records; what is small is left to bulk afterwards."""
@@ -218,10 +232,14 @@ def _looked_up(
     later = pieces + sum(int(files.are_small.sum()) for files, _ in kinds)
     is_late = later > at_first and sum(files.nbytes for files, _ in kinds) > AT_ONCE_BYTES
     found = 0.0
-    for files, _ in kinds:
+    for files, codec in kinds:
         if files.are_many_small:
-            # Of a file it is one request, whoever has asked.
-            found += len(files) * (1 - (1 - 1 / len(files)) ** alone)
+            # Of a file it is one request, whoever has asked. Its rest comes in three pieces, unless
+            # what is between them may come twice.
+            touched = _touched(files, alone)
+            size = _fetched_bytes(files, codec) + CELL
+            bridged = TWICE * files.nbytes / size if size <= BRIDGED_BYTES else 0
+            found += touched + 2 * max(0.0, touched - bridged)
         elif is_late:
             found += FIRST_RECORDS
     return round(found)

@@ -27,7 +27,7 @@ from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.planner import FIRST_RECORDS, has_order, merged, planner
 from yogadl.remote._fetching.right_bytes import fetches
 from yogadl.remote._fetching.work import Bulk, Range, Small
-from yogadl.remote._fetching.work_queue import LARGE_BYTES
+from yogadl.remote._fetching.work_queue import LARGE_BYTES, TWICE
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
@@ -38,9 +38,6 @@ Array = np.ndarray[Any, Any]
 _SETTLING_SECONDS = 0.5
 # Of a machine, until it can be seen how many there are.
 _USUAL_PROCESSES = 8
-
-# As a share of a file: what may come twice, since a request costs more than it does.
-_AGAIN = 0.01
 
 
 class RemoteReader(RemoteRecords):
@@ -211,8 +208,11 @@ class RemoteReader(RemoteRecords):
 
     def _read_once(self, positions: Array) -> _Read:
         """Some records, of which those that are wrong will be fetched again."""
-        # A consumer's first batch is not to wait until nearly all is here.
+        # A consumer's first batch is not to wait until nearly all is here, unless it needs that.
         is_first, self._read = self._read < FIRST_RECORDS, self._read + len(positions)
+        if is_first and self.files.are_most_small(positions):
+            is_first = False
+            fetcher().start_bulk()
         # Bulk begins with the entries.
         numbers, entries = self.look_up(positions, Small.ASK if is_first else Small.WAIT)
         ranges = self._ranges(numbers, entries)
@@ -339,7 +339,9 @@ def _all_of(wanted: weakref.ref[RemoteFiles], sharing: int) -> Iterator[Range]:
     ``sharing`` processes do so, if all of them are on this machine.
     """
     files = wanted()
-    are_small = np.empty(0, bool) if files is None else files.are_small
+    if files is None:
+        return
+    are_small, files.twice.most = files.are_small, int(files.nbytes * TWICE) // sharing
     del files
     for is_index, number in itertools.chain(
         ((True, number) for number in np.flatnonzero(~are_small).tolist()),
@@ -350,7 +352,6 @@ def _all_of(wanted: weakref.ref[RemoteFiles], sharing: int) -> Iterator[Range]:
             return
         file, index = files.file(number), files.index(number)
         del files
-        file.most_again = int(file.size * _AGAIN) // sharing
         end = file.size if are_small[number] else index[0]
         yield (file, *index) if is_index else (file, 0, end)
 

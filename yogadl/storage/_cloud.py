@@ -414,7 +414,9 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         if info is None or info.metadata.get(CONTENT_KEY) != made.digest.hex():
             raise self._missing(version)
         try:
-            parts.take(info, made.digest)
+            names = f"{version.dataset_id!r}, {version.dataset_version!r}"
+            advice = f"storage.compact({names}) stores it in parts of its own, and then it can be"
+            parts.take(info, made.digest, f"{advice} changed at once")
         except ObjectGoneError:
             raise self._missing(version) from None
 

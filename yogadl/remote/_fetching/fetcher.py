@@ -85,6 +85,15 @@ class Fetcher:
             self._queue.add_bulk(bulk)
             self._crew.call_many(BULK_CONNECTIONS)
 
+    def start_bulk(self) -> None:
+        """Has bulk wait for first records no longer."""
+        with self._mutex:
+            self._start_bulk()
+
+    def _start_bulk(self) -> None:
+        if self._queue.start_bulk():
+            self._crew.call_all()
+
     def has_bulk(self, traffic: Traffic) -> bool:
         """Whether any bulk is still to come of the files that have this traffic."""
         with self._mutex:
@@ -144,8 +153,8 @@ class Fetcher:
             yield False
         finally:
             with self._mutex:
-                if starts_bulk and self._queue.start_bulk():
-                    self._crew.call_all()
+                if starts_bulk:
+                    self._start_bulk()
                 self._passing.held_bytes -= nbytes
                 for file, start, stop in ranges:
                     file.pieces.memory.let_go(start, stop)

@@ -39,6 +39,23 @@ class Space(Protocol):
 
 
 @dataclass(eq=False)
+class Twice:
+    """Bytes of all files of a version that come once more, where that costs less than a request.
+
+    Attributes:
+        most: how many may.
+        nbytes: how many have.
+    """
+
+    most: int = 0
+    nbytes: int = 0
+
+    def has_room(self, more: int) -> bool:
+        """Whether so many more may."""
+        return self.nbytes + more <= self.most
+
+
+@dataclass(eq=False)
 class RemoteFile:
     """A file that is fetched: what is there of it, and where it comes from.
 
@@ -48,8 +65,7 @@ class RemoteFile:
         pieces: what is there.
         traffic: where to count.
         failures: the last ranges that could not be had: start, stop, when, and why.
-        most_again: how many bytes bulk may bring again that are there, in small pieces between
-            others that are not; ``again`` is how many it has.
+        twice: of its version.
         others_are_late: until when what other processes fetch is not waited for.
         space: says whether there is room to keep so many bytes more.
         passed: the ranges that bulk has gone over, so that it does not bring what is missing there.
@@ -65,8 +81,7 @@ class RemoteFile:
     failures: collections.deque[tuple[int, int, float, BaseException]] = field(
         default_factory=lambda: collections.deque(maxlen=_FAILURES)
     )
-    most_again: int = 0
-    again: int = 0
+    twice: Twice = field(default_factory=Twice)
     others_are_late: float = 0.0
     passed: list[tuple[int, int]] = field(default_factory=list)
 

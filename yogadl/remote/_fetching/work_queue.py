@@ -43,8 +43,10 @@ _FIRST_LATE_SECONDS, _LATE_SECONDS = 0.25, 1.0
 _PIECE_SECONDS, _LEAST_PIECE = 0.5, 256 << 10
 _LATE_BULK, _BESIDE_LATE_BULK = 16, 64
 
-# Bulk that may be fetched in part twice is not cut up by what is there in so small pieces.
-_BRIDGED_BYTES = 16 << 10
+BRIDGED_BYTES = 16 << 10
+"""Bulk is not cut up by what is there in no larger pieces, which then come twice."""
+TWICE = 0.01
+"""As a share of all files of a version, what may come twice, since a request costs more than it."""
 # Until the first records have been read, or for so long, bulk that does not come at once has
 # but some of the connections.
 _HOLD_SECONDS = 0.5
@@ -237,9 +239,9 @@ class WorkQueue:
         if not self._late_bulk(file, start, stop, _FIRST_LATE_SECONDS):
             return False
         if stop - start >= LARGE_BYTES:
-            if file.again + stop - start > file.most_again:
+            if not file.twice.has_room(stop - start):
                 return False
-            file.again += stop - start
+            file.twice.nbytes += stop - start
         return True
 
     def cut_bulk(self, file: RemoteFile, start: int, stop: int) -> None:
@@ -353,14 +355,17 @@ class WorkQueue:
             bulk.work = None
             return
         work.start = min(first + (bulk.piece or BULK_BYTES), work.stop)
-        bridge = _BRIDGED_BYTES if file.again < file.most_again else 0
-        found = None
-        for start, stop in file.pieces.missing(first, work.start, bridge, for_bulk=True)[:1]:
+        found, bridge = None, BRIDGED_BYTES if file.twice.has_room(1) else 0
+        runs = file.pieces.missing(first, work.start, bridge, for_bulk=True)[:1]
+        if bridge and not all(file.twice.has_room(file.pieces.count(*run)) for run in runs):
+            bridge = 0
+            runs = file.pieces.missing(first, work.start, bridge, for_bulk=True)[:1]
+        for start, stop in runs:
             again = file.pieces.count(start, stop) if bridge else 0
             # What another process is fetching is left to it.
             end = file.pieces.claim_bulk(start, stop, bridge)
             if end > start:
-                file.again += again
+                file.twice.nbytes += again
                 work.start = end
                 others = file.pieces.claimed_beside_bulk(start, end) if bridge else []
                 found = Work(file, start, end, bulk, others=others)

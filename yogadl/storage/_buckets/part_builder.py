@@ -84,20 +84,25 @@ class PartBuilder(Closing):
         self._prepare()
         if digest in self._removed and self._may_stamp:
             return False
-        self._check_not_removed(digest)
+        self._check_not_removed(digest, "copy to another id, or later")
         self._parts.store(file, digest, self._is_known)
         self._stored.add(digest)
         return True
 
-    def take(self, info: ObjectInfo, digest: bytes) -> None:
+    def take(self, info: ObjectInfo, digest: bytes, advice: str) -> None:
         """Makes the plain file of a version a part of its digest, too.
+
+        Args:
+            info: of the file.
+            digest: of it.
+            advice: what to do if there was such a part until a short time ago.
 
         Raises:
             ObjectGoneError: it was deleted or replaced.
             StoreError: the bucket cannot be written to, or this builder was away for too long.
         """
         self._prepare()
-        self._check_not_removed(digest)
+        self._check_not_removed(digest, advice)
         self._parts.take(info, digest)
         self._stored.add(digest)
 
@@ -106,11 +111,11 @@ class PartBuilder(Closing):
         if self._is_known and boot_seconds() - self._renewed > _RENEW_SECONDS:
             self._renew()
 
-    def _check_not_removed(self, digest: bytes) -> None:
+    def _check_not_removed(self, digest: bytes, advice: str) -> None:
         if digest in self._removed:
             raise StoreError(
-                f"{self._parts.key(digest)} was removed by collect_parts less than two days ago, "
-                "and cannot be stored again before then; copy to another id, or later"
+                f"{self._parts.key(digest)} was collected less than two days ago, and cannot be "
+                f"stored again before then; {advice}"
             )
 
     def adopt(self, digests: Iterable[bytes]) -> None:
