@@ -105,6 +105,10 @@ def test_another_file_under_the_path_is_told(path: pathlib.Path) -> None:
     with LMDBDataRef(path) as dataref:
         pickled = [pickle.dumps(dataref), pickle.dumps(dataref.stream())]
         write(path, TEN)
+        # Of the same records, it means the same.
+        for data in pickled:
+            assert [int(number) for number in pickle.loads(data)] == TEN
+        write(path, TEN[::-1])
         for data in pickled:
             with pytest.raises(CacheReplacedError, match=r"cache\.mdb was replaced"):
                 pickle.loads(data)

@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import data_sets, element_specs, same
 
+import yogadl
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError, RecordIndexError
 from yogadl.orders import Order
+from yogadl.shuffles import BlockShuffle, KeyedShuffle
 from yogadl.spec import TensorSpec, namedtuple_class
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "range.mdb"
@@ -364,3 +366,18 @@ def test_a_batch_of_none_of_the_largest_records(tmp_path: pathlib.Path) -> None:
     with LMDBDataRef(path) as dataref:
         assert dataref.read([]).shape == (0, 2**31)
         assert list(dataref.stream()) == []
+
+
+@pytest.mark.parametrize("given", [KeyedShuffle, BlockShuffle, "keyed", "False", 2, [True], 1.0])
+def test_what_says_nothing_of_shuffling(given: Any) -> None:
+    """It would be the full shuffle, in whose order the run would have to go on."""
+    dataref = yogadl.from_arrays(np.arange(10))
+    with pytest.raises(InvalidArgumentError, match="shuffle must be True, False, or a way"):
+        dataref.stream(shuffle=given, shuffle_seed=1)
+
+
+@pytest.mark.parametrize("given", [True, 1, np.bool_(True), False, 0, None])
+def test_what_says_whether_to_shuffle(given: Any) -> None:
+    dataref = yogadl.from_arrays(np.arange(10))
+    wanted = list(dataref.stream(shuffle=bool(given), shuffle_seed=1))
+    assert list(dataref.stream(shuffle=given, shuffle_seed=1)) == wanted

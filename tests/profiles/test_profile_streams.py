@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import pathlib
 import pickle
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -171,6 +173,19 @@ def test_closing(images: LMDBDataRef) -> None:
         list(other)
     with pytest.raises(ClosedError):
         list(batches)
+
+
+def test_a_data_set_that_is_closed_is_let_go_of(images: LMDBDataRef) -> None:
+    stream = Profile().stream(images.stream())
+    iterator = iter(stream.batches(10))
+    next(iterator)
+    mapped = weakref.ref(stream.epochs.reader()._memory)  # type: ignore[attr-defined]
+    iterator.close()  # type: ignore[attr-defined]
+    assert mapped() is not None
+    images.close()
+    gc.collect()
+    assert mapped() is None
+    assert stream
 
 
 def test_errors(images: LMDBDataRef) -> None:

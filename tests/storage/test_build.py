@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import datetime
 import functools
 import multiprocessing
@@ -369,3 +370,23 @@ def test_another_spec_or_metadata_is_told(storage: LFSStorage) -> None:
         pass
     with pytest.raises(InvalidArgumentError):
         begin(storage, metadata={1: 2})
+
+
+def test_a_build_that_was_not_committed_says_so(
+    storage: LFSStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said() -> list[str]:
+        return [it.getMessage() for it in caplog.records if "was not committed" in it.getMessage()]
+
+    with contextlib.suppress(ZeroDivisionError), begin(storage) as build:
+        raise ZeroDivisionError
+    assert said() == []
+    with begin(storage) as build:
+        receipts = [build.write(0, functools.partial(piece, 0))]
+    assert len(said()) == 1
+    with begin(storage) as build:
+        receipts = [build.write(0, functools.partial(piece, 0))]
+        build.commit(receipts).close()
+    with begin(storage) as build:
+        assert build.is_stored
+    assert len(said()) == 1

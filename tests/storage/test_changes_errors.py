@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import pickle
 from collections.abc import Callable
@@ -151,9 +152,9 @@ def test_what_raises_leaves_nothing(storage: LFSStorage, storage_dir: pathlib.Pa
     for failing in (fail, fail_in_component, fail_in_function):
         with pytest.raises(ZeroDivisionError), storage.change("a", "main") as change:
             failing(change)
-    with storage.change("a", "main", version="nothing"):
+    with storage.change("a", "main"):
         pass
-    with storage.change("a", "main", version="nothing") as change:
+    with storage.change("a", "main") as change:
         change.append([])
         change.delete([])
         change.replace([], [])
@@ -165,6 +166,67 @@ def test_what_raises_leaves_nothing(storage: LFSStorage, storage_dir: pathlib.Pa
     assert storage.tags("a") == {"main": "1"}
     storage.collect_parts("a")
     assert not list(storage_dir.rglob("*.mdb.*.partial"))
+
+
+def test_a_version_that_was_named_is_there_though_nothing_was_changed(storage: LFSStorage) -> None:
+    with storage.change("a", "main", version="same") as change:
+        pass
+    with storage.change("a", "same", version="again") as other:
+        other.delete([])
+    assert (change.version, other.version) == ("same", "again")
+    assert storage.tags("a") == {"main": "same"}
+    with storage.fetch("a", "1") as old, storage.fetch("a", "again") as new:
+        assert new.reader.content_id == old.reader.content_id
+    storage.revert("a", "same", on="main", version="back")
+    assert numbers(storage) == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ({"x": 0}, r"not \['x'\]"),
+        (None, "not NoneType"),
+        ({"x": "a", "y": 0.0}, "'a' does not fit"),
+    ],
+)
+def test_what_a_function_makes_of_a_record_that_does_not_fit(
+    storage: LFSStorage, made: Any, told: str
+) -> None:
+    with (
+        storage.change("a", "main") as change,
+        pytest.raises(SpecMismatchError, match=f"for record 7, .*{told}.* all of a record"),
+    ):
+        change.update(lambda record: made if record["x"] == 7 else record, [5, 7])
+    with (
+        storage.change("a", "main") as change,
+        pytest.raises(InvalidArgumentError, match="takes a function, and then the positions"),
+    ):
+        change.update([7], lambda record: record)  # type: ignore[arg-type]
+
+
+def test_a_component_that_a_function_makes_of_the_records(storage: LFSStorage) -> None:
+    with storage.change("a", "main") as change:
+        change.add("z", lambda record: record["x"] * 2)
+        change.add("w", functools.partial(lambda by, record: record["y"] * by, 3))
+    with storage.fetch("a", "main") as ref:
+        found = ref.read(range(10))
+    assert found["z"].tolist() == [2 * number for number in range(10)]
+    assert found["w"].tolist() == [3 * number for number in range(10)]
+
+
+def test_what_to_do_first(storage: LFSStorage) -> None:
+    with pytest.raises(CacheNotFoundError, match=r"storage\.tag\('a', 'dev', VERSION\)"):
+        storage.change("a", "dev").__enter__()
+    with storage.change("a", "main", version="fix") as change:
+        change.update(lambda record: {**record, "y": np.float32(0)}, [3])
+    with storage.change("a", "main", version="more") as change:
+        change.add("z", range(10))
+    with pytest.raises(ConflictError, match="revert the commits in between first"):
+        storage.revert("a", "fix", on="main")
+    storage.revert("a", "more", on="main")
+    storage.revert("a", "fix", on="main")
+    with storage.fetch("a", "main") as ref:
+        assert ref[3]["y"] == 3
 
 
 def test_it_is_used_inside_its_context(storage: LFSStorage) -> None:

@@ -171,6 +171,19 @@ def test_the_storage_directory_must_be_one(tmp_path: pathlib.Path) -> None:
 # Fetching and replacing
 
 
+@pytest.mark.parametrize("download", [None, True, False])
+def test_what_is_on_a_disk_is_fetched_as_from_a_bucket(
+    storage: LFSStorage, download: bool | None
+) -> None:
+    storage.submit(range(10), "a", "1")
+    with storage.fetch("a", "1", download=download) as ref:
+        plan = ref.plan(num_shards=2, shards_here=1)
+        assert (plan.records, plan.requests, plan.nbytes, plan.later_requests) == (5, 0, 0, 0)
+        assert str(plan).startswith("5 records: 0 requests")
+        with pytest.raises(InvalidArgumentError, match="shards_here"):
+            ref.plan(shards_here=2)
+
+
 def test_fetch_of_nothing(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
     storage.submit([1], "mnist", "1")
     for name, version in (("mnist", "2.5"), ("other", "1")):

@@ -13,8 +13,11 @@ import yogadl
 from yogadl.errors import InvalidArgumentError
 from yogadl.storage import (
     GCSConfigurations,
+    GCSStorage,
+    LFSConfigurations,
     LFSStorage,
     S3Configurations,
+    S3Storage,
     _open_storage,
     open_storage,
     register_scheme,
@@ -158,3 +161,16 @@ def test_packages_bring_schemes(tmp_path: pathlib.Path, monkeypatch: pytest.Monk
     finally:
         _open_storage._entry_points.cache_clear()
         sys.modules.pop("brings_it", None)
+
+
+@pytest.mark.parametrize("given", [None, 3, b"abc"])
+def test_what_is_no_url(given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="url must be a string or a path"):
+        yogadl.open_storage(given)
+
+
+@pytest.mark.parametrize("kind", [S3Storage, GCSStorage])
+@pytest.mark.parametrize("given", ["s3://bucket/folder", LFSConfigurations("/tmp"), None])
+def test_what_is_no_configuration_of_a_bucket(kind: Any, given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="Configurations, not a .*open_storage"):
+        kind(given)
