@@ -382,6 +382,10 @@ class CatalogueSuite:
         with pytest.raises(InvalidArgumentError, match="'at 1'"):
             place.storage().delete("a", "1")
         assert len(storage.fetch("a", "1")) == 1
+        # Nor is a tag itself: it is said to be one.
+        for do in (lambda: storage.delete("a", "at 2"), lambda: storage.tag("a", "x", "at 2")):
+            with pytest.raises(CacheNotFoundError, match="that is a tag, which is at version '2'"):
+                do()
         storage.untag("a", "at 1")
         storage.delete("a", "1")
         storage.delete("a", "2", force=True)

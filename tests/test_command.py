@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -54,10 +55,12 @@ def test_a_storage_is_listed(storage_dir: pathlib.Path) -> None:
 
 def test_what_is_not_there_is_not_made(tmp_path: pathlib.Path) -> None:
     missing = str(tmp_path / "mistyped")
+    url = (tmp_path / "mistyped").as_uri()
     for arguments in (["list"], ["gc"], ["card", "a"], ["sync", "there"]):
-        status, printed, complaint = run(arguments[0], missing, *arguments[1:])
-        assert (status, printed) == (1, "")
-        assert "there is no directory" in complaint
+        for where in (missing, url):
+            status, printed, complaint = run(arguments[0], where, *arguments[1:])
+            assert (status, printed) == (1, "")
+            assert "there is no directory" in complaint
     assert not list(tmp_path.iterdir())
 
 
@@ -70,7 +73,7 @@ def test_storages_are_synced_and_collected(tmp_path: pathlib.Path) -> None:
     status, printed, _ = run("sync", one, two, "numbers", "best", "2")
     assert (status, printed) == (
         0,
-        "copied numbers 1\ncopied numbers 2\nset numbers [best] to 1\n",
+        f"made a new storage {two}\ncopied numbers 1\ncopied numbers 2\nset numbers [best] to 1\n",
     )
     assert run("sync", one, two, "--dry-run") == (0, "would copy numbers 3\n", "")
     assert run("sync", one, two)[1] == "copied numbers 3\n"
@@ -82,6 +85,66 @@ def test_storages_are_synced_and_collected(tmp_path: pathlib.Path) -> None:
     assert len(yogadl.storage.LFSStorage(two).list()) == 2
     status, _, complaint = run("gc", two, "--keep-last", "-1")
     assert (status, complaint.partition(":")[0]) == (1, "InvalidArgumentError")
+
+
+def test_a_dry_sync_makes_nothing(storage_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(storage_dir)
+    storage.submit([1], "numbers", "1")
+    storage.tag("numbers", "best", "1")
+    for to in (str(tmp_path / "a new one"), (tmp_path / "a new one").as_uri()):
+        assert run("sync", str(storage_dir), to, "--dry-run") == (
+            0,
+            f"would make a new storage {to}\nwould copy numbers 1\nwould set numbers [best] to 1\n",
+            "",
+        )
+    status, _, complaint = run("sync", str(storage_dir), str(tmp_path / "no" / "b"), "--dry-run")
+    assert (status, complaint.partition(":")[0]) == (1, "InvalidArgumentError")
+    assert [path.name for path in tmp_path.iterdir() if path != storage_dir] == []
+
+
+def test_a_sync_of_an_unknown_id_is_an_error(
+    storage_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    yogadl.storage.LFSStorage(storage_dir).submit([1], "numbers", "1")
+    for names in ((), ("1",)):
+        status, printed, complaint = run(
+            "sync", str(storage_dir), str(tmp_path / "other"), "nubmers", *names
+        )
+        assert (status, printed) == (1, "")
+        assert complaint.startswith("CacheNotFoundError: there is no data set 'nubmers' in ")
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_help_says_what_each_command_does() -> None:
+    status, printed, _ = run("-h")
+    assert status == 0
+    for name in ("info", "verify", "list", "card", "gc", "sync"):
+        assert re.search(rf"^    {name} +[a-z]", printed, re.MULTILINE)
+        assert ".\n" in run(name, "-h")[1].split("\n\n")[1] + "\n"
+    assert run("--version") == (0, f"yogadl {yogadl.__version__}\n", "")
+
+
+def test_a_directory_is_no_file_of_a_version(storage_dir: pathlib.Path) -> None:
+    yogadl.storage.LFSStorage(storage_dir).submit([1], "numbers", "1")
+    for command in ("info", "verify"):
+        status, _, complaint = run(command, str(storage_dir))
+        assert status == 1
+        assert f"{storage_dir}/ID/VERSION/cache.mdb" in complaint
+        assert "yogadl list" in complaint
+        complaint = run(command, str(storage_dir / "numbers" / "1"))[2]
+        assert f"{storage_dir}/numbers/1/cache.mdb" in complaint
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(storage_dir: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(storage_dir)
+    storage.submit([1], "numbers", "1")
+    command = [sys.executable, "-m", "yogadl", "list", str(storage_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
 
 
 def test_damage_is_told(storage_dir: pathlib.Path) -> None:

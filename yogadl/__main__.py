@@ -12,13 +12,21 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import pathlib
 import sys
+import tempfile
+import urllib.parse
 from typing import Any
 
+from yogadl._version import __version__
+from yogadl.cache.files import telling
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError, YogadlError
-from yogadl.storage import open_storage
+from yogadl.storage import LFSConfigurations, Synced, open_storage
+
+_ENDED_BY_SIGPIPE = 141
+"""What a shell says of a command whose reader went away."""
 
 
 def _show(dataref: LMDBDataRef) -> None:
@@ -45,10 +53,24 @@ def _show(dataref: LMDBDataRef) -> None:
     print(f"metadata: {info.metadata}")
 
 
+def _directory(url: str) -> pathlib.Path | None:
+    """The directory that a URL or path names; ``None`` if it is elsewhere."""
+    scheme, _, rest = url.partition("://")
+    if not rest:
+        return LFSConfigurations(url).storage_dir_path
+    if scheme.lower() != "file":
+        return None
+    return pathlib.Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
+
+
 def _open(url: str) -> Any:
     """A storage that is there: of a path that is mistyped, no directory is made."""
-    if "://" not in url and not pathlib.Path(url).expanduser().is_dir():
-        raise InvalidArgumentError(f"there is no directory {url!r}")
+    directory = _directory(url)
+    if directory is not None:
+        with telling("use", directory):
+            is_there = directory.is_dir()
+        if not is_there:
+            raise InvalidArgumentError(f"there is no directory {url!r}")
     return open_storage(url)
 
 
@@ -93,13 +115,16 @@ def _gc(options: argparse.Namespace) -> None:
 
 
 def _sync(options: argparse.Namespace) -> None:
-    done = _open(options.storage).sync(
-        open_storage(options.to),
-        options.dataset_id,
-        names=options.names or None,
-        force=options.force,
-        dry_run=options.dry_run,
-    )
+    source = _open(options.storage)
+    is_new = _is_new(options.to)
+    if is_new:
+        # An empty one tells the same, before a directory is made by a dry run, or in vain.
+        with tempfile.TemporaryDirectory() as empty:
+            done = _synced(source, open_storage(empty), options, dry_run=True)
+    if not (is_new and options.dry_run):
+        done = _synced(source, open_storage(options.to), options, options.dry_run)
+    if is_new:
+        print(f"{'would make a' if options.dry_run else 'made a'} new storage {options.to}")
     what = "would copy" if options.dry_run else "copied"
     for version in done.versions:
         print(f"{what} {version.dataset_id} {version.dataset_version}")
@@ -109,7 +134,41 @@ def _sync(options: argparse.Namespace) -> None:
         print("there is nothing to copy")
 
 
+def _is_new(url: str) -> bool:
+    """Whether a directory would be made for it. Where its parent is missing, opening it says so."""
+    directory = _directory(url)
+    if directory is None:
+        return False
+    with telling("use", directory):
+        return not directory.exists() and directory.parent.is_dir()
+
+
+def _synced(source: Any, to: Any, options: argparse.Namespace, dry_run: bool) -> Synced:
+    done: Synced = source.sync(
+        to,
+        options.dataset_id,
+        names=options.names or None,
+        force=options.force,
+        dry_run=dry_run,
+    )
+    return done
+
+
+def _check_file(path: pathlib.Path) -> None:
+    """Raises if a path is that of a directory, where a file is asked for."""
+    with telling("read", path):
+        is_directory = path.is_dir()
+    if is_directory:
+        is_version = (path / "cache.mdb").exists()
+        inside = "cache.mdb" if is_version else "ID/VERSION/cache.mdb"
+        raise InvalidArgumentError(
+            f"{str(path)!r} is a directory: give the file of a version, {path / inside}, or see "
+            "by `python -m yogadl list` what a storage has"
+        )
+
+
 def _with_file(options: argparse.Namespace) -> None:
+    _check_file(pathlib.Path(options.path))
     with LMDBDataRef(options.path) as dataref:
         if options.command == "info":
             _show(dataref)
@@ -118,35 +177,47 @@ def _with_file(options: argparse.Namespace) -> None:
             print(f"{options.path} is whole: {len(dataref):,} records.")
 
 
+def _sentence(what: str) -> str:
+    return f"{what[0].upper()}{what[1:]}."
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m yogadl", description="Look at yogadl cache files, and keep storages."
     )
+    parser.add_argument("--version", action="version", version=f"yogadl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("info", "verify"):
-        command = commands.add_parser(name)
+    for name, what in (
+        ("info", "show what a file holds: element spec, record count, versions, metadata"),
+        ("verify", "read a file and compare it with its checksums"),
+    ):
+        command = commands.add_parser(name, help=what, description=_sentence(what))
         command.add_argument("path", help="of a cache.mdb")
         command.set_defaults(run=_with_file)
     where = "a directory, or a URL: s3://…, gs://…"
-    command = commands.add_parser("list")
+    what = "show the versions in a storage"
+    command = commands.add_parser("list", help=what, description=_sentence(what))
     command.add_argument("storage", help=where)
     command.add_argument("dataset_id", nargs="?", help="list the versions of this one")
     command.set_defaults(run=lambda options: _list(options.storage, options.dataset_id))
-    command = commands.add_parser("card")
+    what = "show what is known of a version"
+    command = commands.add_parser("card", help=what, description=_sentence(what))
     command.add_argument("storage", help=where)
     command.add_argument("dataset_id")
     command.add_argument("name", nargs="?", help="a version or a tag; without, the newest")
     command.add_argument("--html", action="store_true", help="as HTML, not Markdown")
     command.add_argument("--sample", type=int, default=0, metavar="N", help="read N records")
     command.set_defaults(run=_card)
-    command = commands.add_parser("gc")
+    what = "delete versions that are not to be kept, and what nobody needs"
+    command = commands.add_parser("gc", help=what, description=_sentence(what))
     command.add_argument("storage", help=where)
     command.add_argument("dataset_id", nargs="?", help="of this one only")
     command.add_argument("--keep-last", type=int, metavar="N", help="versions of each id to keep")
     command.add_argument("--older-than", type=float, metavar="DAYS", help="only what is so old")
     command.add_argument("--dry-run", action="store_true", help="tell what would go")
     command.set_defaults(run=_gc)
-    command = commands.add_parser("sync")
+    what = "copy from a storage what another one lacks"
+    command = commands.add_parser("sync", help=what, description=_sentence(what))
     command.add_argument("storage", help=where)
     command.add_argument("to", help="the one to bring up to date, likewise")
     command.add_argument("dataset_id", nargs="?", help="of this one only")
@@ -158,13 +229,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; returns 0, or 1 where something cannot be read or done, or is damaged."""
+    """Runs the command.
+
+    Returns:
+        0, or 1 where something cannot be read or done, or is damaged; 141 if who read what it
+        prints went away.
+    """
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
+        sys.stdout.flush()
     except YogadlError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        # Python flushes once more at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _ENDED_BY_SIGPIPE
     return 0
 
 

@@ -57,7 +57,10 @@ from typing import Any
 
 from yogadl.completion import public_names
 
-REPAIR = "fetch it with check_records=True, which gets a bad copy anew, or rebuild it"
+REPAIR = (
+    "rebuild it; if it comes from a bucket, first fetch it with check_records=True, which gets a "
+    "bad copy anew"
+)
 """What to do about damage that is found where a record is read."""
 
 

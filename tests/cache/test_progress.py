@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-# A program's lines come every twentieth of a second, instead of every half minute.
+# A program's lines come every twentieth of a second, instead of every half minute, and bars after
+# as long.
 HEAD = """
 import logging, sys, threading, time
 import yogadl.cache.progress, yogadl.cache.writer
 yogadl.cache.progress._LINE_SECONDS = 0.05
+yogadl.cache.progress._BAR_SECONDS = 0.05
 yogadl.cache.writer._FLUSH_SECONDS = 0.05
 from yogadl.storage import LFSStorage
 storage = LFSStorage(sys.argv[1])
@@ -34,11 +36,25 @@ def said_by(program: str, folder: pathlib.Path) -> str:
 def test_a_slow_generator_is_seen_to_get_on(tmp_path: pathlib.Path) -> None:
     """Though all its records would fit into one write."""
     lines = said_by("storage.submit(slow(), 'a', '1')", tmp_path).splitlines()
-    assert all(line.startswith("yogadl: Writing ") for line in lines)
-    counts = [int(line.split("mdb: ")[1].split(" ")[0]) for line in lines]
+    assert all(line.startswith("yogadl: Writing a:1: ") for line in lines)
+    counts = [int(line.split("a:1: ")[1].split(" ")[0]) for line in lines]
     assert len(counts) >= 2
     assert counts == sorted(set(counts))
     assert 0 < counts[0] < counts[-1] <= 40
+
+
+def test_a_change_names_the_version_that_it_makes(tmp_path: pathlib.Path) -> None:
+    program = """
+        storage.submit([{"x": x} for x in range(40)], "a", "1")
+        with storage.change("a", "1", version="2") as change:
+            change.add("y", slow())
+        with storage.change("a", "2", version="3") as change:
+            change.update(lambda record: time.sleep(0.01) or record)
+    """
+    lines = said_by(program, tmp_path).splitlines()
+    for version in "23":
+        assert [line for line in lines if line.startswith(f"yogadl: Writing a:{version}: ")]
+    assert "scratch" not in "".join(lines)
 
 
 def test_who_has_set_up_a_log_reads_it_there(tmp_path: pathlib.Path) -> None:
@@ -111,6 +127,8 @@ def kernel() -> Any:
 
 def test_a_notebook_gets_a_bar(kernel: Any, tmp_path: pathlib.Path) -> None:
     program = HEAD.replace("sys.argv[1]", repr(str(tmp_path / "store")))
+    # Without widgets, it is one of text.
+    program += "sys.modules['ipywidgets'] = None\n"
     shown: list[str] = []
 
     def keep(message: Any) -> None:
@@ -123,4 +141,27 @@ def test_a_notebook_gets_a_bar(kernel: Any, tmp_path: pathlib.Path) -> None:
     assert reply["content"]["status"] == "ok"
     text = "".join(shown)
     assert "Writing" in text
-    assert "40.0 records" in text
+    assert "Writing a:1" in text
+    assert " 40 records" in text
+
+
+def widgets_shown(kernel: Any, program: str) -> int:
+    """How many bars a program shows below a cell, as widgets."""
+    found = 0
+
+    def count(message: Any) -> None:
+        nonlocal found
+        if message["msg_type"] == "display_data":
+            found += "application/vnd.jupyter.widget-view+json" in message["content"]["data"]
+
+    reply = kernel.execute_interactive(program, timeout=60, output_hook=count)
+    assert reply["content"]["status"] == "ok"
+    return found
+
+
+def test_a_widget_is_shown_for_slow_work_only(kernel: Any, tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("ipywidgets")
+    head = HEAD.replace("sys.argv[1]", repr(str(tmp_path / "store")))
+    assert widgets_shown(kernel, head + "storage.submit(slow(), 'a', '1')") == 1
+    quick = "yogadl.cache.progress._BAR_SECONDS = 60\nstorage.submit(slow(), 'a', '2')"
+    assert widgets_shown(kernel, quick) == 0

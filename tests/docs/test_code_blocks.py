@@ -126,6 +126,16 @@ def test_blocks_are_found() -> None:
     assert len([path for path in FILES if blocks(path, "python")]) >= 6
 
 
+def test_who_can_run_a_page_once_is_told() -> None:
+    """A change makes no version twice."""
+    once = re.compile(r"\.change\([^)]*\bversion=")
+    found = [path for path in FILES if any(once.search(code) for _, code in blocks(path, "python"))]
+    assert len(found) >= 5
+    for path in found:
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        assert re.search(r"[Tt]o run (it|this|this page) again, delete ", text), path.name
+
+
 def test_no_page_reads_what_another_has_stored() -> None:
     """Who works through several in one folder is told of no stale cache."""
     used: dict[tuple[str, str], set[str]] = {}

@@ -355,7 +355,29 @@ SUBMIT = """
 import logging, sys
 from yogadl.storage import LFSConfigurations, LFSStorage
 logging.basicConfig(level=logging.INFO, stream=sys.stdout)
-LFSStorage(LFSConfigurations(sys.argv[1])).submit(range(3000), "a", "1")
+storage = LFSStorage(LFSConfigurations(sys.argv[1]))
+storage.submit(range(3000), "a", "1")
+"""
+
+SLOW = """
+import itertools, time
+import yogadl.cache.progress
+yogadl.cache.progress._BAR_SECONDS = 0.05
+
+def slow(count):
+    yield from range(count - 1)
+    time.sleep(0.1)
+    yield 0
+
+class Sized:
+    def __len__(self):
+        return 1500
+    def __iter__(self):
+        return slow(1500)
+
+storage.submit(slow(999), "a", "2")
+storage.submit(slow(2500), "a", "3")
+storage.submit(Sized(), "a", "4")
 """
 
 
@@ -381,7 +403,14 @@ def _on_a_terminal(arguments: list[str]) -> bytes:
 
 def test_a_terminal_gets_a_bar_and_a_pipe_does_not(storage_dir: pathlib.Path) -> None:
     arguments = [sys.executable, "-c", SUBMIT, str(storage_dir)]
-    assert b"3.00k" in _on_a_terminal(arguments)
+    # What is done at once needs no bar.
+    assert _on_a_terminal(arguments) == b""
+    shown = _on_a_terminal([sys.executable, "-c", SUBMIT + SLOW, str(storage_dir)])
+    assert b"Writing a:1" not in shown
+    assert b"Writing a:2: 999 records [" in shown
+    assert b"Writing a:3: 2.50k records [" in shown
+    assert b"Writing a:4: 100%|" in shown
+    assert b"| 1.50k/1.50k records [" in shown
     piped = subprocess.run(arguments, capture_output=True, check=True, text=True)
     assert piped.stderr == ""
     assert "3,000 records" in piped.stdout

@@ -122,6 +122,8 @@ def test_some_versions_and_tags(storage: LFSStorage, other: LFSStorage) -> None:
     assert names(other) == ["a:2", "a:3", "b/c:1"]
     with pytest.raises(CacheNotFoundError, match="no version or tag 'nothing'"):
         storage.sync(other, "a", names=["nothing"])
+    with pytest.raises(CacheNotFoundError, match="no data set 'b' in"):
+        storage.sync(other, "b")
     assert storage.sync(other, "a", names="main").tags == (("a", "main", "4"),)
     storage.copy("a", "main", other, new_id="copied")
     assert other.fetch("copied", "4").reader.content_id == storage.fetch("a", "4").reader.content_id

@@ -87,6 +87,19 @@ def test_a_change_of_components_is_taken_back_when_what_follows_was(storage: LFS
     assert numbers(storage) == list(range(6))
 
 
+def test_a_change_of_records_is_taken_back_when_one_of_components_was(storage: LFSStorage) -> None:
+    """As docs/versions.md has it."""
+    with storage.change("a", "main", version="2") as change:
+        change.delete([1])
+    with storage.change("a", "main", version="3") as change:
+        change.add("k", np.arange(5))
+    with pytest.raises(ConflictError, match="components are others"):
+        storage.revert("a", "2", on="main")
+    storage.revert("a", "3", on="main")
+    storage.revert("a", "2", on="main")
+    assert numbers(storage) == list(range(6))
+
+
 @pytest.mark.parametrize("is_first", [False, True])
 def test_what_is_inserted_among_updated_records_stays_there(
     storage: LFSStorage, is_first: bool

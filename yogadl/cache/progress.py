@@ -16,6 +16,9 @@ from yogadl.closing import Closing
 _LINE_SECONDS = 30.0
 """Between two lines, and before the first: what is done sooner needs none."""
 
+_BAR_SECONDS = 2.0
+"""Before a bar is shown: who waits no longer need not look at one."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +62,8 @@ def _is_notebook() -> bool:
 
 
 def _new_bar(title: str, total: int | None, **options: Any) -> Any:
-    """A bar where somebody can look at it, else ``None``."""
+    """A bar where somebody can look at it, else ``None``. It is shown when the work takes long."""
+    options["delay"] = _BAR_SECONDS
     if _is_notebook():
         if importlib.util.find_spec("ipywidgets") is not None:
             from tqdm.notebook import tqdm as widget
@@ -109,6 +113,15 @@ class _Display:
             _log.info("%s", self._line().replace(": ", ": done: ", 1))
 
 
+def _shortened(count: int) -> str:
+    """``"999"``, ``"3.00k"``."""
+    if count < 1000:
+        return str(count)
+    import tqdm
+
+    return str(tqdm.tqdm.format_sizeof(count))
+
+
 class Progress:
     """Counts records and bytes, and tells somebody. Not thread-safe.
 
@@ -134,8 +147,16 @@ class Progress:
         if not self._is_shown:
             return
         if self._display.bar is not None:
-            self._display.bar.set_postfix_str(f"{size / 1e6:,.1f} MB", refresh=False)
+            self._display.bar.bar_format = self._bar_format()
         self._display.advance(records)
+
+    def _bar_format(self) -> str:
+        """As tqdm's own, which has no whole numbers beside thousands that are shortened."""
+        rate = f"{{rate_noinv_fmt}}, {self.size / 1e6:,.1f} MB"
+        if self._total is None:
+            return f"{{desc}}: {_shortened(self.records)} records [{{elapsed}}, {rate}]"
+        count = f"{_shortened(self.records)}/{_shortened(self._total)} records"
+        return f"{{l_bar}}{{bar}}| {count} [{{elapsed}}<{{remaining}}, {rate}]"
 
     def _summary(self, seconds: float) -> str:
         of = "" if self._total is None else f" of {self._total:,}"

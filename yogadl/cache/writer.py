@@ -116,6 +116,7 @@ class CacheWriter(Closing):
         take_part: takes a finished part and its header: commits it, or reads it; or returns that
             it cannot have a part of this name. Without it, all records are in one file.
         is_shown: tell how it is getting on.
+        label: what is said to be written; the path without.
         first: what errors call the first record.
         began: when the data set began to be built, on the clock of ``time.monotonic``: the file
             then tells how long that took.
@@ -132,6 +133,7 @@ class CacheWriter(Closing):
         part_bytes: int | None = None,
         take_part: Callable[[PartialFile, Header], object] | None = None,
         is_shown: bool = True,
+        label: str | None = None,
         first: int = 0,
         began: float | None = None,
     ) -> None:
@@ -159,7 +161,7 @@ class CacheWriter(Closing):
         self._writer = FileWriter(path, self._codec)
         self._written = 0
         self._table: PartialFile | None = None
-        self._progress = Progress(f"Writing {shown(path)}", total, is_shown)
+        self._progress = Progress(f"Writing {label or shown(path)}", total, is_shown)
         self._waiting = WaitingRecords(self._codec)
         self._flush_at = time.monotonic() + _FLUSH_SECONDS
 

@@ -86,7 +86,7 @@ class CataloguedStorage(ListedStorage[V]):
         Args:
             dataset_id: of the version.
             tag: a name as versions have; no version of this id may have it.
-            dataset_version: that it is to be at, which is stored.
+            dataset_version: that it is to be at, which is stored; another tag is none.
             expect: move it only if it is at this version now; ``None``, only if there is no such
                 tag. Without, in any case.
 
@@ -111,7 +111,7 @@ class CataloguedStorage(ListedStorage[V]):
             )
         listed = self._look(version)
         if listed is None:
-            raise CacheNotFoundError(f"there is no {version} to tag in {self._where}")
+            raise self._nothing_to("tag", version)
         self._check_committed(listed)
         self._catalogue.tag(listed.key, tag, listed.tag, expect)
         _log.info("Tagged %s as %r.", version.label, tag)
@@ -228,7 +228,7 @@ class CataloguedStorage(ListedStorage[V]):
         version = self._version(dataset_id, dataset_version)
         listed = self._look(version)
         if listed is None:
-            raise CacheNotFoundError(f"there is no {version} to delete in {self._where}")
+            raise self._nothing_to("delete", version)
         while listed is not None and not self._has_deleted(version, listed, force):
             # It was replaced meanwhile: by what is newer, or by a compact, which may be killed now.
             found = self._look(version)
@@ -305,6 +305,12 @@ class CataloguedStorage(ListedStorage[V]):
             InvalidArgumentError: one has.
         """
         self._check_no_tag(version, self._known_tags(version))
+
+    def _nothing_to(self, do: str, version: V) -> CacheNotFoundError:
+        """What to raise where a version is needed, and there is none of the name."""
+        at = self._known_tags(version).get(version.dataset_version)
+        advice = "" if at is None else f"; that is a tag, which is at version {at!r}: give that"
+        return CacheNotFoundError(f"there is no {version} to {do} in {self._where}{advice}")
 
     def _known_tags(self, version: V) -> Mapping[str, str]:
         """The tags of an id, as far as they are known."""

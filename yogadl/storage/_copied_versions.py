@@ -118,7 +118,7 @@ class CopiedVersions(KeptVersions[V]):
             dry_run: tell what would be copied, and copy nothing.
 
         Raises:
-            CacheNotFoundError: there is no such version or tag.
+            CacheNotFoundError: there is no such data set, version or tag.
             ConflictError: a version or a tag in ``to`` is another one; nothing was copied.
             TagMovedError: somebody else has moved a tag in ``to`` meanwhile.
             CacheFormatError: a version is damaged; it was not copied.

@@ -339,7 +339,7 @@ class VersionedStorage(HistoryStorage[V]):
                     if ref.reader.content_id != parent.content_id:
                         raise self._replaced(parent_version)
                     new = taken_back(changes.hunks, parent, ref.reader)
-                writer = PartWriter(target.claim(), parts, None)
+                writer = PartWriter(target.label, target.claim(), parts, None)
                 undoing = changes.hunks.inverted()
                 committer.commit_records(undoing, new, writer, expected=parent.sums)
         return target.dataset_version
@@ -415,7 +415,7 @@ class VersionedStorage(HistoryStorage[V]):
         with self._adding(version, True) as parts:
             parts.begin()
             made = self._made(version)
-            writer = PartWriter(path, parts, size)
+            writer = PartWriter(version.label, path, parts, size)
             with self._open_whole(version) as ref:
                 stored = stored_anew(made, ref.reader, writer)
             with write_version(

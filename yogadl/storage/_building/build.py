@@ -333,6 +333,7 @@ class Build:
                 self._metadata,
                 0,
                 provenance=self._provenance,
+                label=self.label,
                 began=self._began,
             ) as writer:
                 yield writer.finish()

@@ -94,6 +94,7 @@ def staged(
             provenance=submission.provenance,
             part_bytes=submission.part_bytes,
             take_part=lambda part, header: not parts.store(part, header.digest),
+            label=version.label,
             began=began,
         ) as writer,
     ):

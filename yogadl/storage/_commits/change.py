@@ -82,7 +82,7 @@ class Change:
             self._begun = begun = self._begin(stack)
             self._started = time.monotonic()
             self._made = begun.made
-            self._writer = PartWriter(begun.path, begun.parts, self._part_bytes)
+            self._writer = PartWriter(begun.target.label, begun.path, begun.parts, self._part_bytes)
             self._edits = Edits(self._made.count)
             self._new: list[NewRecords] = []
             self._whole: tuple[Hunks, Runs] | None = None
@@ -349,7 +349,13 @@ class Change:
         """Records in a file of their own on this machine, until the change ends."""
         folder = self._begun.scratch
         path = folder / f"{len(list(folder.iterdir()))}.mdb"
-        with CacheWriter(path, source.spec, total=source.count, first=source.first) as writer:
+        with CacheWriter(
+            path,
+            source.spec,
+            total=source.count,
+            label=self._begun.target.label,
+            first=source.first,
+        ) as writer:
             source.feed(writer)
             writer.commit()
         assert self._stack is not None

@@ -49,12 +49,16 @@ class PartWriter:
     """Writes records as parts of a version that is made.
 
     Args:
+        label: of the version to be.
         path: of the version's file to be, beside which parts are written.
         parts: by which they are stored.
         part_bytes: see ``CacheStorage.submit``.
     """
 
-    def __init__(self, path: pathlib.Path, parts: Parts, part_bytes: int | None) -> None:
+    def __init__(
+        self, label: str, path: pathlib.Path, parts: Parts, part_bytes: int | None
+    ) -> None:
+        self._label = label
         self._path = path
         self._parts = parts
         self._part_bytes = part_bytes
@@ -89,7 +93,9 @@ class PartWriter:
             return NewRecords(parts.record_count, (parts,), tokens)
         with scratch_folder(self._path.parent) as folder:
             path = folder / "new.mdb"
-            with CacheWriter(path, spec, total=source.count, first=source.first) as writer:
+            with CacheWriter(
+                path, spec, total=source.count, label=self._label, first=source.first
+            ) as writer:
                 source.feed(writer)
                 writer.commit()
             with open_cache(path) as reader:

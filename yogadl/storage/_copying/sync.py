@@ -104,6 +104,8 @@ def _chosen(
     here: _Stored, dataset_id: str | None, names: Iterable[str] | None, where: str
 ) -> tuple[list[Key], list[tuple[str, str, str]]]:
     """The versions to copy, the oldest first, and the tags to set."""
+    if dataset_id is not None and not here.versions:
+        raise CacheNotFoundError(f"there is no data set {dataset_id!r} in {where}")
     if names is None:
         ids = here.known.tags if dataset_id is None else [dataset_id]
         tags = [
