@@ -318,9 +318,9 @@ def test_batches_of_any_size(count: int, size: int) -> None:
 
 def test_arrays_and_lists_in_a_tuple_may_be_columns_or_records() -> None:
     array = np.arange(3.0)
-    for given in ((array, [1.0, 2.0, 3.0]), ([1, 2, 3], array), ((array, array), [1, 2, 3])):
+    for columns in ((array, [1.0, 2.0, 3.0]), ([1, 2, 3], array), ((array, array), [1, 2, 3])):
         with pytest.raises(UnsupportedTypeError, match="may be columns or records"):
-            open_source(given)
+            open_source(columns)
     assert open_source((array, array)).count == 3
     assert open_source([array, array]).count == 2
     assert open_source(([1, 2], [3, 4])).count == 2

@@ -116,7 +116,7 @@ def taken(rig: Any, local: pathlib.Path) -> int:
 
 def test_one_that_is_larger_than_the_limit(stored: Any, elsewhere: pathlib.Path) -> None:
     storage = limited(stored, elsewhere, 0.1)
-    with pytest.raises(StorageFullError, match="more than local_cache_bytes, .*download=False"):
+    with pytest.raises(StorageFullError, match=r"more than local_cache_bytes, .*download=False"):
         storage.fetch("a", "1", download=True)
     assert everything(elsewhere) == []
     check(storage.fetch("a", "1"))

@@ -172,5 +172,5 @@ def test_what_is_no_url(given: Any) -> None:
 @pytest.mark.parametrize("kind", [S3Storage, GCSStorage])
 @pytest.mark.parametrize("given", ["s3://bucket/folder", LFSConfigurations("/tmp"), None])
 def test_what_is_no_configuration_of_a_bucket(kind: Any, given: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="Configurations, not a .*open_storage"):
+    with pytest.raises(InvalidArgumentError, match=r"Configurations, not a .*open_storage"):
         kind(given)
