@@ -152,6 +152,34 @@ def test_neighbours_that_were_deleted_come_back_in_order(
     assert numbers(storage) == list(range(6))
 
 
+@pytest.mark.parametrize(
+    ("deleted", "taken_back", "order"),
+    [
+        # What was deleted, put back and deleted again.
+        ("00", "2435", [0, 1]),
+        # Beside what was put in for another, which was deleted again.
+        ("000-40", "23", [0, 1, 3, 4, 5]),
+    ],
+)
+def test_what_is_put_back_again_comes_in_order(
+    storage: LFSStorage, deleted: str, taken_back: str, order: list[int]
+) -> None:
+    names = map(str, itertools.count(2))
+    count = 6 if len(deleted) > 2 else 2
+    with storage.change("a", "main", version="0") as change:
+        change.delete(range(count, 6))
+    steps = iter(deleted)
+    for step in steps:
+        if step == "-":
+            storage.revert("a", next(steps), on="main", version=next(names))
+        else:
+            with storage.change("a", "main", version=next(names)) as change:
+                change.delete([int(step)])
+    for undone in taken_back:
+        storage.revert("a", undone, on="main", version=next(names))
+    assert numbers(storage) == order
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_deletions_are_taken_back_in_any_order(data: st.DataObject) -> None:

@@ -122,20 +122,10 @@ def origins(made_of: Callable[[str], Made], head: Made, undone: Made) -> Origins
     Returns:
         ``None`` if it is not known.
     """
-    missing, is_behind = set[str](), False
-
-    def is_all(at: Made) -> bool:
-        nonlocal is_behind
-        if is_behind and not missing:
-            return True
-        if at is undone:
-            is_behind = True
-        elif not is_behind and at.provenance.reverts:
-            missing.add(at.provenance.reverts)
-        missing.discard(at.provenance.change or "")
-        return False
-
-    steps = _steps_to(made_of, head, undone, is_all)
+    steps = _steps_behind(made_of, head, undone, is_all=True)
+    if steps is None:
+        # Of some that are far back, it is not known what they changed.
+        steps = _steps_behind(made_of, head, undone, is_all=False)
     if steps is None:
         return None
     (number,) = [at for at, step in enumerate(steps) if step.made is undone]
@@ -145,6 +135,26 @@ def origins(made_of: Callable[[str], Made], head: Made, undone: Made) -> Origins
     if not (_in_order(before) and _in_order(whole)):
         return None
     return Origins(whole, before, steps[number].changes.hunks)
+
+
+def _steps_behind(
+    made_of: Callable[[str], Made], head: Made, undone: Made, is_all: bool
+) -> list[_Step] | None:
+    """The commits that have led to a version, from before one of them on, and from before those
+    that others have taken back: ``is_all``, also those from before that one."""
+    missing, is_behind = set[str](), False
+
+    def is_end(at: Made) -> bool:
+        nonlocal is_behind
+        if is_behind and not missing:
+            return True
+        if at.provenance.reverts and (is_all or not (is_behind or at is undone)):
+            missing.add(at.provenance.reverts)
+        is_behind = is_behind or at is undone
+        missing.discard(at.provenance.change or "")
+        return False
+
+    return _steps_to(made_of, head, undone, is_end)
 
 
 def _steps_to(

@@ -19,11 +19,10 @@ _NEW = 1
 
 
 def in_old_order(ours: Hunks, theirs: Hunks, count: int, found: Origins) -> Hunks:
-    """Our changes, with what they insert beside what theirs have inserted put where it was.
+    """Our changes, with what they insert beside what theirs have put in put where it was.
 
     Args:
-        ours: take back a commit; of the version that theirs have made, in which what both insert at
-            one place stands one behind the other, theirs first.
+        ours: take back a commit; of the version that theirs have made.
         theirs: of the version of that commit, which has so many records.
         count: so many.
         found: where the records were.
@@ -32,17 +31,17 @@ def in_old_order(ours: Hunks, theirs: Hunks, count: int, found: Origins) -> Hunk
     if come.record_count != ours.new_count:
         return ours
     runs = theirs.applied(count, _NEW)
-    ends = np.cumsum(runs.counts)
+    stops = np.cumsum(runs.counts)
     firsts = np.cumsum(ours.counts) - ours.counts
     hunks: list[tuple[int, int, int]] = []
     for (start, stop, new), first in zip(ours.triples(), firsts.tolist(), strict=True):
-        run = int(np.searchsorted(ends, start))
         places = None
-        if start == stop and start and runs.sources[run] == _NEW:
-            begin = int(ends[run] - runs.counts[run])
-            places = _places(
-                _were(come, first, first + new), _were(found.head, begin, start), begin
-            )
+        if start == stop:
+            come_from = _were(come, first, first + new)
+            begin, end = _new_around(runs, stops, start)
+            places = _places(come_from, _were(found.head, begin, end), begin)
+            if places is None:
+                places = _places(come_from, _were(found.head, begin, start), begin)
         if places is None:
             hunks.append((start, stop, new))
         else:
@@ -51,6 +50,26 @@ def in_old_order(ours: Hunks, theirs: Hunks, count: int, found: Origins) -> Hunk
                 (at, at, many) for at, many in zip(found_at.tolist(), counts.tolist(), strict=True)
             ]
     return Hunks(*np.array(hunks, np.int64).reshape(-1, 3).T).grouped()
+
+
+def _new_around(runs: Runs, stops: Array, position: int) -> tuple[int, int]:
+    """From where to where the records around a position are new.
+
+    Args:
+        runs: all records.
+        stops: where each of the runs ends.
+        position: of a record, or behind the last one.
+    """
+    begin, end = position, position
+    number = int(np.searchsorted(stops, position))
+    # The run that ends there, or has it, and that which begins there.
+    for source, count, stop in zip(
+        *(it[number : number + 2].tolist() for it in (runs.sources, runs.counts, stops)),
+        strict=True,
+    ):
+        if source == _NEW and stop - count <= position:
+            begin, end = min(begin, stop - count), max(end, stop)
+    return begin, end
 
 
 def _were(runs: Runs, start: int, stop: int) -> Array | None:
