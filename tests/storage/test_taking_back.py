@@ -20,6 +20,10 @@ from yogadl.errors import CacheNotFoundError, ConflictError
 from yogadl.storage import LFSStorage
 from yogadl.storage._commits import change as change_module
 from yogadl.storage._commits import commit, made
+from yogadl.storage._commits.lineage import Origins
+from yogadl.storage._commits.older import in_old_order
+from yogadl.versions.hunks import PARENT, Hunks
+from yogadl.versions.runs import Runs
 
 
 @pytest.fixture
@@ -490,3 +494,19 @@ def test_what_came_back_is_known_where_other_parts_are_equal(
         diff = storage.diff("a", "0", "R")
         assert (len(diff.deleted), len(diff.added), diff.changed.shape[1]) == (0, 0, 0)
     assert numbers(storage) == [6, 6, 5, 9, 5, 5]
+
+
+def test_what_is_known_does_not_pass_what_is_not() -> None:
+    """Of two records that come back, the first was behind all others, and the second anywhere."""
+    ours = Hunks(np.array([0, 2]), np.array([0, 2]), np.array([1, 1]))
+    theirs = Hunks(np.array([0]), np.array([2]), np.array([4]))
+    head = Runs.whole(PARENT, 4)
+    undone = Hunks(np.array([0]), np.array([2]), np.array([0]))
+
+    def placed(*sources: int) -> list[tuple[int, int, int]]:
+        before = Runs(np.array(sources), np.array([9, 10]), np.array([1, 1]))
+        found = in_old_order(ours, theirs, 2, Origins(head, before, undone))
+        return [tuple(one) for one in found.triples()]
+
+    assert placed(PARENT, PARENT) == [(4, 4, 2)]
+    assert placed(PARENT, 5) == [(0, 0, 1), (2, 2, 1)]

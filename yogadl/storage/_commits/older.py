@@ -49,7 +49,11 @@ def in_old_order(ours: Hunks, theirs: Hunks, count: int, found: Origins) -> Hunk
             hunks += [
                 (at, at, many) for at, many in zip(found_at.tolist(), counts.tolist(), strict=True)
             ]
-    return Hunks(*np.array(hunks, np.int64).reshape(-1, 3).T).grouped()
+    placed = Hunks(*np.array(hunks, np.int64).reshape(-1, 3).T)
+    if (placed.starts[1:] < placed.stops[:-1]).any():
+        # Of some it is known where they were, and not of others, which they would come behind.
+        return ours
+    return placed.grouped()
 
 
 def _new_around(runs: Runs, stops: Array, position: int) -> tuple[int, int]:
