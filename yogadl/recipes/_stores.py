@@ -26,7 +26,7 @@ _MOST_BYTES = 4 << 20
 _ANY = re.compile(
     "|".join(
         (
-            r"\b(?:__setattr__|__dict__|__globals__|__builtins__|f_globals|vars|update_wrapper)\b",
+            r"\b(?:__setattr__|__self__|__globals__|__builtins__|f_globals|update_wrapper)\b",
             r"\b(?:mock|mocker|monkeypatch|wrapt|copyreg|runpy)\b|(?<!\bself\.)\bregister\w*\b",
             r"\b(?:exec_module|load_module|spec_from_file_location|SourceFileLoader)\b",
             # A module that is gone has no text.
@@ -39,8 +39,12 @@ _ANY = re.compile(
 )
 _FROM_SYS, _MODULES = re.compile(r"\bfrom\s+sys\s+import\b"), re.compile(r"\bmodules\b")
 _WORD = re.compile(r"\w+")
-_SETATTR = "setattr"
+_SETATTR, _VARS, _DICT = "setattr", "vars", "__dict__"
 _TELLING = {ast.Attribute, ast.Call, ast.Name, ast.alias, ast.Constant}
+_NAMESPACES = re.compile(r"\b(?:vars|__dict__)\b")
+# What reads all that an object has, of its namespace: methods, and functions.
+_READING = frozenset(("copy", "get", "items", "keys", "values"))
+_COPYING = frozenset(("dict", "len", "list", "print", "repr", "set", "sorted", "str", "tuple"))
 
 _known: dict[str, tuple[tuple[int, int], frozenset[str] | None]] = {}
 _lock = threading.Lock()
@@ -95,7 +99,7 @@ def names_in(text: str) -> frozenset[str] | None:
     plain = text if text.isascii() else _WORD.sub(_normal, text)
     if _ANY.search(plain) or (_FROM_SYS.search(plain) and _MODULES.search(plain)):
         return ALL
-    found = _names_in_syntax(text)
+    found = _names_in_syntax(text, _NAMESPACES.search(plain) is not None)
     # Those that are private get the name of a class, too.
     if found is None or any(name[:2] == "__" != name[-2:] for name in found):
         return ALL
@@ -106,19 +110,32 @@ def _normal(found: re.Match[str]) -> str:
     return unicodedata.normalize("NFKC", found[0])
 
 
-def _names_in_syntax(text: str) -> set[str] | None:
-    """Those that are assigned to, or set by ``setattr``, or ``ALL``."""
+def _names_in_syntax(text: str, has_namespaces: bool) -> set[str] | None:
+    """Those that are assigned to, or set by ``setattr``, or ``ALL``.
+
+    Args:
+        text: of a file of Python.
+        has_namespaces: whether the words are in it that namespaces of objects are asked for by.
+    """
     try:
         pending: list[ast.AST] = [ast.parse(text)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # Nobody has imported it so, or it is nested too deeply for this process.
         return ALL
     found: set[str] = set()
+    owners: dict[int, ast.expr] = {}
     while pending:
         node = pending.pop()
+        if has_namespaces:
+            if _is_of_self(node) or _is_docstring(node):
+                continue
+            if _is_namespace(node):
+                # Somebody calls it by another name, or may put something in.
+                return ALL
+            # Of what is only read, the object that it is of goes on.
+            owners = {id(it): owner for it in _read(node) if (owner := _owner(it)) is not None}
         if type(node) in _TELLING:
             if _is_setattr(node):
-                # Somebody calls it by another name.
                 return ALL
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 if not _is_self(node.value):
@@ -132,10 +149,67 @@ def _names_in_syntax(text: str) -> set[str] | None:
                 continue
         for value in vars(node).values():
             if isinstance(value, list):
-                pending += [each for each in value if isinstance(each, ast.AST)]
+                pending += [owners.get(id(it), it) for it in value if isinstance(it, ast.AST)]
             elif isinstance(value, ast.AST):
-                pending.append(value)
+                pending.append(owners.get(id(value), value))
     return found - {""}
+
+
+def _read(node: ast.AST) -> list[ast.expr | None]:
+    """The expressions right within a node whose values are only read, whatever they are."""
+    if isinstance(node, ast.Subscript):
+        return [node.value] if isinstance(node.ctx, ast.Load) else []
+    if isinstance(node, ast.Attribute):
+        is_read = isinstance(node.ctx, ast.Load) and node.attr in _READING
+        return [node.value] if is_read else []
+    if isinstance(node, ast.Call):
+        is_copied = isinstance(node.func, ast.Name) and node.func.id in _COPYING
+        return list(node.args) if is_copied else []
+    if isinstance(node, ast.keyword):
+        return [node.value] if node.arg is None else []
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return [value for key, value in pairs if key is None]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    return [node.iter] if isinstance(node, ast.For | ast.comprehension) else []
+
+
+def _owner(node: ast.expr | None) -> ast.expr | None:
+    """Whose namespace this is: ``x`` of ``vars(x)`` and ``x.__dict__``."""
+    if isinstance(node, ast.Attribute) and node.attr == _DICT:
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _VARS:
+        is_plain = len(node.args) == 1 and not node.keywords
+        return node.args[0] if is_plain and not isinstance(node.args[0], ast.Starred) else None
+    return None
+
+
+def _is_of_self(node: ast.AST) -> bool:
+    """Whether this is the namespace of ``self``, or all that is there is given to that."""
+    owner = _owner(node) if isinstance(node, ast.Attribute | ast.Call) else None
+    return owner is not None and _is_self(owner)
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    """Whether this is a text that nobody gets as a value."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_namespace(node: ast.AST) -> bool:
+    """Whether this may be the namespace of something, or what gives one."""
+    names: Iterable[str] = ()
+    if isinstance(node, ast.Name):
+        names = (node.id,)
+    elif isinstance(node, ast.Attribute):
+        names = (node.attr,)
+    elif isinstance(node, ast.alias):
+        names = (node.name,)
+    elif isinstance(node, ast.MatchClass):
+        names = node.kwd_attrs
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        names = (node.value,)
+    return any(map(_NAMESPACES.search, names))
 
 
 def _is_self(node: ast.AST) -> bool:

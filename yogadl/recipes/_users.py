@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.machinery
 import itertools
 import operator
@@ -52,6 +53,7 @@ HOLD_NOTHING = frozenset(
 )
 _file_of = operator.attrgetter("__code__.co_filename")
 _functions_of = operator.attrgetter("fget", "fset", "fdel")
+_function_of = operator.attrgetter("__func__")
 _contents_of = operator.attrgetter("cell_contents")
 _CODE = (
     functools.partial,
@@ -152,32 +154,33 @@ class Finder:
         """Where in memory those of many values are for which :meth:`finds` holds, or which may have
         more registered with them. They are looked at together, which takes a fraction of the time.
         """
-        kinds = set(map(type, values)) - HOLD_NOTHING
+        groups: dict[type, list[Any]] = {}
+        for value in values:
+            groups.setdefault(type(value), []).append(value)
+        functions: list[types.FunctionType] = groups.pop(types.FunctionType, [])
+        kinds = groups.keys() - HOLD_NOTHING
         of_classes = {kind for kind in kinds if issubclass(kind, type)}
-        others = kinds - of_classes - {types.FunctionType}
-        users = set(filter(self._is_users, others))
-        functions = [it for it in values if type(it) is types.FunctionType]
+        others = kinds - of_classes
         files = list(map(_file_of, functions))
         unknown = {it for it in set(files) - self._files if not self._is_library(it)}
         closed = [it for it in functions if it.__closure__]
-        classes = [it for it in values if type(it) in of_classes]
+        classes = itertools.chain.from_iterable(map(groups.__getitem__, of_classes))
         unsure = (it for it in classes if it.__module__ not in self._libraries)
         found = set(map(id, filter(self._is_users, unsure)))
-        if users:
-            found.update(id(it) for it in values if type(it) in users)
+        for kind in filter(self._is_users, others):
+            found.update(map(id, groups[kind]))
         if unknown:
             strange = (it for it, file in zip(functions, files, strict=True) if file in unknown)
             found.update(id(it) for it in strange if is_users_function(it))
         if depth == _DEEPEST:
             found.update(id(it) for it in closed if is_dispatcher(it))
-            if functools.singledispatchmethod in others:
-                found.update(id(it) for it in values if type(it) is functools.singledispatchmethod)
+            found.update(map(id, groups.get(functools.singledispatchmethod, ())))
         if depth:
-            made_of_others = set(filter(_may_have_parts, others))
-            rest = [it for it in values if type(it) in made_of_others]
+            rest = {kind: groups[kind] for kind in others if _may_have_parts(kind)}
             parts = distinct([*_parts_of_functions(closed), *_parts_of_others(rest)])
             if parts and self.suspects(parts, depth - 1):
-                found.update(id(it) for it in (*closed, *rest) if self.finds(it, depth))
+                unsure = itertools.chain(closed, *rest.values())
+                found.update(id(it) for it in unsure if self.finds(it, depth))
         return found
 
     def _is_library(self, file: str) -> bool:
@@ -214,12 +217,17 @@ def _may_have_parts(kind: type) -> bool:
 
 
 def _parts_of_functions(functions: list[types.FunctionType]) -> list[Any]:
-    """See ``_parts``; of many with closures, which takes a fraction of the time."""
-    found: list[Any] = []
+    """See ``_parts``; of many with closures, which takes a fraction of the time. May have more, such
+    as annotations."""
+    # To ask a function for its __dict__ makes one. Those of all that TensorFlow has would have Python
+    # look for garbage, which takes longer than all else here.
+    spaces = {id(it): it for it in gc.get_referents(*functions) if type(it) is dict}
     for function in functions:
-        found.extend(function.__dict__.values())
-        if "registry" in function.__dict__ and is_dispatcher(function):
-            found += _parts(function)
+        spaces.pop(id(function.__globals__), None)
+        spaces.pop(id(function.__builtins__), None)
+    found: list[Any] = [value for space in spaces.values() for value in tuple(space.values())]
+    for registry in (it for it in found if type(it) is types.MappingProxyType):
+        found.extend((*registry.keys(), *registry.values()))
     cells = [cell for it in functions for cell in it.__closure__ or ()]
     try:
         found.extend(map(_contents_of, cells))
@@ -230,12 +238,15 @@ def _parts_of_functions(functions: list[types.FunctionType]) -> list[Any]:
     return [it for it in found if type(it) in kinds]
 
 
-def _parts_of_others(values: list[Any]) -> Iterator[Any]:
-    """See ``_parts``; of many, most of which are properties."""
-    properties = (it for it in values if type(it) is property)
-    others = (it for it in values if type(it) is not property)
-    found = itertools.chain(map(_functions_of, properties), map(_parts, others))
-    return itertools.chain.from_iterable(found)
+def _parts_of_others(groups: dict[type, list[Any]]) -> Iterator[Any]:
+    """See ``_parts``; of many by their classes, most of which are properties and methods."""
+    for kind, values in groups.items():
+        if kind is property:
+            yield from itertools.chain.from_iterable(map(_functions_of, values))
+        elif kind in (staticmethod, classmethod):
+            yield from map(_function_of, values)
+        else:
+            yield from itertools.chain.from_iterable(map(_parts, values))
 
 
 def distinct(values: list[Any]) -> list[Any]:
