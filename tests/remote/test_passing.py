@@ -41,6 +41,7 @@ class Memory:
         self.passing = Passing()
         self.wanted: list[int] = []
         self.held: list[int] = []
+        self.holds: list[passing.Hold] = []
 
     def range_of(self, number: int) -> tuple[RemoteFile, int, int]:
         start = number * self.cells * CELL
@@ -62,14 +63,17 @@ class Memory:
         self.wanted.append(number)
 
     def hold(self, number: int) -> None:
-        self.file.pieces.memory.hold(*self.range_of(number)[1:])
-        self.passing.held_bytes += self.cells * CELL
+        self.holds.append(passing.Hold([self.range_of(number)]))
+        self.passing.hold(self.holds[-1])
         self.held.append(number)
 
     def read(self, number: int, is_last: bool) -> None:
-        self.passing.held_bytes -= self.cells * CELL
-        self.file.pieces.memory.let_go(*self.range_of(number)[1:])
-        self.held.remove(number)
+        at = self.held.index(number)
+        self.held.pop(at)
+        hold = self.holds.pop(at)
+        self.passing.let_go(hold)
+        # It may be told again, when somebody was ended halfway.
+        self.passing.let_go(hold)
         if is_last:
             self.passing.drop([self.range_of(number)])
             if number not in self.held:

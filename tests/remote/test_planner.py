@@ -21,6 +21,9 @@ class Reader:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
+    def in_steps(self, positions: Any) -> list[Any]:
+        return [positions]
+
     def index_ranges(self, positions: Any) -> list[Any]:
         self.asked += positions.tolist()
         return []
@@ -33,7 +36,7 @@ def test_what_is_announced_just_when_the_thread_ends_is_fetched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     planner, reader = Planner(), Reader()
-    condition, wait = planner._condition, planner._condition.wait
+    condition, wait = planner._wake, planner._wake.wait
     late = [np.array([7])]
 
     def wait_in_vain(seconds: float) -> bool:

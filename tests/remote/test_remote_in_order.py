@@ -172,8 +172,8 @@ def test_what_came_again_is_not_let_go_of_with_what_it_replaced() -> None:
     assert (first.left, gone) == (2, [])
     assert memory.drop(first.start, first.stop, first) == [first]
     assert second.left == 2
-    memory.hold(0, CELL)
+    memory.hold(0, CELL, reader := object())
     assert not memory.drop(0, 2 * CELL)
-    memory.let_go(0, CELL)
+    memory.let_go(reader)
     assert memory.drop(0, 2 * CELL) == [second]
     assert not memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gc
 import importlib.machinery
@@ -179,8 +180,8 @@ class Finder:
             rest = {kind: groups[kind] for kind in others if _may_have_parts(kind)}
             parts = distinct([*_parts_of_functions(closed), *_parts_of_others(rest)])
             if parts and self.suspects(parts, depth - 1):
-                unsure = itertools.chain(closed, *rest.values())
-                found.update(id(it) for it in unsure if self.finds(it, depth))
+                deep = itertools.chain(closed, *rest.values())
+                found.update(id(it) for it in deep if self.finds(it, depth))
         return found
 
     def _is_library(self, file: str) -> bool:
@@ -217,14 +218,14 @@ def _may_have_parts(kind: type) -> bool:
 
 
 def _parts_of_functions(functions: list[types.FunctionType]) -> list[Any]:
-    """See ``_parts``; of many with closures, which takes a fraction of the time. May have more, such
-    as annotations."""
-    # To ask a function for its __dict__ makes one. Those of all that TensorFlow has would have Python
-    # look for garbage, which takes longer than all else here.
+    """See ``_parts``; of many with closures, in a fraction of the time. May have more, such as
+    annotations."""
+    # To ask a function for its __dict__ makes one, and those of all that TensorFlow has would have
+    # Python look for garbage, which takes longer than all else here.
     spaces = {id(it): it for it in gc.get_referents(*functions) if type(it) is dict}
     for function in functions:
         spaces.pop(id(function.__globals__), None)
-        spaces.pop(id(function.__builtins__), None)
+    spaces.pop(id(vars(builtins)), None)
     found: list[Any] = [value for space in spaces.values() for value in tuple(space.values())]
     for registry in (it for it in found if type(it) is types.MappingProxyType):
         found.extend((*registry.keys(), *registry.values()))

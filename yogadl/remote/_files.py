@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import pathlib
-import resource
 import threading
 import weakref
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from yogadl.format.index import BLOCK, RunFinder, Runs, block_counts
 from yogadl.remote._fetching.remote_object import RemoteObject
 from yogadl.remote._fetching.work import Range, RemoteFile, Space, Twice
 from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS
+from yogadl.remote._local.open_files import most_at_once, most_remembered
 from yogadl.remote._local.sparse_file import open_sparse
 
 Array = np.ndarray[Any, Any]
@@ -27,10 +27,6 @@ Array = np.ndarray[Any, Any]
 SMALL_FILE_BYTES = 1 << 20
 """Files of no more come by one request: to ask for what finds the records before the rest would
 cost more than it brings."""
-
-# Each takes two descriptors, of which a program has to have most for itself.
-_MOST_OPEN = 1024
-_DESCRIPTORS_PER_OPEN = 8
 
 
 class RemoteFiles:
@@ -81,9 +77,8 @@ class RemoteFiles:
         self._paths = paths
         self._space = space
         self._open: collections.OrderedDict[int, RemoteFile] = collections.OrderedDict()
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        known = limit if limit != resource.RLIM_INFINITY else _MOST_OPEN * _DESCRIPTORS_PER_OPEN
-        self._most_open = max(1, min(_MOST_OPEN, known // _DESCRIPTORS_PER_OPEN))
+        self._most_open = most_remembered()
+        self._most_at_once = most_at_once()
         self._complete = 0
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
@@ -130,6 +125,23 @@ class RemoteFiles:
         runs = self._finder.find(positions)
         return self._runs.files[runs], positions - self._shifts[runs]
 
+    def in_steps(self, positions: Array) -> list[Array]:
+        """Some records in their order, in steps of which all files may be open together."""
+        # No iterator, which would have the files while they are waited for.
+        step = self._most_at_once if len(self) > self._most_at_once else max(len(positions), 1)
+        return [positions[at : at + step] for at in range(0, len(positions), step)]
+
+    def in_groups(self, positions: Array) -> list[Array]:
+        """Which of some records are read together, int64 each, since all files may not be open
+        together; those of a file are in one group."""
+        if len(self) > self._most_at_once < len(positions):
+            numbers, which = np.unique(self.find(positions)[0], return_inverse=True)
+            if len(numbers) > self._most_at_once:
+                order = np.argsort(which, kind="stable")
+                firsts = np.arange(self._most_at_once, len(numbers), self._most_at_once)
+                return np.split(order, np.searchsorted(which[order], firsts))
+        return [np.arange(len(positions))]
+
     def slots(self, numbers: Array, places: Array) -> Array:
         """The numbers of some records among those of all files, int64 ``[n]``."""
         slots: Array = self._firsts[numbers] + places
@@ -175,12 +187,12 @@ class RemoteFiles:
         """Whether requests are what fetching all of them takes, more than bytes."""
         return len(self) > BULK_CONNECTIONS and self.nbytes <= len(self) * SMALL_FILE_BYTES
 
-    def are_most_small(self, positions: Array) -> bool:
-        """Whether some records are in more than half of many small files, so that to ask for each
-        of them takes longer than to fetch all files."""
-        if not self.are_many_small or len(positions) * 2 <= len(self):
+    def are_most_small(self, positions: Array, sharing: int) -> bool:
+        """Whether some records, and as many of each of the others who share the files, are in more
+        than half of many small files, so that to ask for each takes longer than to fetch all."""
+        if not self.are_many_small or len(positions) * 2 * sharing <= len(self):
             return False
-        return len(np.unique(self.find(positions)[0])) * 2 > len(self)
+        return len(np.unique(self.find(positions)[0])) * 2 * sharing > len(self)
 
     def index(self, number: int) -> tuple[int, int]:
         """Where the index of a file, and what comes behind it, begins and ends."""

@@ -147,12 +147,19 @@ class RemoteIndex:
             DamagedIndexError: it is damaged.
             YogadlError: it cannot be read.
         """
+        if self._checksums is None:
+            self._checksums = self._read_checksums()
+        entries = np.empty(len(positions), ENTRY)
+        for group in self._files.in_groups(positions):
+            entries[group] = self._verified(positions[group], self._checksums)
+        return entries
+
+    def _verified(self, positions: Array, all_checksums: Array) -> Array:
+        """See :meth:`verified`; of records whose files may be open together."""
         numbers, places = self._files.find(positions)
         blocks = self._files.blocks(numbers, places)
         wanted = np.unique(blocks).tolist()
-        if self._checksums is None:
-            self._checksums = self._read_checksums()
-        checksums = self._checksums[wanted]
+        checksums = all_checksums[wanted]
         found_at = [self._files.block(block) for block in wanted]
 
         def is_right(number: int, data: Array) -> bool:

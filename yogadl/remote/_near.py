@@ -69,7 +69,12 @@ class Near:
                 self._next_look = now + _LOOK_SECONDS
                 if self._are_complete() or self._are_coming():
                     self._checking = os.getpid()
-                    self._start_check()
+                    try:
+                        self._start_check()
+                    except BaseException:
+                        # Such as Ctrl-C; it may begin anew.
+                        self._checking = 0
+                        raise
         return self._reader
 
     def _start_check(self) -> None:

@@ -133,6 +133,8 @@ def plan(
     files_bytes = sum(files.nbytes for files, _ in kinds)
     share = shards_here / num_shards
     records = round(count * share)
+    # A shard may have no more.
+    first_batch = min(batch_size, max(1, -(-records // max(1, shards_here))))
     size = sum(_fetched_bytes(files, codec) for files, codec in kinds)
     # Of a table, what is opened has no records.
     table = reader.version.info.file_size - files_bytes
@@ -143,7 +145,7 @@ def plan(
     is_bulk = all(is_whole_cheaper(size, num_shards, shards_here) for size in sizes)
     if is_bulk:
         # Each process asks for the first records by themselves, unless they come in bulk already.
-        is_by_file = all(_are_in_most(files, batch_size) for files, _ in kinds)
+        is_by_file = all(_are_in_most(files, first_batch * shards_here) for files, _ in kinds)
         alone = 0.0 if is_by_file else -(-FIRST_RECORDS // batch_size) * float(batch_size)
         early = _bulk_at_first(shards_here, files_bytes) / files_bytes
         if not all(is_whole_cheaper(size, num_shards) for size in sizes):
@@ -172,7 +174,7 @@ def plan(
     later = round((1 - kept) * len(kinds) * records), round((1 - kept) * records * size)
     of_records = round(kept * of_records[0]) + later[0], round(kept * of_records[1]) + later[1]
     requests = of_index[0] + of_records[0]
-    first = min(batch_size, max(1, records // max(1, shards_here))) * size
+    first = first_batch * size
     return Plan(
         records=records,
         opening_requests=opening[0],

@@ -8,20 +8,18 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import xxhash
 
 from yogadl.cache.columns import Column, ColumnReader
 from yogadl.cache.content_id import entry_tokens
 from yogadl.cache.mapping import Extents
-from yogadl.cache.memory import returning
 from yogadl.cache.traffic import Traffic
 from yogadl.errors import ChecksumError
 from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import EntryCheck
-from yogadl.format.layout import INLINE_LIMIT, LEAD, WIDE_ALIGNMENT
+from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.planner import FIRST_RECORDS, has_order, merged, planner
@@ -32,6 +30,7 @@ from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near
 from yogadl.remote._records import RemoteRecords, Version, is_whole_cheaper
+from yogadl.remote._staged import Staged, joined, read_into, room_for
 
 Array = np.ndarray[Any, Any]
 
@@ -127,6 +126,10 @@ class RemoteReader(RemoteRecords):
                 f"{self.version.name} has a damaged index at record {error.position}; rebuild it"
             ) from error
 
+    def in_steps(self, positions: Array) -> list[Array]:
+        """Some records in their order, as many at a time as may be asked about at once."""
+        return self.files.in_steps(positions)
+
     def index_ranges(self, positions: Array) -> list[Range]:
         """Where the entries of some records are, as far as they may have to be fetched."""
         return self._index.ranges(positions)
@@ -178,20 +181,13 @@ class RemoteReader(RemoteRecords):
         read = self._read_once(positions)
         return (read if not read.wrong else self._mended(positions, read))[:2]
 
-    def _mended(self, positions: Array, first: _Read) -> _Read:
+    def _mended(self, positions: Array, first: Staged) -> Staged:
         """The same with what was wrong fetched again, record by record."""
-        entries = first.entries.copy()
-        sources = [(first.buffer, staged) for staged in first.staged]
-        for at in first.wrong:
-            found = self._right_one(positions[at : at + 1])
-            entries[at], sources[at] = found.entries[0], (found.buffer, found.staged[0])
-        buffer, staged = _room_for(entries)
-        for (source, was), now in zip(sources, staged, strict=True):
-            start, begin, length = int(now["offset"]), int(was["offset"]), int(now["length"])
-            buffer[start : start + length] = source[begin : begin + length]
-        return _Read(buffer, staged, entries, [])
+        right = [self._right_one(positions[at : at + 1]) for at in first.wrong]
+        wrong = [np.array([at]) for at in first.wrong]
+        return joined([np.arange(len(positions)), *wrong], [first, *right])
 
-    def _right_one(self, position: Array) -> _Read:
+    def _right_one(self, position: Array) -> Staged:
         """A record, int64 ``[1]``, that was wrong.
 
         Raises:
@@ -206,32 +202,40 @@ class RemoteReader(RemoteRecords):
             "is fetched; rebuild the data set"
         )
 
-    def _read_once(self, positions: Array) -> _Read:
+    def _read_once(self, positions: Array) -> Staged:
         """Some records, of which those that are wrong will be fetched again."""
         # A consumer's first batch is not to wait until nearly all is here, unless it needs that.
         is_first, self._read = self._read < FIRST_RECORDS, self._read + len(positions)
-        if is_first and self.files.are_most_small(positions):
+        if is_first and self.files.are_most_small(positions, self._sharing):
             is_first = False
             fetcher().start_bulk()
+        groups = self.files.in_groups(positions)
+        if len(groups) == 1:
+            return self._read_together(positions, is_first)
+        reads = [self._read_together(positions[group], is_first) for group in groups]
+        return joined(groups, reads)
+
+    def _read_together(self, positions: Array, is_first: bool) -> Staged:
+        """The same of records whose files may all be open; the first have it urgent."""
         # Bulk begins with the entries.
         numbers, entries = self.look_up(positions, Small.ASK if is_first else Small.WAIT)
         ranges = self._ranges(numbers, entries)
-        buffer, staged = _room_for(entries)
+        buffer, staged = room_for(entries)
         wrong = list(range(len(ranges)))
         if self._is_here:
-            wrong = _read_into(buffer, ranges, staged, wrong)
+            wrong = read_into(buffer, ranges, staged, wrong)
         if wrong:
             needed = merged(ranges[at] for at in wrong)
             dropped = _pages_of(ranges[at] for at in wrong)
             small = Small.ASK_AGAIN if is_first else Small.WAIT
             with fetcher().holding(needed, True, dropped, small) as self._is_here:
-                wrong = _read_into(buffer, ranges, staged, wrong)
+                wrong = read_into(buffer, ranges, staged, wrong)
         if wrong:
             # They are damaged, or what led to them.
             self._is_here = False
             fetcher().discard([ranges[at] for at in wrong])
             self._index.forget(positions[wrong])
-        return _Read(buffer, staged, entries, wrong)
+        return Staged(buffer, staged, entries, wrong)
 
     # Fetching ahead
 
@@ -252,27 +256,15 @@ class RemoteReader(RemoteRecords):
 
     def are_here(self, positions: Array) -> bool:
         """Whether some records need not be fetched."""
-        for file, start, stop in self.index_ranges(positions):
-            if not file.pieces.has(start, stop):
-                return False
+        return all(map(self._are_here, self.in_steps(positions)))
+
+    def _are_here(self, positions: Array) -> bool:
+        # What finds them first: to look that up waits for it.
         return all(
-            file.pieces.has(start, stop) for file, start, stop in self.record_ranges(positions)
+            file.pieces.has(start, stop)
+            for ranges in (self.index_ranges, self.record_ranges)
+            for file, start, stop in ranges(positions)
         )
-
-
-class _Read(NamedTuple):
-    """Records that were read.
-
-    Attributes:
-        buffer, staged: see :meth:`RemoteReader._staged`.
-        entries: where they are in their files.
-        wrong: which are not what was written, or were found at the wrong places.
-    """
-
-    buffer: Array
-    staged: Array
-    entries: Array
-    wrong: list[int]
 
 
 @dataclass(frozen=True)
@@ -314,7 +306,8 @@ class _RemoteExtents(Extents):
             planner().submit(self.reader, positions, must_keep=is_all)
 
     def touch(self) -> None:
-        fetcher().ensure(self.reader.record_ranges(np.asarray(self.positions)))
+        for some in self.reader.in_steps(np.asarray(self.positions)):
+            fetcher().ensure(self.reader.record_ranges(some))
 
     def forget(self) -> None:
         """What is here is not in this process's memory."""
@@ -354,44 +347,3 @@ def _all_of(wanted: weakref.ref[RemoteFiles], sharing: int) -> Iterator[Range]:
         del files
         end = file.size if are_small[number] else index[0]
         yield (file, *index) if is_index else (file, 0, end)
-
-
-def _room_for(entries: Array) -> tuple[Array, Array]:
-    """Memory for some records; see :meth:`RemoteReader._staged`."""
-    staged = entries.copy()
-    room = (entries["length"].astype("i8") + 2 * WIDE_ALIGNMENT) & -WIDE_ALIGNMENT
-    ends = np.cumsum(room)
-    staged["offset"] = ends - room + entries["offset"].astype("i8") % WIDE_ALIGNMENT
-    size = int(ends[-1]) if len(ends) else 0
-    return returning((size + PAGE_SIZE,), np.dtype("u1")), staged
-
-
-def _read_into(
-    buffer: Array, ranges: Sequence[Range], staged: Array, chosen: Sequence[int]
-) -> list[int]:
-    """Reads some records to where their entries say.
-
-    Args:
-        buffer: to read into.
-        ranges: where the records are, and others.
-        staged: their entries, with offsets in the buffer.
-        chosen: which of them to read.
-
-    Returns:
-        Those that are not what was written.
-    """
-    view, digest, wrong = memoryview(buffer), xxhash.xxh3_64_intdigest, []
-    lengths = staged["length"].astype("i8")
-    leads = np.where(lengths > INLINE_LIMIT, LEAD, 0)
-    begins = staged["offset"].astype("i8")
-    ends = (begins + lengths).tolist()
-    places = list(zip((begins + leads).tolist(), ends, leads.tolist(), strict=True))
-    checksums = staged["checksum"].tolist()
-    for at in chosen:
-        file, start, _ = ranges[at]
-        begin, end, lead = places[at]
-        content = view[begin:end]
-        file.pieces.read_into(start + lead, content)
-        if digest(content) & 0xFFFFFFFF != checksums[at]:
-            wrong.append(at)
-    return wrong

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from yogadl.remote._local.open_files import most_connections
+
 CONNECTIONS = 80
 """Threads of a process, each with a connection."""
 
@@ -24,6 +26,7 @@ class Crew:
         self._wake = threading.Condition(mutex)
         self._run = run
         self.count = 0
+        self._most = most_connections(CONNECTIONS)
         self._idle = 0
         # By one another, so that who asks need not wait until all have started.
         self._to_start = 0
@@ -62,7 +65,7 @@ class Crew:
         Raises:
             RuntimeError: the system has no more, and there is none.
         """
-        if self.count >= CONNECTIONS:
+        if self.count >= self._most:
             return
         try:
             threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import logging
 import threading
 import time
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from yogadl.per_process import PerProcess
 from yogadl.remote._fetching.crew import Crew
-from yogadl.remote._fetching.passing import Passing
+from yogadl.remote._fetching.given_back import GivenBack
+from yogadl.remote._fetching.passing import Hold, Passing
 from yogadl.remote._fetching.transfer import CutError, DiskError, EndedError, Transfer
 from yogadl.remote._fetching.urgency import OVERTAKE_SECONDS, Urgency
 from yogadl.remote._fetching.waiters import Waiter, Waiters
 from yogadl.remote._fetching.work import Bulk, Range, RemoteFile, Small, Work, cells
-from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS, QUEUED, WorkQueue
+from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS, WorkQueue
 
 if TYPE_CHECKING:
     from yogadl.cache.traffic import Traffic
@@ -46,7 +48,10 @@ class Fetcher:
         self._crew = Crew(self._mutex, self._run)
         self._arrived = Waiters()
         self._queue = WorkQueue()
+        # Whether somebody waits to ask for more.
+        self._is_full = False
         self._passing = Passing()
+        self._given_back = GivenBack()
         self._has_told_disk = False
         self._urgency = Urgency(self._queue, self._crew.call)
 
@@ -74,9 +79,10 @@ class Fetcher:
         """Takes work that is needed soon from its beginning, as far as there is room; whether that
         was all."""
         with self._mutex:
-            while left and len(self._queue.soon) < QUEUED:
+            while left and self._queue.has_room():
                 self._queue.soon.append(left.popleft())
                 self._crew.call()
+            self._is_full = bool(left)
         return not left
 
     def want_whole(self, bulk: Bulk) -> None:
@@ -142,11 +148,11 @@ class Fetcher:
         ):
             yield True
             return
-        nbytes = sum(stop - start for _, start, stop in ranges)
+        hold = Hold(ranges)
         with self._mutex:
-            self._passing.held_bytes += nbytes
-            for file, start, stop in ranges:
-                file.pieces.memory.hold(start, stop)
+            # Ctrl-C may end this anywhere.
+            token = self._given_back.token(functools.partial(self._passing.let_go, hold))
+            self._passing.hold(hold)
         again: list[Range] = []
         try:
             again = self.ensure(ranges, small)
@@ -155,9 +161,8 @@ class Fetcher:
             with self._mutex:
                 if starts_bulk:
                     self._start_bulk()
-                self._passing.held_bytes -= nbytes
-                for file, start, stop in ranges:
-                    file.pieces.memory.let_go(start, stop)
+                del token
+                self._given_back.look()
                 # Bulk brings it, too, and what else there is is read faster when none is in memory.
                 self._passing.drop(again)
                 if self._passing:
@@ -262,6 +267,11 @@ class Fetcher:
         try:
             while self._do_next(connections):
                 pass
+        except BaseException:
+            # Whatever it is, there may be another thread in its place.
+            with self._mutex:
+                self._crew.count -= 1
+            raise
         finally:
             connections.close()
 
@@ -292,9 +302,10 @@ class Fetcher:
         with self._mutex:
             until = time.monotonic() + _IDLE_SECONDS
             while True:
-                was_full = len(self._queue.soon) >= QUEUED
+                self._given_back.look()
                 found = self._queue.take(self._passing.room())
-                if was_full and len(self._queue.soon) < QUEUED:
+                if self._is_full and self._queue.has_room():
+                    self._is_full = False
                     self._arrived.wake_all()
                 if found is not None:
                     return found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from yogadl.remote._fetching.work import Range, RemoteFile
 from yogadl.remote._local.in_memory import Passed
@@ -21,12 +22,19 @@ _LOOK_SECONDS = 1.0
 _Files = collections.OrderedDict[Passed, tuple[RemoteFile, float]]
 
 
-class Passing:
-    """For one thread at a time.
+@dataclass(eq=False)
+class Hold:
+    """Ranges that somebody is about to read, which stay until that is done."""
 
-    Attributes:
-        held_bytes: that somebody is about to read.
-    """
+    ranges: Sequence[Range]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(stop - start for _, start, stop in self.ranges)
+
+
+class Passing:
+    """For one thread at a time."""
 
     def __init__(self) -> None:
         # Each with its file, and when it came. What somebody has read some of goes first.
@@ -34,11 +42,24 @@ class Passing:
         self._read: _Files = collections.OrderedDict()
         self._nbytes = 0
         self._waiting_bytes = 0
-        self.held_bytes = 0
+        # What somebody is about to read: bytes.
+        self._held: dict[Hold, int] = {}
         self._next_look = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._waiting or self._read)
+
+    def hold(self, hold: Hold) -> None:
+        """Has what is here of some ranges, or will be, stay."""
+        self._held[hold] = hold.nbytes
+        for file, start, stop in hold.ranges:
+            file.pieces.memory.hold(start, stop, hold)
+
+    def let_go(self, hold: Hold) -> None:
+        """Ends that, if it was begun and has not ended, or has but halfway."""
+        for file, *_ in hold.ranges:
+            file.pieces.memory.let_go(hold)
+        self._held.pop(hold, None)
 
     def add(self, passing: Range, data: memoryview) -> None:
         """Adds a range, and lets go of others if there is too much."""
@@ -99,7 +120,7 @@ class Passing:
 
     def _too_much(self, more: int) -> list[tuple[Passed, RemoteFile]]:
         """What has to go so that there is room for more bytes, if anything can."""
-        excess = self._nbytes + more - _PASSING_BYTES - self.held_bytes
+        excess = self._nbytes + more - _PASSING_BYTES - sum(self._held.values())
         found: list[tuple[Passed, RemoteFile]] = []
         for kind in (self._read, self._waiting):
             for passed, (file, _) in kind.items():

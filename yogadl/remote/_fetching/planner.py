@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,6 +37,9 @@ _log = logging.getLogger(__name__)
 class Announced(Protocol):
     """What has records somewhere."""
 
+    def in_steps(self, positions: Array) -> Sequence[Array]:
+        """Them in their order, as many at a time as may be asked about at once."""
+
     def index_ranges(self, positions: Array) -> list[Range]:
         """Where their entries are."""
 
@@ -51,7 +54,10 @@ class Planner:
         self._waiting: collections.deque[tuple[Announced, Array, bool]] = collections.deque(
             maxlen=_MOST_WAITING
         )
-        self._condition = threading.Condition()
+        self._mutex = threading.Lock()
+        # Only the thread waits: see ``waiters``. Nor does anybody else take the lock by this, which
+        # Ctrl-C could end when it has just been taken.
+        self._wake = threading.Condition(self._mutex)
         self._is_running = False
 
     def submit(self, reader: Announced, positions: Array, must_keep: bool = False) -> None:
@@ -62,9 +68,9 @@ class Planner:
             positions: of them, int64.
             must_keep: only as far as they can be kept.
         """
-        with self._condition:
+        with self._mutex:
             self._waiting.append((reader, positions, must_keep))
-            self._condition.notify()
+            self._wake.notify()
             if not self._is_running:
                 thread = threading.Thread(target=self._run, name="yogadl plan", daemon=True)
                 try:
@@ -77,9 +83,9 @@ class Planner:
 
     def _run(self) -> None:
         while True:
-            with self._condition:
+            with self._mutex:
                 if not self._waiting:
-                    self._condition.wait(_IDLE_SECONDS)
+                    self._wake.wait(_IDLE_SECONDS)
                 # Something may have come just when there had been nothing for so long.
                 if not self._waiting:
                     self._is_running = False
@@ -97,9 +103,10 @@ class Planner:
 
 def _fetch(reader: Announced, positions: Array, must_keep: bool) -> None:
     # A stream that begins waits for the first of them, and not for all entries.
-    for some in (positions[:FIRST_RECORDS], positions[FIRST_RECORDS:]):
-        fetcher().want(merged(reader.index_ranges(some)))
-        _fetch_records(reader, some, must_keep)
+    for part in (positions[:FIRST_RECORDS], positions[FIRST_RECORDS:]):
+        for some in reader.in_steps(part):
+            fetcher().want(merged(reader.index_ranges(some)))
+            _fetch_records(reader, some, must_keep)
 
 
 def _fetch_records(reader: Announced, positions: Array, must_keep: bool) -> None:

@@ -141,6 +141,8 @@ class Urgency:
             late = now - self.lateness.seconds()
             flying = [work for work in self._queue.flying if work.touches(file, start, stop)]
             is_late = any(work.progressed < late for work in flying)
+            # Ctrl-C may have ended who had claimed it.
+            is_late |= not flying and now - since > _OTHERS_SECONDS
         if is_late and not known.has_second(file, start, stop):
             for first, last in _lacking(file.pieces, start, stop):
                 self.lateness.again_bytes += last - first

@@ -17,7 +17,8 @@ from yogadl.cache.traffic import Traffic
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.remote._fetching.passing import AHEAD_BYTES
 from yogadl.remote._fetching.work import Bulk, Range, RemoteFile, Work, cells
-from yogadl.remote._local.sparse_file import CELL
+from yogadl.remote._local.open_files import most_queued
+from yogadl.remote._local.sparse_file import CELL, open_count
 
 BULK_CONNECTIONS = 48
 MACHINE_CONNECTIONS = 192
@@ -26,8 +27,8 @@ by itself, and many processes together would have very much in flight."""
 BULK_BYTES = 8 << 20
 AT_ONCE_BYTES = BULK_CONNECTIONS * BULK_BYTES
 """What is no more is asked for at once."""
-QUEUED = 4096
-"""Ranges that may wait to be fetched soon."""
+# Ranges that may wait to be fetched soon; and so many though very many files are open.
+_QUEUED, _QUEUED_ALWAYS = 4096, 32
 
 # What streams need next is asked for at so many connections beside bulk, if it is large; and of all
 # processes of a machine at so many.
@@ -83,10 +84,16 @@ class WorkQueue:
         self.soon: collections.deque[Work] = collections.deque()
         self.flying: set[Work] = set()
         self.lacks_room = False
+        self._most_files = most_queued()
         # All of them take turns.
         self._bulk: collections.deque[Bulk] = collections.deque()
         # What a stream waits for at its very beginning comes first.
         self._holds_bulk_until = 0.0
+
+    def has_room(self) -> bool:
+        """Whether there may be more of ``soon``, each with its file."""
+        count = len(self.soon)
+        return count < _QUEUED_ALWAYS or (count < _QUEUED and open_count() < self._most_files)
 
     def add_bulk(self, bulk: Bulk) -> None:
         """Adds ranges of which everything will be needed, some time."""
@@ -156,7 +163,9 @@ class WorkQueue:
                 first = self.soon.popleft()
                 bulk_first = self._bulk_before(first)
                 if bulk_first is not None:
-                    bulk_first.left.append(first)
+                    # Bulk brings it; and who keeps it keeps its file open.
+                    if open_count() < self._most_files:
+                        bulk_first.left.append(first)
                     continue
                 # A record may be larger than there ever is room for.
                 wanted = ahead + first.stop - first.start

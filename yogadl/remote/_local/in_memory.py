@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -33,8 +34,8 @@ class InMemory:
     def __init__(self) -> None:
         # By cell: the offset of a range, all its bytes, and what is known of it.
         self._cells: dict[int, tuple[int, memoryview, Passed]] = {}
-        # Ranges of cells that somebody is reading.
-        self._held: list[tuple[int, int]] = []
+        # Ranges of cells that somebody is reading, by who.
+        self._held: dict[object, list[tuple[int, int]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._cells)
@@ -61,23 +62,24 @@ class InMemory:
         self._cells.update(dict.fromkeys(range(first, first + count), (start, data, passed)))
         return passed, gone
 
-    def hold(self, start: int, stop: int) -> None:
-        """Keeps what is here of a range, or will be, until :meth:`let_go`.
+    def hold(self, start: int, stop: int, who: object) -> None:
+        """Keeps what is here of a range, or will be, until ``who`` lets go of it.
 
         The ranges of this and of what follows may begin and end anywhere.
         """
-        self._held.append((start // CELL, -(-stop // CELL)))
+        self._held.setdefault(who, []).append((start // CELL, -(-stop // CELL)))
 
-    def let_go(self, start: int, stop: int) -> None:
-        """Ends one :meth:`hold`."""
-        self._held.remove((start // CELL, -(-stop // CELL)))
+    def let_go(self, who: object) -> None:
+        """Ends every :meth:`hold` of theirs."""
+        self._held.pop(who, None)
 
     def is_held(self, start: int, stop: int) -> bool:
         """Whether somebody holds any of a range."""
         return bool(self._held_of(start // CELL, -(-stop // CELL)))
 
     def _held_of(self, first: int, last: int) -> list[tuple[int, int]]:
-        return [other for other in self._held if other[0] < last and first < other[1]]
+        held = itertools.chain.from_iterable(self._held.values())
+        return [other for other in held if other[0] < last and first < other[1]]
 
     def drop(self, start: int, stop: int, only: Passed | None = None) -> list[Passed]:
         """Lets go of a range, but for what somebody holds.

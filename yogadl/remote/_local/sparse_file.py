@@ -118,7 +118,13 @@ class SparseFile:
     def _look(self, first: int, last: int) -> Array:
         """Which cells are there, bool; looks for what others have brought."""
         there: Array = self._cells[first:last] != 0
-        found = np.frombuffer(os.pread(self._marks.number, last - first, first), "u1") == _HERE
+        try:
+            marks = os.pread(self._marks.number, last - first, first)
+        except OSError as error:
+            # What a disk does not tell is fetched again.
+            _log.warning("%s cannot be read: %s", cells_of(self.path), error.strerror)
+            return there
+        found = np.frombuffer(marks, "u1") == _HERE
         if found.any():
             _forget_if_much()
             self._cells[first : first + len(found)] |= found
@@ -311,6 +317,11 @@ def open_sparse(path: pathlib.Path, size: int) -> SparseFile:
         if found is None or found._size != size:
             found = _open[name] = SparseFile(path, size)
         return found
+
+
+def open_count() -> int:
+    """How many of them this process has open."""
+    return len(_open)
 
 
 @contextlib.contextmanager

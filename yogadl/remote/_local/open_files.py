@@ -1,0 +1,38 @@
+"""How many files that are read from afar a process has open, of those that its system lets it have.
+
+Each takes two descriptors, and each thread that fetches has a socket. What limits them here leaves
+about a quarter of all to the program, however many files a version has and however large a batch
+is. Where the system's limit is high, as it is on most servers, none of this limits anything.
+"""
+
+from __future__ import annotations
+
+import resource
+
+_UNLIMITED = 1 << 20
+
+
+def _share(part: int, most: int) -> int:
+    """So much of the descriptors that this process may have, but no more than is of use."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(4, min(most, (_UNLIMITED if soft == resource.RLIM_INFINITY else soft) // part))
+
+
+def most_remembered() -> int:
+    """How many files of a version stay open when nobody uses them just now."""
+    return _share(8, 1024)
+
+
+def most_at_once() -> int:
+    """How many files of a version are read together."""
+    return _share(16, 512)
+
+
+def most_queued() -> int:
+    """How many files there may be open for more to be asked for ahead."""
+    return _share(5, 8192)
+
+
+def most_connections(usual: int) -> int:
+    """How many threads fetch."""
+    return _share(10, usual)
