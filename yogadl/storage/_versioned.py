@@ -83,10 +83,6 @@ class VersionedStorage(HistoryStorage[V]):
         """
 
     @abc.abstractmethod
-    def _withdraw(self, version: V, tag: str) -> None:
-        """Takes back what was just published, as an object of this tag, and is not entered."""
-
-    @abc.abstractmethod
     def _publish_again(self, file: PartialFile, version: V, parts: Any, listed: Listed) -> Entry:
         """Stores the same records in place of a version in some state; see :meth:`_publish_new`.
 
@@ -200,13 +196,11 @@ class VersionedStorage(HistoryStorage[V]):
 
         Args:
             dataset_id: of it.
-            on: a tag or a version.
-            tags: those that are known. No version has the name of one, so that it is not asked for.
+            on: a version, or else a tag.
+            tags: those that are known.
         """
-        if on in tags:
-            return self._at(dataset_id, on, tags[on]), on
         try:
-            return self._named(dataset_id, on)
+            return self._named(dataset_id, on, tags)
         except CacheNotFoundError as error:
             raise CacheNotFoundError(
                 f"{error}; a branch is a tag: storage.tag({dataset_id!r}, {on!r}, VERSION) makes it"

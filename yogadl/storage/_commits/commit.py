@@ -25,7 +25,7 @@ from yogadl.cache.table_writer import (
     write_version,
 )
 from yogadl.cache.writer import metadata_json
-from yogadl.catalogue import Catalogue, Entry, GoingTo
+from yogadl.catalogue import Catalogue, Entry, GoingTo, NameTakenError
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
@@ -351,6 +351,9 @@ class Committer(Generic[V]):
             return None
         try:
             self._storage._catalogue.commit(entry, self._branch, base.dataset_version)
+        except NameTakenError:
+            self._storage._withdraw(target, entry.object_tag)
+            raise
         except TagMovedError as moved:
             self._storage._withdraw(target, entry.object_tag)
             if moved.current is None:
