@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from yogadl.cache.files import shown, telling
+from yogadl.cache.files import remove_if_empty, shown, telling
 from yogadl.cache.partial import remove_leftovers
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import FileSystemError
@@ -65,13 +65,15 @@ def abandoned_in(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def ids_with_leftovers(root: pathlib.Path) -> set[str]:
-    """The ids below a folder of versions of which a writer may have been killed."""
+    """The ids below a folder of versions of which a writer may have been killed, or the last
+    version has left its folder."""
     found = set()
     for at, folders, files in os.walk(root):
         here = pathlib.Path(at)
         is_left = any(name.startswith(SCRATCH_PREFIX) for name in folders) or any(
             name.startswith(f"{CACHE_FILE}.") for name in files
         )
+        is_left = is_left or not (folders or files)
         if is_left and here != root:
             found.add(here.parent.relative_to(root).as_posix())
         folders[:] = [name for name in folders if name not in (PARTS_FOLDER, CATALOGUE_FOLDER)]
@@ -81,9 +83,7 @@ def ids_with_leftovers(root: pathlib.Path) -> set[str]:
 def remove_abandoned(folder: pathlib.Path) -> None:
     """Removes such a folder, and that of a version that was never made."""
     _is_removed(folder)
-    with contextlib.suppress(OSError):
-        # Only if it is empty.
-        folder.parent.rmdir()
+    remove_if_empty(folder.parent)
     _log.info("Removed %s, left by a change that was killed.", shown(folder))
 
 
