@@ -303,15 +303,15 @@ class CataloguedStorage(ListedStorage[V]):
 
         Raises:
             DoomedError: see ``Catalogue.enter``.
-            NameTakenError: likewise; what was published is taken back.
+            InvalidArgumentError: a tag has its name by now; what was published is taken back.
         """
         try:
             self._catalogue.enter(entry, instead_of=instead_of)
         except DoomedError:
             raise
-        except NameTakenError:
+        except NameTakenError as error:
             self._withdraw(self._version(*entry.key), entry.object_tag)
-            raise
+            raise InvalidArgumentError(str(error)) from None
         except YogadlError as error:
             level = logging.INFO if isinstance(error, _EXPECTED) else logging.WARNING
             _log.log(

@@ -32,6 +32,7 @@ from yogadl.errors import (
     CacheNotFoundError,
     CacheReplacedError,
     ConflictError,
+    InvalidArgumentError,
     TagMovedError,
 )
 from yogadl.storage._building import provenance
@@ -353,9 +354,9 @@ class Committer(Generic[V]):
             return None
         try:
             self._storage._catalogue.commit(entry, self._branch, base.dataset_version)
-        except NameTakenError:
+        except NameTakenError as error:
             self._storage._withdraw(target, entry.object_tag)
-            raise
+            raise InvalidArgumentError(str(error)) from None
         except TagMovedError as moved:
             self._storage._withdraw(target, entry.object_tag)
             if moved.current is None:
