@@ -10,6 +10,7 @@ import getpass
 import logging
 import pathlib
 import socket
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -373,6 +374,82 @@ class CatalogueSuite:
         with pytest.raises(InvalidArgumentError, match="is a tag"):
             place.storage().cacheable("a", "prod")(never)()
         assert names(storage.list()) == [("a", "1"), ("a", "2")]
+
+    @pytest.mark.parametrize("how", ["change", "change a version", "submit", "cacheable", "copy"])
+    def test_no_version_gets_the_name_of_a_tag_that_is_set_meanwhile(
+        self, place: Place, how: str
+    ) -> None:
+        storage, there = place.storage(), place.storage()
+        storage.submit([1], "a", "1")
+        storage.tag("a", "main", "1")
+
+        def tagging() -> Iterator[int]:
+            yield 2
+            there.tag("a", "q", "1")
+
+        def store() -> None:
+            if how.startswith("change"):
+                with storage.change("a", "main" if how == "change" else "1", version="q") as change:
+                    change.append(tagging())
+            elif how == "submit":
+                storage.submit(tagging(), "a", "q")
+            elif how == "cacheable":
+                storage.cacheable("a", "q")(tagging)()
+            else:
+                adding = storage._adding
+                storage._adding = lambda *given: (list(tagging()), adding(*given))[1]
+                storage.copy("a", "1", storage, new_version="q")
+
+        with pytest.raises(InvalidArgumentError, match=r"'q' became a tag .* choose another"):
+            store()
+        again = place.storage()
+        assert names(again.list()) == [("a", "1")]
+        assert again.tags("a") == {"main": "1", "q": "1"}
+        assert list(again.fetch("a", "q").stream()) == [1]
+        again.untag("a", "q")
+        with again.change("a", "main", version="q") as change:
+            change.append([2])
+        assert list(again.fetch("a", "q").stream()) == [1, 2]
+
+    def test_no_tag_gets_the_name_of_a_version_that_comes_meanwhile(self, place: Place) -> None:
+        storage, there = place.storage(), place.storage()
+        storage.submit([1], "a", "1")
+        check = storage._check_committed
+
+        def meet(*given: Any) -> Any:
+            there.submit([2], "a", "q")
+            return check(*given)
+
+        storage._check_committed = meet
+        with pytest.raises(InvalidArgumentError, match="is a version"):
+            storage.tag("a", "q", "1")
+        assert storage.tags("a") == {}
+        # Of what was deleted behind its back, the catalogue still has the entry.
+        again = place.storage()
+        place.remove("a/q/cache.mdb")
+        again.tag("a", "q", "1")
+        assert list(place.storage().fetch("a", "q").stream()) == [1]
+
+    def test_where_both_have_a_name_it_is_the_version(self, place: Place) -> None:
+        """As an earlier yogadl may have left it, or a catalogue that could not be changed."""
+        storage = place.storage()
+        storage.submit([1], "a", "1")
+        unentered = place.storage()
+        unentered._enter = lambda *_: None
+        unentered.submit([2], "a", "q")
+        storage._check_no_version = lambda _: None
+        storage.tag("a", "q", "1")
+        again = place.storage()
+        assert list(again.fetch("a", "q").stream()) == [2]
+        with again.change("a", "q", version="z") as change:
+            assert list(change.base.stream()) == [2]
+            change.append([3])
+        assert again.tags("a") == {"q": "1"}
+        assert [it.dataset_version for it in again.log("a", "z")] == ["z", "q"]
+        assert again.card("a", "q").entry.dataset_version == "q"
+        # Neither does compact take it for a new one.
+        again.compact("a", "q")
+        assert list(place.storage().fetch("a", "q").stream()) == [2]
 
     def test_what_is_tagged_is_not_deleted(self, place: Place) -> None:
         storage = place.storage()

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import getpass
+import os
 import pathlib
 import re
 import socket
 import subprocess
 import sys
 
+import numpy as np
+
 import yogadl.storage
 
 
-def run(*arguments: str) -> tuple[int, str, str]:
+def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "yogadl", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    env = {**os.environ, "PYTHONIOENCODING": "utf-8", **environment}
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", timeout=60, check=False, env=env
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -100,6 +106,63 @@ def test_a_dry_sync_makes_nothing(storage_dir: pathlib.Path, tmp_path: pathlib.P
     status, _, complaint = run("sync", str(storage_dir), str(tmp_path / "no" / "b"), "--dry-run")
     assert (status, complaint.partition(":")[0]) == (1, "InvalidArgumentError")
     assert [path.name for path in tmp_path.iterdir() if path != storage_dir] == []
+
+
+def test_an_unknown_id_is_an_error(storage_dir: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(storage_dir)
+    storage.submit([1], "numbers", "1", part_bytes=1)
+    for command in (("list",), ("gc",), ("gc", "--dry-run")):
+        status, printed, complaint = run(command[0], str(storage_dir), "nubmers", *command[1:])
+        assert (status, printed) == (1, "")
+        assert complaint.startswith("CacheNotFoundError: there is no data set 'nubmers' in ")
+    # Of one that has no version any more, there may be parts.
+    storage.submit(np.arange(9), "numbers", "2", part_bytes=8)
+    storage._catalogue.take_out(("numbers", "2"), "any", is_forced=True)
+    for version in "12":
+        (storage_dir / "numbers" / version / "cache.mdb").unlink()
+    status, printed, _ = run("gc", str(storage_dir), "numbers", "--older-than", "0")
+    assert (status, printed[:15]) == (0, "deleted 9 parts")
+
+
+def test_times_that_there_are_not(storage_dir: pathlib.Path) -> None:
+    yogadl.storage.LFSStorage(storage_dir).submit([1], "numbers", "1")
+    for days in ("inf", "nan", "1e12", "-1"):
+        status, _, complaint = run("gc", str(storage_dir), f"--older-than={days}")
+        assert (status, complaint.partition(":")[0]) == (1, "InvalidArgumentError")
+        assert len(complaint.splitlines()) == 1
+    assert run("gc", str(storage_dir), "--older-than=1e8", "--keep-last=0")[0] == 0
+
+
+def test_whatever_others_have_written_is_one_line(storage_dir: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(storage_dir)
+    storage.submit([1, 2], "ä", "1\x1b[2J")
+    storage.tag("ä", "main", "1\x1b[2J")
+    said = "ü \x1b[31mred\x1b[0m\nforged 9: 1 records \u202e"
+    with storage.change("ä", "main", version="2", message=said) as change:
+        change.delete([0])
+    status, printed, complaint = run("list", str(storage_dir))
+    assert (status, complaint) == (0, "")
+    lines = printed.splitlines()
+    assert lines[0].startswith(r"ä 1\x1b[2J: 2 records")
+    assert lines[2:] == [r"    ü \x1b[31mred\x1b[0m\nforged 9: 1 records \u202e"]
+    path = storage_dir / "ä" / "2" / "cache.mdb"
+    assert r" ü \x1b[31mred\x1b[0m\nforged" in run("info", str(path))[1]
+    # A terminal may have fewer letters.
+    status, printed, complaint = run("list", str(storage_dir), PYTHONIOENCODING="ascii")
+    assert (status, complaint) == (0, "")
+    assert printed.splitlines()[2:] == [r"    \xfc \x1b[31mred\x1b[0m\nforged 9: 1 records \u202e"]
+    assert "\x1b" not in run("list", str(storage_dir), "\x1b[2J")[2]
+
+
+def test_urls_are_told_from_paths(storage_dir: pathlib.Path) -> None:
+    for command in ("info", "verify"):
+        for url in ("s3://bucket/a/1/cache.mdb", storage_dir.as_uri()):
+            status, _, complaint = run(command, url)
+            assert (status, complaint.partition(":")[0]) == (1, "InvalidArgumentError")
+            assert "is a URL: give the path of a file" in complaint
+    status, _, complaint = run("list", "s3://")
+    assert (status, complaint.partition(":")[0]) == (1, "InvalidArgumentError")
+    assert "has no bucket" in complaint
 
 
 def test_a_sync_of_an_unknown_id_is_an_error(

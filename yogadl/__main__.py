@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import io
 import os
 import pathlib
 import sys
@@ -21,44 +22,55 @@ from typing import Any
 
 from yogadl._version import __version__
 from yogadl.cache.files import telling
+from yogadl.cards._text import visible
 from yogadl.dataref import LMDBDataRef
-from yogadl.errors import InvalidArgumentError, YogadlError
-from yogadl.storage import LFSConfigurations, Synced, open_storage
+from yogadl.errors import CacheNotFoundError, InvalidArgumentError, YogadlError
+from yogadl.storage import Collected, LFSConfigurations, Synced, open_storage
+from yogadl.storage._open_storage import scheme_of
 
 _ENDED_BY_SIGPIPE = 141
 """What a shell says of a command whose reader went away."""
 
 
+def _tell(text: str) -> None:
+    """Prints a line: what others have stored may hold what a terminal takes for commands."""
+    print(_visible(text).replace("\n", "\\n"))
+
+
+def _visible(text: str) -> str:
+    return visible(text, longest=len(text))
+
+
 def _show(dataref: LMDBDataRef) -> None:
     info = dataref.info
     created = "unknown" if info.created is None else info.created.isoformat(timespec="seconds")
-    print(f"records:  {info.record_count:,}")
-    print(f"size:     {info.file_size:,} bytes")
-    print(f"spec:     {dataref.spec}")
-    print(f"format:   {info.format_version}")
-    print(f"written:  by yogadl {info.library_version}, {created}")
+    _tell(f"records:  {info.record_count:,}")
+    _tell(f"size:     {info.file_size:,} bytes")
+    _tell(f"spec:     {dataref.spec}")
+    _tell(f"format:   {info.format_version}")
+    _tell(f"written:  by yogadl {info.library_version}, {created}")
     made = info.provenance
     if made.host:
-        print(f"stored:   by {made.user} on {made.host}")
+        _tell(f"stored:   by {made.user} on {made.host}")
     if made.function:
-        print(f"made by:  {made.function}({made.arguments})")
+        _tell(f"made by:  {made.function}({made.arguments})")
     if made.duration is not None:
-        print(f"took:     {made.duration:.3g} s")
+        _tell(f"took:     {made.duration:.3g} s")
     if made.recipe:
-        print(f"recipe:   {made.recipe}")
+        _tell(f"recipe:   {made.recipe}")
     if made.parents:
-        print(f"parents:  {', '.join(map(':'.join, made.parents))}")
+        _tell(f"parents:  {', '.join(map(':'.join, made.parents))}")
     if made.change:
-        print(f"commit:   {made.change} {made.message}".rstrip())
-    print(f"metadata: {info.metadata}")
+        _tell(f"commit:   {made.change} {made.message}".rstrip())
+    _tell(f"metadata: {info.metadata}")
 
 
 def _directory(url: str) -> pathlib.Path | None:
     """The directory that a URL or path names; ``None`` if it is elsewhere."""
-    scheme, _, rest = url.partition("://")
-    if not rest:
+    scheme = scheme_of(url)
+    if not scheme:
         return LFSConfigurations(url).storage_dir_path
-    if scheme.lower() != "file":
+    if scheme != "file":
         return None
     return pathlib.Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
 
@@ -75,16 +87,25 @@ def _open(url: str) -> Any:
 
 
 def _list(url: str, dataset_id: str | None) -> None:
-    for entry in _open(url).list(dataset_id):
+    storage = _open(url)
+    entries = storage.list(dataset_id)
+    if dataset_id is not None and not entries:
+        raise _unknown(dataset_id, storage)
+    for entry in entries:
         count = "?" if entry.record_count is None else f"{entry.record_count:,}"
         tags = f" [{', '.join(entry.tags)}]" if entry.tags else ""
         by = f" by {entry.user} on {entry.host}" if entry.host else ""
-        print(
+        _tell(
             f"{entry.dataset_id} {entry.dataset_version}{tags}: {count} records, "
             f"{entry.size:,} bytes, {entry.created:%Y-%m-%d %H:%M} UTC{by}"
         )
         if entry.message:
-            print(f"    {entry.message}")
+            _tell(f"    {entry.message}")
+
+
+def _unknown(dataset_id: str, storage: Any) -> CacheNotFoundError:
+    """Who mistypes an id is told, whatever nothing means to a program."""
+    return CacheNotFoundError(f"there is no data set {dataset_id!r} in {storage}")
 
 
 def _card(options: argparse.Namespace) -> None:
@@ -95,23 +116,34 @@ def _card(options: argparse.Namespace) -> None:
 
 
 def _gc(options: argparse.Namespace) -> None:
-    older_than = None if options.older_than is None else datetime.timedelta(days=options.older_than)
-    done = _open(options.storage).gc(
-        options.dataset_id,
-        keep_last=options.keep_last,
-        older_than=older_than,
-        dry_run=options.dry_run,
+    older_than = None if options.older_than is None else _days(options.older_than)
+    storage = _open(options.storage)
+    name = options.dataset_id
+    is_known = name is None or bool(storage.list(name))
+    done: Collected = storage.gc(
+        name, keep_last=options.keep_last, older_than=older_than, dry_run=options.dry_run
     )
+    if not is_known and done == Collected():
+        raise _unknown(name, storage)
     what = "would delete" if options.dry_run else "deleted"
     for version in done.versions:
-        print(f"{what} {version.dataset_id} {version.dataset_version}")
+        _tell(f"{what} {version.dataset_id} {version.dataset_version}")
     for version in done.unfinished:
-        print(f"{what} {version.dataset_id} {version.dataset_version}, which was not committed")
+        _tell(f"{what} {version.dataset_id} {version.dataset_version}, which was not committed")
     for folder in done.scratch:
-        print(f"{what} {folder}")
-    print(f"{what} {len(done.parts.removed):,} parts, {done.size:,} bytes in all")
+        _tell(f"{what} {folder}")
+    _tell(f"{what} {len(done.parts.removed):,} parts, {done.size:,} bytes in all")
     for name, reason in done.parts.skipped.items():
-        print(f"parts of {name} stay: {reason}")
+        _tell(f"parts of {name} stay: {reason}")
+
+
+def _days(count: float) -> datetime.timedelta:
+    try:
+        return datetime.timedelta(days=count)
+    except (ValueError, OverflowError):
+        raise InvalidArgumentError(
+            f"--older-than takes a number of days, at most 999999999, not {count}"
+        ) from None
 
 
 def _sync(options: argparse.Namespace) -> None:
@@ -124,14 +156,14 @@ def _sync(options: argparse.Namespace) -> None:
     if not (is_new and options.dry_run):
         done = _synced(source, open_storage(options.to), options, options.dry_run)
     if is_new:
-        print(f"{'would make a' if options.dry_run else 'made a'} new storage {options.to}")
+        _tell(f"{'would make a' if options.dry_run else 'made a'} new storage {options.to}")
     what = "would copy" if options.dry_run else "copied"
     for version in done.versions:
-        print(f"{what} {version.dataset_id} {version.dataset_version}")
+        _tell(f"{what} {version.dataset_id} {version.dataset_version}")
     for name, tag, at in done.tags:
-        print(f"{'would set' if options.dry_run else 'set'} {name} [{tag}] to {at}")
+        _tell(f"{'would set' if options.dry_run else 'set'} {name} [{tag}] to {at}")
     if not (done.versions or done.tags):
-        print("there is nothing to copy")
+        _tell("there is nothing to copy")
 
 
 def _is_new(url: str) -> bool:
@@ -154,8 +186,15 @@ def _synced(source: Any, to: Any, options: argparse.Namespace, dry_run: bool) ->
     return done
 
 
-def _check_file(path: pathlib.Path) -> None:
-    """Raises if a path is that of a directory, where a file is asked for."""
+def _check_file(given: str) -> None:
+    """Raises if a path is a URL, or that of a directory, where a file is asked for."""
+    if scheme_of(given):
+        raise InvalidArgumentError(
+            f"{given!r} is a URL: give the path of a file on this machine. What is known of a "
+            "version in a bucket, `python -m yogadl card` shows, and fetch(…, check_records=True) "
+            "compares all that it reads"
+        )
+    path = pathlib.Path(given)
     with telling("read", path):
         is_directory = path.is_dir()
     if is_directory:
@@ -168,13 +207,13 @@ def _check_file(path: pathlib.Path) -> None:
 
 
 def _with_file(options: argparse.Namespace) -> None:
-    _check_file(pathlib.Path(options.path))
+    _check_file(options.path)
     with LMDBDataRef(options.path) as dataref:
         if options.command == "info":
             _show(dataref)
         else:
             dataref.verify()
-            print(f"{options.path} is whole: {len(dataref):,} records.")
+            _tell(f"{options.path} is whole: {len(dataref):,} records.")
 
 
 def _sentence(what: str) -> str:
@@ -236,11 +275,14 @@ def main(arguments: list[str] | None = None) -> int:
         prints went away.
     """
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Whatever letters the terminal has not.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         options.run(options)
         sys.stdout.flush()
     except YogadlError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(_visible(f"{type(error).__name__}: {error}"), file=sys.stderr)
         return 1
     except BrokenPipeError:
         # Python flushes once more at its end, and would complain.

@@ -25,6 +25,17 @@ def as_index(name: str, value: Any, minimum: int = 0) -> int:
     return int(value)
 
 
+def as_flag(name: str, value: Any) -> bool:
+    """A caller's ``True`` or ``False``, also NumPy's, or 1 or 0.
+
+    Raises:
+        InvalidArgumentError: it is something else, such as ``"no"``, which counts as true.
+    """
+    if not isinstance(value, int | np.bool_) or value not in (0, 1):
+        raise InvalidArgumentError(f"{name} must be True or False, not {value!r:.100}")
+    return bool(value)
+
+
 def check_shard(shard_index: Any, num_shards: Any, name: str = "shard_index") -> tuple[int, int]:
     """Both as ints.
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_store import MemoryStore
 
-from yogadl.catalogue import Entry
+from yogadl.catalogue import Entry, NameTakenError
 from yogadl.catalogue._state import KEPT_CHANGES, State
 from yogadl.errors import (
     CatalogueError,
@@ -164,6 +164,48 @@ def test_tags_are_set_moved_and_removed() -> None:
     assert found.tags("a") == {"old": "1"}
 
 
+@pytest.mark.parametrize("others", [0, 200])
+def test_a_version_and_a_tag_of_one_name_exclude_each_other(others: int) -> None:
+    """Also where the entry is an older one."""
+    store = TryingStore()
+    mine, theirs = catalogue(store), catalogue(store)
+    mine.enter(entry("a", "1"))
+    mine.enter(entry("a", "q"))
+    theirs.tag(("a", "1"), "r", "")
+    for number in range(others):
+        theirs.enter(entry("b", str(number)))
+    assert mine.tag(("a", "1"), "q", "") == "tag of q"
+    assert mine.tags("a") == {"r": "1"}
+    for enter in (
+        lambda: mine.enter(entry("a", "r")),
+        lambda: mine.commit(entry("a", "r", "c"), "main", expect=None),
+    ):
+        with pytest.raises(NameTakenError, match="'r' became a tag of data set 'a'"):
+            enter()
+    # What has replaced a version of the same records is no new one.
+    mine.enter(entry("a", "r"), instead_of="another")
+    assert mine.tag(("a", "1"), "q", "", ..., "tag of q") == ""
+    assert mine.tags("a") == {"q": "1", "r": "1"}
+
+
+def test_what_was_entered_knows_itself_though_its_name_is_a_tag_by_now() -> None:
+    store = TryingStore()
+    mine, theirs = catalogue(store), catalogue(store)
+    mine.enter(entry("a", "1"))
+    lost = []
+
+    def lose(name: str, key: str) -> None:
+        if name == "write" and key == ROOT_KEY and not lost:
+            lost.append(key)
+            theirs.take_out(("a", "2"), "tag of 2", is_forced=True)
+            assert not theirs.tag(("a", "1"), "2", "")
+            raise NetworkError("the answer was lost")
+
+    store.after = lose
+    mine.commit(entry("a", "2", "c"), "main", expect=None)
+    assert lost
+
+
 def test_what_is_tagged_is_not_taken_out_and_what_is_deleted_not_tagged() -> None:
     found = catalogue(MemoryStore())
     found.tag(("a", "1"), "prod", "x")
@@ -280,11 +322,13 @@ def test_text_comes_back_as_it_was(
     made = Provenance(message=message, parents=tuple(parents), duration=duration, user=name)
     given_entry = Entry(name, version, 1, version, None, 1, None, "", message, made)
     catalogue(store).enter(given_entry)
-    catalogue(store).tag((name, version), message, "")
+    # No version has the name of a tag.
+    tag = f"{message} of {version}"
+    catalogue(store).tag((name, version), tag, "")
     known = catalogue(store).load()
     found = known.entries[name, version]
     assert (found.provenance, found.content_id, found.object_tag) == (made, message, version)
-    assert known.tags_at((name, version)) == (message,)
+    assert known.tags_at((name, version)) == (tag,)
 
 
 def test_an_entry_that_is_too_long_says_so() -> None:

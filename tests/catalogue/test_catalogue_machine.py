@@ -3,6 +3,7 @@ get lost: what each is told is what happened."""
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from catalogue_rig import ROOT_KEY, TryingStore, catalogue, entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yogadl.catalogue import _state
+from yogadl.catalogue import NameTakenError, _state
 from yogadl.errors import InvalidArgumentError, NetworkError, TagMovedError
 
 IDS = ("a", "b")
@@ -87,6 +88,12 @@ class World:
     def _known(self) -> tuple[str, str]:
         return self._roll.choice(sorted(self.model.entries) or [("a", "v0")])
 
+    def _new_tag(self) -> str:
+        """Also the name of a version that there is, or will be, or is being made."""
+        return self._roll.choice(
+            [*TAGS, *TAGS, f"v{max(1, self._count + self._roll.randint(-1, 2))}"]
+        )
+
     def _expected(self, name: str, tag: str) -> Any:
         at = self.model.tags.get((name, tag))
         return self._roll.choice([..., at, at, at, None, "elsewhere"])
@@ -97,10 +104,11 @@ class World:
         key = self._roll.choice([(self._roll.choice(IDS), made), self._known()])
 
         def apply() -> None:
+            assert key not in self.model.tags
             self.model.entries[key] = made
 
         self._at_work[-1] = apply
-        writer.enter(entry(*key, made))
+        self._naming(lambda: writer.enter(entry(*key, made)))
 
     def _take_out(self, writer: Any) -> None:
         key = self._known()
@@ -117,15 +125,22 @@ class World:
             self._at_work[-1] = None
 
     def _tag(self, writer: Any) -> None:
-        key, tag = self._known(), self._roll.choice(TAGS)
+        key, tag = self._known(), self._new_tag()
         expect = self._expected(key[0], tag)
 
         def apply() -> None:
             at = self.model.tags.get((key[0], tag))
             assert expect in (..., at)
+            assert (key[0], tag) not in self.model.entries
             self.model.tags[key[0], tag] = key[1]
 
-        self._moving(apply, expect, lambda: writer.tag(key, tag, "x", expect))
+        def set_tag() -> None:
+            if writer.tag(key, tag, "x", expect):
+                # There was such a version at some moment since it began.
+                assert self._at_work[-1] is not None, "it was refused, and carried out"
+                self._at_work[-1] = None
+
+        self._moving(apply, expect, set_tag)
 
     def _untag(self, writer: Any) -> None:
         name, tag = self._roll.choice(IDS), self._roll.choice(TAGS)
@@ -147,11 +162,21 @@ class World:
 
         def apply() -> None:
             assert expect in (..., self.model.tags.get((name, branch)))
+            assert (name, version) not in self.model.tags
             self.model.tags[name, branch] = version
             self.model.entries[name, version] = version
 
         commit = entry(name, version, version)
-        self._moving(apply, expect, lambda: writer.commit(commit, branch, expect))
+        move = functools.partial(writer.commit, commit, branch, expect)
+        self._moving(apply, expect, lambda: self._naming(move))
+
+    def _naming(self, enter: Callable[[], Any]) -> None:
+        """Enters what may have the name of a tag by now."""
+        try:
+            enter()
+        except NameTakenError:
+            assert self._at_work[-1] is not None, "it was refused, and carried out"
+            self._at_work[-1] = None
 
     def _moving(self, apply: Callable[[], None], expect: Any, move: Callable[[], Any]) -> None:
         self._at_work[-1] = apply
@@ -174,6 +199,7 @@ class World:
         assert found == self.model.entries
         tags = {(name, tag): at for name, all_ in known.tags.items() for tag, at in all_.items()}
         assert tags == self.model.tags
+        assert not tags.keys() & found.keys()
 
 
 @settings(max_examples=25)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import multiprocessing
 import os
 import pathlib
@@ -10,6 +11,7 @@ import pickle
 import random
 import signal
 import stat
+import tempfile
 import time
 from typing import Any
 
@@ -51,6 +53,24 @@ class Disk:
 
     def other(self) -> LFSStorage:
         return LFSStorage(self._folder / "other")
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="needs a file system of such times")
+@pytest.mark.parametrize("seconds", [1 << 50, -(1 << 50)])
+def test_times_that_no_calendar_has(seconds: int) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        storage = LFSStorage(folder)
+        for version in "12":
+            storage.submit([int(version)], "a", version)
+        os.utime(f"{folder}/a/1/cache.mdb", (seconds, seconds))
+        first, second = LFSStorage(folder).list()
+        assert first.created.year in (1, 9999)
+        assert first.created.astimezone(datetime.timezone(datetime.timedelta(hours=14)))
+        newest = "1" if seconds > 0 else "2"
+        assert storage.latest("a") == newest
+        storage.gc(keep_last=1, older_than=datetime.timedelta())
+        assert [it.dataset_version for it in storage.list()] == [newest]
+        assert second.created.year > 2000
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_a_commit_takes_few_requests(rig: Any, local: pathlib.Path) -> None:
     storage.tag("a", "main", "1")
     with storage.change("a", "main") as change:
         change.append([0])
-    for version, most in ((None, 12), ("named", 14)):
+    for version, most in ((None, 14), ("named", 16)):
         with rig.counting() as requests, storage.change("a", "main", version=version) as change:
             change.append([most])
         writes = [request for request in requests if request.operation in ("write", "finish")]

@@ -22,6 +22,7 @@ from yogadl.errors import (
     CacheReplacedError,
     ChecksumError,
     ForeignFileError,
+    InvalidArgumentError,
 )
 from yogadl.remote._fetching import lateness, urgency
 from yogadl.remote._fetching.fetcher import fetcher
@@ -329,3 +330,11 @@ def test_closed(rig: Any, local: pathlib.Path, elsewhere: pathlib.Path) -> None:
         with pytest.raises(yogadl.errors.ClosedError):
             use()
     assert "closed" in repr(ref)
+
+
+def test_whether_to_download_is_told_by_yes_or_no(s3: Any, local: pathlib.Path) -> None:
+    storage = s3.make_storage(local)
+    storage.submit([1, 2], "a", "1")
+    assert isinstance(storage.fetch("a", "1", download=np.False_), RemoteDataRef)
+    with pytest.raises(InvalidArgumentError, match="download must be True or False, not 'no'"):
+        storage.fetch("a", "1", download="no")

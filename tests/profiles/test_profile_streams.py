@@ -8,7 +8,7 @@ import pickle
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pytest
 from profile_rig import LEGACY, Clock, pages_of, parts_add_up, slow
 from stored import write
 
+import yogadl
 from yogadl import Stream
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ClosedError, InvalidArgumentError, UnsupportedTypeError
@@ -186,6 +187,36 @@ def test_a_data_set_that_is_closed_is_let_go_of(images: LMDBDataRef) -> None:
     gc.collect()
     assert mapped() is None
     assert stream
+
+
+@pytest.mark.parametrize(
+    "derive",
+    [
+        lambda images, _: images.select(range(5)),
+        lambda images, _: images[10:20][::2],
+        lambda images, _: yogadl.concat([images, images[:5]]),
+        lambda images, texts: yogadl.zip((images, texts)),
+        lambda images, texts: yogadl.concat([yogadl.zip((images, texts))] * 2),
+    ],
+)
+def test_what_is_derived_of_a_data_set_that_is_closed_is_let_go_of(
+    images: LMDBDataRef, texts: LMDBDataRef, derive: Callable[[Any, Any], Any]
+) -> None:
+    derived = derive(images, texts)
+    assert derived is not None
+    stream = Profile().stream(derived.stream())
+    batches = iter(stream.batches(2, read_ahead=0))
+    next(batches)
+    mapped = weakref.ref(images.reader._memory)  # type: ignore[attr-defined]
+    images.close()
+    texts.close()
+    with pytest.raises(ClosedError):
+        list(stream)
+    del batches
+    # What joins several has a map of its own, profiled or not, until it is closed.
+    derived.close()
+    gc.collect()
+    assert mapped() is None
 
 
 def test_errors(images: LMDBDataRef) -> None:

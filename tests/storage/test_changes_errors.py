@@ -22,6 +22,7 @@ from yogadl.errors import (
     SpecMismatchError,
     VersionExistsError,
 )
+from yogadl.spec import TensorSpec
 from yogadl.storage import LFSStorage
 from yogadl.storage._commits.change import Change
 
@@ -212,6 +213,119 @@ def test_a_component_that_a_function_makes_of_the_records(storage: LFSStorage) -
         found = ref.read(range(10))
     assert found["z"].tolist() == [2 * number for number in range(10)]
     assert found["w"].tolist() == [3 * number for number in range(10)]
+
+
+class _Doubled:
+    def __call__(self, record: Any) -> Any:
+        return record["x"] * 2
+
+
+class _Data(_Doubled):
+    """Data that can be called, too."""
+
+    def __iter__(self) -> Any:
+        return iter(range(10, 20))
+
+
+class _Sum(int):
+    def __new__(cls, record: Any) -> Any:
+        return int(record["x"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        (_Doubled(), 0),
+        (np.vectorize(lambda record: record["x"] * 2), 0),
+        (np.frompyfunc(lambda record: record["x"] * 2, 1, 1), 0),
+        (_Sum, 0),
+        (_Data(), 10),
+    ],
+    ids=["object", "vectorize", "ufunc", "class", "data"],
+)
+def test_whatever_can_be_called_makes_a_component(
+    storage: LFSStorage, given: Any, first: int
+) -> None:
+    with storage.change("a", "main") as change:
+        change.add("z", given)
+    step = 1 if first else 2
+    with storage.fetch("a", "main") as ref:
+        assert ref.read(range(10))["z"].tolist() == [first + step * at for at in range(10)]
+
+
+def test_a_function_that_stops_early_is_no_end(storage: LFSStorage) -> None:
+    def stop(record: Any) -> Any:
+        if record["x"] == 10 - 1:
+            raise StopIteration
+        return record
+
+    for act in (lambda change: change.add("z", stop), lambda change: change.update(stop)):
+        with storage.change("a", "main") as change, pytest.raises(RuntimeError) as error:
+            act(change)
+        assert isinstance(error.value.__cause__, StopIteration)
+    assert storage.tags("a") == {"main": "1"}
+
+
+def test_of_no_records_no_function_tells_a_spec(storage: LFSStorage) -> None:
+    with storage.change("a", "main") as change:
+        change.delete(range(10))
+    with storage.change("a", "main") as change:
+        with pytest.raises(InvalidArgumentError, match=r"no records of which .* 'z'; give spec="):
+            change.add("z", lambda record: record["x"])
+        change.add("z", lambda record: record["x"], spec=TensorSpec("int64"))
+    assert storage.fetch("a", "main").spec["z"] == TensorSpec("int64")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda change: change.replace([0, 1], rows([5])), "2 positions are to have 1 records"),
+        (lambda change: change.replace([0, 0], rows([5, 6])), "record 0 is .* twice"),
+        (lambda change: change.update(lambda record: record, [0, 0]), "record 0 is .* twice"),
+    ],
+)
+def test_what_was_refused_changes_nothing(
+    storage: LFSStorage, wrong: Callable[[Change], Any], told: str
+) -> None:
+    with storage.change("a", "main", version="2") as change:
+        with pytest.raises(InvalidArgumentError, match=told):
+            wrong(change)
+        change.replace([0], rows([20]))
+    assert numbers(storage) == [20, *range(1, 10)]
+    with storage.change("a", "main", version="3") as change:
+        with pytest.raises(InvalidArgumentError, match=told):
+            wrong(change)
+        change.submit(rows(range(5, 15)))
+    assert numbers(storage) == [*range(5, 15)]
+
+
+def test_what_a_function_raises_is_told_as_it_is(storage: LFSStorage) -> None:
+    def fail(record: Any) -> Any:
+        if record["x"] == 5:
+            raise SpecMismatchError("my own")
+        return record
+
+    for positions in (None, [4, 5]):
+        with storage.change("a", "main") as change, pytest.raises(SpecMismatchError) as error:
+            change.update(fail, positions)
+        assert str(error.value) == "my own"
+
+
+@pytest.mark.parametrize("made", [1.5, np.int32(1), None, np.zeros(2, np.int64)])
+def test_what_to_do_about_an_update_of_another_spec(storage: LFSStorage, made: Any) -> None:
+    with storage.change("a", "main") as change, pytest.raises(SpecMismatchError) as error:
+        change.update(lambda record: {**record, "x": made})
+    assert "spec=" not in str(error.value)
+    assert "does not fit" in str(error.value)
+    assert "change.cast" in str(error.value)
+
+
+def test_a_component_keeps_its_name(storage: LFSStorage) -> None:
+    with storage.change("a", "main") as change:
+        change.rename("x", "x")
+        with pytest.raises(InvalidArgumentError, match="'y' already; drop it first"):
+            change.rename("x", "y")
+    assert storage.tags("a") == {"main": "1"}
 
 
 def test_what_to_do_first(storage: LFSStorage) -> None:

@@ -335,6 +335,22 @@ def test_the_folders_of_what_was_deleted_go(storage: LFSStorage, tmp_path: pathl
     assert commit_to.parent.is_dir()
 
 
+def test_also_those_of_ids_without_any_version(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
+    first(storage)
+    storage.submit([1], "b/c", "1")
+    storage.delete("b/c", "1")
+    left = tmp_path / "data" / "b" / "c"
+    storage.gc()
+    assert (left / "1").is_dir()
+    for folder in (left / "1", left):
+        os.utime(folder, (time.time() - 90_000,) * 2)
+        storage.gc(dry_run=True)
+        assert folder.is_dir()
+        storage.gc()
+        assert not folder.exists()
+    assert versions(storage) == ["1"]
+
+
 @fork
 @forking
 def test_scratch_folders_of_killed_changes_go(

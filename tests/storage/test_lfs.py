@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import fcntl
+import functools
 import itertools
 import logging
 import os
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hypothesis
@@ -28,6 +29,7 @@ from yogadl.errors import (
     CacheNotFoundError,
     InvalidArgumentError,
     SpecMismatchError,
+    StorageFullError,
     UnsupportedTypeError,
     YogadlError,
 )
@@ -414,6 +416,44 @@ def test_a_terminal_gets_a_bar_and_a_pipe_does_not(storage_dir: pathlib.Path) ->
     piped = subprocess.run(arguments, capture_output=True, check=True, text=True)
     assert piped.stderr == ""
     assert "3,000 records" in piped.stdout
+
+
+@pytest.mark.parametrize("how", ["submit", "submit parts", "copy", "sync"])
+def test_what_fails_leaves_no_folder(
+    storage: LFSStorage, storage_dir: pathlib.Path, tmp_path: pathlib.Path, how: str
+) -> None:
+    other = LFSStorage(tmp_path / "other")
+    other.submit([1], "a", "2")
+    storage.submit([1], "a", "1")
+
+    def fail(*_: Any) -> Any:
+        yield 1
+        raise StorageFullError("no space left")
+
+    act: Callable[[], Any] = functools.partial(storage.submit, fail(), "a", "2")
+    if how == "submit parts":
+        act = functools.partial(act, part_bytes=1)
+    elif how in ("copy", "sync"):
+        storage._publish = lambda *given: next(itertools.islice(fail(), 1, None))  # type: ignore[method-assign]
+        act = functools.partial(other.copy, "a", "2", storage)
+        act = functools.partial(other.sync, storage) if how == "sync" else act
+    with pytest.raises(StorageFullError):
+        act()
+    names = {path.name for path in (storage_dir / "a").iterdir()}
+    assert names - {"yogadl.parts"} == {"1"}
+    # What is there stays, whatever fails.
+    with pytest.raises(StorageFullError):
+        storage.submit(fail(), "a", "1")
+    assert records(storage.fetch("a", "1")) == [1]
+
+
+def test_whether_to_download_is_told_by_yes_or_no(storage: LFSStorage) -> None:
+    storage.submit([1], "a", "1")
+    for download in (None, True, False, np.True_, 0):
+        assert len(storage.fetch("a", "1", download=download)) == 1  # type: ignore[arg-type]
+    for wrong in ("no", 2, [], 0.5):
+        with pytest.raises(InvalidArgumentError, match="download must be True or False"):
+            storage.fetch("a", "1", download=wrong)  # type: ignore[arg-type]
 
 
 def test_the_log_says_what_was_stored(

@@ -61,6 +61,20 @@ def open_source(data: Any, spec: Any = None, tensorflow_config: Any = None) -> S
     return source
 
 
+def can_be_read(data: Any) -> bool:
+    """Whether something looks like data, whatever else it may be; see :func:`open_source`."""
+    return (
+        find_opener(data) is not None
+        or hasattr(data, "__arrow_c_stream__")
+        or hasattr(data, "__iter__")
+        or _has_positions(data)
+    )
+
+
+def _has_positions(data: Any) -> bool:
+    return hasattr(data, "__getitem__") and hasattr(data, "__len__")
+
+
 def _open_any(data: Any, spec: Any) -> Source:
     if data is None or inspect.isroutine(data):
         raise UnsupportedTypeError(_advice_on(data))
@@ -73,7 +87,7 @@ def _open_any(data: Any, spec: Any) -> Source:
     unsuitable = isinstance(data, str | bytes | bytearray | memoryview | Mapping | Set) or hasattr(
         data, "__dataframe__"
     )
-    has_positions = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    has_positions = _has_positions(data)
     if unsuitable or not (hasattr(data, "__iter__") or has_positions):
         raise UnsupportedTypeError(
             f"cannot store a {type_name(data)}{_is_lazy(data)}; submit a data set of TensorFlow, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import errno
 import os
 import pathlib
@@ -18,12 +19,20 @@ from yogadl.errors import (
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE)
+# With a day left to move to any time zone.
+_FIRST = datetime.datetime(1, 1, 2, tzinfo=datetime.timezone.utc).timestamp()
+_LAST = datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc).timestamp()
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def shown(path: pathlib.Path | str | bytes) -> str:
     """A path as text that any log takes: bytes that are no UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def moment(seconds: float) -> datetime.datetime:
+    """The time of a file, in UTC; of what is before or after all years, the nearest there is."""
+    return datetime.datetime.fromtimestamp(min(max(seconds, _FIRST), _LAST), datetime.timezone.utc)
 
 
 @contextlib.contextmanager
@@ -96,6 +105,21 @@ def make_folders(folder: pathlib.Path, mode: int = 0o777) -> None:
                     ) from None
         # Also where another process made it, which may not have got so far.
         sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def removed_if_in_vain(folder: pathlib.Path) -> Iterator[None]:
+    """Has a folder that was made for something removed if that fails, and it is empty."""
+    try:
+        yield
+    except BaseException:
+        remove_if_empty(folder)
+        raise
+
+
+def remove_if_empty(folder: pathlib.Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def leads_to(path: pathlib.Path, descriptor: int) -> bool:

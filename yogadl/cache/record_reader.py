@@ -174,12 +174,16 @@ class RecordReader(Closing):
 
     def observed_by(self, observer: Observer) -> RecordReader:
         """A copy that tells an observer what it reads, to be closed by :meth:`close_observed`."""
-        made = copy.copy(self)
+        made = self._copied_to_observe()
         made.observer, made._observed = observer, None
         if self._observed is None:
             self._observed = weakref.WeakSet()
         self._observed.add(made)
         return made
+
+    def _copied_to_observe(self) -> RecordReader:
+        """A copy to be closed with this one."""
+        return copy.copy(self)
 
     def close_observed(self) -> None:
         """Closes all copies that :meth:`observed_by` has made of this one."""

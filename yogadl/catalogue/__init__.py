@@ -15,7 +15,7 @@ from yogadl.catalogue._going_to import GoingTo
 from yogadl.catalogue._known import Known
 from yogadl.catalogue._renewed import Renewed
 from yogadl.catalogue._root import ROOT, CatalogueObjects
-from yogadl.catalogue._state import Expected
+from yogadl.catalogue._state import Expected, NameTakenError
 
 __all__ = [
     "ENTRY_SECONDS",
@@ -30,6 +30,7 @@ __all__ = [
     "GoingTo",
     "Key",
     "Known",
+    "NameTakenError",
     "Renewed",
     "parsed_spec",
 ]

@@ -13,7 +13,14 @@ from yogadl.catalogue import _segment
 from yogadl.catalogue._entry import Entry, Key
 from yogadl.catalogue._known import Known
 from yogadl.catalogue._root import READS, ROOT, CatalogueObjects, Root
-from yogadl.catalogue._state import Expected, Raw, SegmentName, State
+from yogadl.catalogue._state import (
+    Expected,
+    NameTakenError,
+    Raw,
+    SegmentName,
+    State,
+    tag_of_object,
+)
 from yogadl.errors import CatalogueError, TagMovedError, YogadlError
 
 SEGMENT_ENDING = ".entries"
@@ -163,6 +170,7 @@ class Catalogue:
 
         Raises:
             DoomedError: that, or the new one, was about to be deleted.
+            NameTakenError: a tag of its name was set meanwhile.
             YogadlError: that cannot be done; nothing is lost then, see the package.
         """
         change = _new_id()
@@ -171,6 +179,8 @@ class Catalogue:
             doomed = state.removed.get(entry.key)
             if instead_of and doomed in (instead_of, entry.object_tag):
                 raise DoomedError(f"{':'.join(entry.key)} was deleted meanwhile")
+            if not instead_of:
+                state.check_name(entry.key)
             return state.with_entry(entry, change)
 
         try:
@@ -246,7 +256,23 @@ class Catalogue:
         # Of a damaged one, nothing is known.
         return older is not None and len(older) == state.segment.count and key not in older
 
-    def tag(self, key: Key, tag: str, object_tag: str, expect: Expected = ...) -> None:
+    def _object_tag_of(self, state: State, key: Key) -> str:
+        """The tag of the object that a version's entry is about, also if it is an older one; empty
+        if it has none, as far as can be read."""
+        if key in state.entries or state.segment is None:
+            return state.tag_of(key)
+        older = self._read_segment(state.segment) or {}
+        found = tag_of_object(older.get(key)) or ""
+        return "" if state.removed.get(key) == found else found
+
+    def tag(
+        self,
+        key: Key,
+        tag: str,
+        object_tag: str,
+        expect: Expected = ...,
+        outdated: str = "",
+    ) -> str:
         """Sets or moves a tag.
 
         Args:
@@ -254,6 +280,12 @@ class Catalogue:
             tag: the tag.
             object_tag: of the version's object, which is there.
             expect: where it is to be now, ``None`` for nowhere.
+            outdated: the tag of an object of a version of the tag's name, which is not there any
+                more though its entry is.
+
+        Returns:
+            The tag of the object of a version of the tag's name, if there is an entry of another
+            one, and nothing was done; else an empty string.
 
         Raises:
             TagMovedError: it is somewhere else.
@@ -261,16 +293,21 @@ class Catalogue:
             YogadlError: that cannot be done.
         """
         change = _new_id()
+        another = ""
 
-        def make(state: State) -> State:
+        def make(state: State) -> State | None:
+            nonlocal another
             if state.removed.get(key) == object_tag:
                 raise CatalogueError(
                     f"version {key[1]!r} of data set {key[0]!r} is being deleted; if who did so "
                     "was killed, delete it again, or submit it again"
                 )
-            return state.with_tag(key, tag, expect, change)
+            found = self._object_tag_of(state, (key[0], tag))
+            another = "" if found == outdated else found
+            return None if another else state.with_tag(key, tag, expect, change)
 
         self._change(change, make, known=self._seen)
+        return another
 
     def untag(self, dataset_id: str, tag: str, expect: Expected = ...) -> bool:
         """Removes a tag; whether it was there.
@@ -304,6 +341,7 @@ class Catalogue:
             expect: the version that it is to be at now; ``None`` if there is to be none.
 
         Raises:
+            NameTakenError: a tag of the version's name was set meanwhile.
             TagMovedError: it is somewhere else, which the error says.
             YogadlError: that cannot be done, or it is not known whether it was.
         """
@@ -323,12 +361,12 @@ class Catalogue:
         while True:
             try:
                 return self._change(change, make, known=self._seen)
-            except (TagMovedError, _ForgottenError) as error:
+            except (NameTakenError, TagMovedError, _ForgottenError) as error:
                 # So many others may have come in between that it is among the older ones.
                 _, raws, _ = self._load()
                 if _change_of(raws.get(entry.key)) == change:
                     return None
-                if isinstance(error, TagMovedError):
+                if not isinstance(error, _ForgottenError):
                     raise
 
     def _change(

@@ -41,6 +41,10 @@ Expected: TypeAlias = "str | EllipsisType | None"
 """The version that a tag is to be at: ``None`` for none, ``...`` for any or none."""
 
 
+class NameTakenError(InvalidArgumentError):
+    """What is to be entered has the name of a tag that was set since that was looked for."""
+
+
 @dataclass(frozen=True)
 class SegmentName:
     """Where the older entries are.
@@ -118,6 +122,19 @@ class State:
         """The tags that are at a version, sorted."""
         found = self.tags_of(key[0])
         return tuple(sorted(tag for tag, version in found.items() if version == key[1]))
+
+    def check_name(self, key: Key) -> None:
+        """Sees that a version to be entered does not have the name of a tag.
+
+        Raises:
+            NameTakenError: it has.
+        """
+        if key[1] in self.tags_of(key[0]):
+            raise NameTakenError(
+                f"{key[1]!r} became a tag of data set {key[0]!r} meanwhile, so nothing was stored "
+                "as a version of that name; choose another, or remove the tag (untag), and do it "
+                "again"
+            )
 
     def tag_of(self, key: Key) -> str:
         """The tag of the object that a version's entry is about; empty if it is not among the
@@ -202,9 +219,11 @@ class State:
         """With the entry of a commit, and a branch moved to it.
 
         Raises:
+            NameTakenError: there is a tag of its name.
             TagMovedError: the branch is not where it was expected.
         """
         name, version = entry.key
+        self.check_name(entry.key)
         self._check(name, branch, expect)
         tags = self._with_tags(name, {**self.tags_of(name), branch: version})
         # In one change.

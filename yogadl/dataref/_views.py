@@ -64,9 +64,14 @@ class _View(RecordReader):
         return list({id(each): each for each in found}.values())
 
     def __copy__(self) -> Any:
+        made = self._copied_to_observe()
+        made._open_bases = tuple(copy.copy(base) for base in self.bases)
+        return made
+
+    def _copied_to_observe(self) -> Any:
+        # Of the same readers: closing one of these closes all that is made of it.
         made = object.__new__(type(self))
         vars(made).update(vars(self))
-        made._open_bases = tuple(copy.copy(base) for base in self.bases)
         return made
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yogadl.adapters import as_spec
-from yogadl.arguments import as_index
+from yogadl.arguments import as_flag, as_index
 from yogadl.cache.files import shown, telling
 from yogadl.cache.partial import PartialFile
 from yogadl.core import Params, Submittable
@@ -163,7 +163,7 @@ class CacheStorage(CopiedVersions[V]):
         dataset_version: str | None = None,
         *,
         check_records: bool = False,
-        download: bool | None = None,  # noqa: ARG002 # what is on a disk is here
+        download: bool | None = None,
     ) -> StoredDataRef:
         """See ``Storage.fetch``; also by a tag, or, without a version, the newest.
 
@@ -179,9 +179,12 @@ class CacheStorage(CopiedVersions[V]):
             download: of a bucket, see ``S3Storage.fetch``. On a disk there is nothing to download.
 
         Raises:
+            InvalidArgumentError: ``download`` is none of these.
             StoreError: the bucket cannot be read.
             StorageFullError: the copy does not fit on this machine.
         """
+        if download is not None:
+            as_flag("download", download)
         return self._fetch_named(
             dataset_id, dataset_version, lambda it: self._fetch_best(it, check_records)
         )

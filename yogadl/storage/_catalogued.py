@@ -13,6 +13,7 @@ from yogadl.catalogue import (
     ENTRY_SECONDS,
     DoomedError,
     Entry,
+    NameTakenError,
 )
 from yogadl.errors import (
     AccessDeniedError,
@@ -45,6 +46,10 @@ class CataloguedStorage(ListedStorage[V]):
     def _delete(self, version: V, listed: Listed, collects: bool = True) -> bool:
         """Deletes a version, if it is still in this state, and, if asked to, the parts that are not
         needed any more; whether it is not in another state."""
+
+    @abc.abstractmethod
+    def _withdraw(self, version: V, tag: str) -> None:
+        """Takes back what was just published, as an object of this tag, and is not entered."""
 
     @abc.abstractmethod
     def _prove_tags(self, version: V) -> None:
@@ -104,17 +109,28 @@ class CataloguedStorage(ListedStorage[V]):
         if expect is not None and expect is not ...:
             self._version(dataset_id, expect)
         self._prove_tags(version)
-        if self._look(self._version(dataset_id, tag)) is not None:
-            raise InvalidArgumentError(
-                f"{tag!r} is a version of data set {dataset_id!r}, which fetch would find first; "
-                "give the tag another name"
-            )
+        self._check_no_version(self._version(dataset_id, tag))
         listed = self._look(version)
         if listed is None:
             raise self._nothing_to("tag", version)
         self._check_committed(listed)
-        self._catalogue.tag(listed.key, tag, listed.tag, expect)
+        left = ""
+        while left := self._catalogue.tag(listed.key, tag, listed.tag, expect, left):
+            # A version of that name was entered meanwhile; or its entry is all that is left of it.
+            self._check_no_version(self._version(dataset_id, tag))
         _log.info("Tagged %s as %r.", version.label, tag)
+
+    def _check_no_version(self, named: V) -> None:
+        """Sees that no version has the name of a tag to be.
+
+        Raises:
+            InvalidArgumentError: one has.
+        """
+        if self._look(named) is not None:
+            raise InvalidArgumentError(
+                f"{named.dataset_version!r} is a version of data set {named.dataset_id!r}, which "
+                "fetch would find first; give the tag another name"
+            )
 
     def untag(self, dataset_id: str, tag: str, *, expect: str | EllipsisType | None = ...) -> None:
         """Removes a tag; the version stays.
@@ -287,11 +303,15 @@ class CataloguedStorage(ListedStorage[V]):
 
         Raises:
             DoomedError: see ``Catalogue.enter``.
+            InvalidArgumentError: a tag has its name by now; what was published is taken back.
         """
         try:
             self._catalogue.enter(entry, instead_of=instead_of)
         except DoomedError:
             raise
+        except NameTakenError as error:
+            self._withdraw(self._version(*entry.key), entry.object_tag)
+            raise InvalidArgumentError(str(error)) from None
         except YogadlError as error:
             level = logging.INFO if isinstance(error, _EXPECTED) else logging.WARNING
             _log.log(

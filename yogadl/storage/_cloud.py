@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from yogadl.arguments import as_flag
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.cache.record_reader import RecordReader
@@ -160,16 +161,18 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
                 ``local_cache_bytes`` is configured.
 
         Raises:
+            InvalidArgumentError: ``download`` is none of these.
             StoreError: the bucket cannot be read.
             StorageFullError: the copy does not fit on this machine, or into ``local_cache_bytes``
                 with those that are open or pinned; or, without a download, not even a folder does.
             ForeignFileError: it is to be read without a download, and yogadl 0.1.4 wrote it.
         """
+        wanted = None if download is None else as_flag("download", download)
 
         def fetch(version: ObjectVersion) -> StoredDataRef:
-            if download is None:
+            if wanted is None:
                 return self._fetch_best(version, check_records)
-            return self._fetch(version, check_records) if download else self._far(version)
+            return self._fetch(version, check_records) if wanted else self._far(version)
 
         return self._fetch_named(dataset_id, dataset_version, fetch)
 

@@ -18,6 +18,7 @@ from yogadl.storage._commits.made import Made
 from yogadl.storage._listing import V
 
 _ATTEMPTS = 3
+_NO_TAGS: Mapping[str, str] = {}
 
 
 class HistoryStorage(CataloguedStorage[V]):
@@ -87,11 +88,21 @@ class HistoryStorage(CataloguedStorage[V]):
             # It may have been moved on, and the version collected, meanwhile.
         raise self._left_by(name, version)
 
-    def _named(self, dataset_id: str, name: str) -> tuple[V, str | None]:
-        """The version of a name, and the tag, if it is one."""
+    def _named(
+        self, dataset_id: str, name: str, known: Mapping[str, str] = _NO_TAGS
+    ) -> tuple[V, str | None]:
+        """The version of a name, and the tag, if it is one.
+
+        Args:
+            dataset_id: of it.
+            name: a version, or else a tag; as ``fetch`` finds them.
+            known: tags that need not be asked for.
+        """
         version = self._version(dataset_id, name)
         if self._look(version) is not None:
             return version, None
+        if name in known:
+            return self._at(dataset_id, name, known[name]), name
         tagged = self._tagged(dataset_id, name)
         if tagged is None:
             raise self._no_such_name(dataset_id, name)

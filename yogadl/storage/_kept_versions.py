@@ -80,7 +80,7 @@ class KeptVersions(ToldVersions[V]):
         One that is killed has done a part of it, and the next one does the rest.
 
         Args:
-            dataset_id: of this one only.
+            dataset_id: of this one only; of one that there is not, there is nothing to do.
             keep_last: how many versions of each id to keep, the newest, beside those that are
                 tagged. Without, no version is deleted.
             older_than: only what is so old; without, versions are kept for a day, and parts for as

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.cache.files import make_folders, shown, telling
+from yogadl.cache.files import make_folders, moment, shown, telling
 from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of, read_header
@@ -454,7 +454,7 @@ def _cache_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, os.stat_r
 
 
 def _listed(name: str, version: str, path: pathlib.Path, status: os.stat_result) -> Listed:
-    created = datetime.datetime.fromtimestamp(status.st_mtime, datetime.timezone.utc)
+    created = moment(status.st_mtime)
     return Listed(name, version, status.st_size, _tag(status), created, path)
 
 

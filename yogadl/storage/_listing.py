@@ -61,7 +61,7 @@ class ListedStorage(Storage, Generic[V]):
         of a bucket, a request for each 1,000 objects of versions.
 
         Args:
-            dataset_id: list only the versions of this one.
+            dataset_id: list only the versions of this one; of one that there is not, none.
 
         Raises:
             InvalidArgumentError: the id is empty or leaves the storage.

@@ -78,11 +78,10 @@ def open_storage(url: str | os.PathLike[str], **configuration: Any) -> CacheStor
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
     if not isinstance(text, str):
         raise InvalidArgumentError(f"url must be a string or a path, not {url!r:.100}")
-    scheme = _SCHEME.match(text)
-    if scheme is None:
+    name = scheme_of(text)
+    if not name:
         _check_names(configuration, {}, "a path")
         return LFSStorage(LFSConfigurations(text))
-    name = scheme[1].lower()
     opener = _find(name) or _find_in_fsspec(name)
     if opener is None:
         known = ", ".join(sorted({*_BUILT_IN, *_registered}))
@@ -98,6 +97,12 @@ def open_storage(url: str | os.PathLike[str], **configuration: Any) -> CacheStor
         )
     # What most of them make, so that it is known what it can do.
     return cast("CacheStorage[Any]", opener(text, **configuration))
+
+
+def scheme_of(text: str) -> str:
+    """The scheme of a URL; empty for what is taken for a path."""
+    scheme = _SCHEME.match(text)
+    return "" if scheme is None else scheme[1].lower()
 
 
 def register_scheme(scheme: str) -> Callable[[Opener], Opener]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from yogadl.arguments import as_index
+from yogadl.cache.files import remove_if_empty
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import write_version
@@ -81,10 +82,6 @@ class VersionedStorage(HistoryStorage[V]):
         Raises:
             VersionExistsError: it is there.
         """
-
-    @abc.abstractmethod
-    def _withdraw(self, version: V, tag: str) -> None:
-        """Takes back what was just published, as an object of this tag, and is not entered."""
 
     @abc.abstractmethod
     def _publish_again(self, file: PartialFile, version: V, parts: Any, listed: Listed) -> Entry:
@@ -200,13 +197,11 @@ class VersionedStorage(HistoryStorage[V]):
 
         Args:
             dataset_id: of it.
-            on: a tag or a version.
-            tags: those that are known. No version has the name of one, so that it is not asked for.
+            on: a version, or else a tag.
+            tags: those that are known.
         """
-        if on in tags:
-            return self._at(dataset_id, on, tags[on]), on
         try:
-            return self._named(dataset_id, on)
+            return self._named(dataset_id, on, tags)
         except CacheNotFoundError as error:
             raise CacheNotFoundError(
                 f"{error}; a branch is a tag: storage.tag({dataset_id!r}, {on!r}, VERSION) makes it"
@@ -235,7 +230,7 @@ class VersionedStorage(HistoryStorage[V]):
             self._check_new(target)
         self._check_no_tag(target, tags)
         path = target.claim()
-        stack.callback(_remove_empty, path.parent)
+        stack.callback(remove_if_empty, path.parent)
         parts: Any = stack.enter_context(self._adding(target, True))
         parts.begin()
         return path, parts, self._made_to_share(base, parts)
@@ -313,7 +308,7 @@ class VersionedStorage(HistoryStorage[V]):
         self._check_name(target)
         said = f"Revert {undone.dataset_version}" if message is None else message
         with contextlib.ExitStack() as stack:
-            stack.callback(_remove_empty, target.claim().parent)
+            stack.callback(remove_if_empty, target.claim().parent)
             parts: Any = stack.enter_context(self._adding(target, True))
             parts.begin()
             made = self._made_to_share(undone, parts)
@@ -450,9 +445,3 @@ def _new_name() -> str:
     """A name that no other version has, by which they stand in the order of their time."""
     now = datetime.datetime.now(datetime.timezone.utc)
     return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-
-
-def _remove_empty(folder: pathlib.Path) -> None:
-    """Removes the folder of a version that was not made after all."""
-    with contextlib.suppress(OSError):
-        folder.rmdir()

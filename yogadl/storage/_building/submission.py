@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from yogadl.adapters import open_source
+from yogadl.cache.files import removed_if_in_vain
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.writer import CacheWriter
 from yogadl.format.provenance import Provenance
@@ -85,6 +86,7 @@ def staged(
     path = version.claim()
     remove_leftovers(path)
     with (
+        removed_if_in_vain(path.parent),
         adding as parts,
         CacheWriter(
             path,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import inspect
 import json
 import sys
 import time
@@ -37,7 +36,7 @@ from yogadl.storage._commits.components import Components, NewColumn
 from yogadl.storage._commits.merging import rewritten
 from yogadl.storage._commits.new_records import NewRecords, PartWriter
 from yogadl.storage._commits.new_runs import put_together
-from yogadl.storage._commits.updating import Updated
+from yogadl.storage._commits.updating import Updated, is_function, values_of
 from yogadl.storage._commits.user_metadata import same_json
 from yogadl.versions.edits import Edits
 from yogadl.versions.hunks import Hunks, hunks_of
@@ -185,13 +184,7 @@ class Change:
         """
         self._check_open(of_records=True)
         found = self._positions(positions)
-        source = self._write(data)
-        if self._new[-1].count != len(found):
-            raise InvalidArgumentError(
-                f"{len(found)} positions are to have {self._new[-1].count} records; give one for "
-                "each"
-            )
-        self._edits.replace(found, source)
+        self._put_in(found, self._write(data))
 
     def update(self, function: Callable[[Any], Any], positions: Any = None) -> None:
         """Has what a function makes of some records stand in for them.
@@ -216,8 +209,11 @@ class Change:
         try:
             source = self._write(updated)
         except SpecMismatchError as error:
-            raise updated.explained(error) from error
-        self._edits.replace(found, source)
+            explained = updated.explained(error)
+            if explained is error:
+                raise
+            raise explained from error
+        self._put_in(found, source)
 
     def submit(self, data: Any) -> None:
         """Makes the version one of just these records. Those that the base has are found there,
@@ -269,6 +265,20 @@ class Change:
             return self.find(given)
         return self.base._positions(given)
 
+    def _put_in(self, positions: Array, source: int) -> None:
+        """Has the records that were written last stand in for others."""
+        count = self._new[-1].count
+        try:
+            if count != len(positions):
+                raise InvalidArgumentError(
+                    f"{len(positions)} positions are to have {count} records; give one for each"
+                )
+            self._edits.replace(positions, source)
+        except InvalidArgumentError:
+            # They are of no version, and what is done next is the first that is.
+            self._new.pop()
+            raise
+
     def _write(self, data: Any) -> int:
         """Stores some records; the number of the source that they are."""
         self._check_open(of_records=True)
@@ -284,17 +294,23 @@ class Change:
 
         Args:
             name: its key in the dict that a record is.
-            data: a value for each record, in their order: what can be submitted; or a function that
-                makes it of a record of the base.
+            data: a value for each record, in their order: what can be submitted; or else anything
+                that can be called, and makes it of a record of the base.
             spec: the element spec of the values; inferred without.
 
         Raises:
-            InvalidArgumentError: there is one of this name, or not a value for each record.
+            InvalidArgumentError: there is one of this name, or not a value for each record; or none
+                of which a function could make one, and no spec.
         """
         self._check_open(of_components=True)
         self._components.check_new(name)
-        if inspect.isroutine(data) or isinstance(data, functools.partial):
-            data = map(data, self._whole_base.stream())
+        if is_function(data):
+            if spec is None and not self._made.count:
+                raise InvalidArgumentError(
+                    f"the version has no records of which the function could make values of "
+                    f"{name!r}; give spec= to add it all the same"
+                )
+            data = values_of(data, self._whole_base.stream())
         self._components.add(name, self._column(data, spec, name))
 
     def drop(self, *names: str) -> None:

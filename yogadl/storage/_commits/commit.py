@@ -25,13 +25,14 @@ from yogadl.cache.table_writer import (
     write_version,
 )
 from yogadl.cache.writer import metadata_json
-from yogadl.catalogue import Catalogue, Entry, GoingTo
+from yogadl.catalogue import Catalogue, Entry, GoingTo, NameTakenError
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
     CacheReplacedError,
     ConflictError,
+    InvalidArgumentError,
     TagMovedError,
 )
 from yogadl.storage._building import provenance
@@ -173,7 +174,7 @@ class Committer(Generic[V]):
             VersionExistsError: the version is there already.
             YogadlError: it cannot be published.
         """
-        base = self._base
+        base, given = self._base, hunks
         self._own.update(digest for other in others if other for digest in other.parts.digests)
         while True:
             joined = hunks.joined()
@@ -191,8 +192,10 @@ class Committer(Generic[V]):
                 return
             head = self._head(moved)
             if head is not None:
-                hunks = self._rebased(hunks, base, head)
-                base = head
+                # In what order records come back, only the commit that is taken back can say.
+                is_back = bool(self._purpose.reverts)
+                before = (given, self._base) if is_back else (hunks, base)
+                hunks, base = self._rebased(*before, head), head
 
     def commit_spec(
         self,
@@ -351,6 +354,9 @@ class Committer(Generic[V]):
             return None
         try:
             self._storage._catalogue.commit(entry, self._branch, base.dataset_version)
+        except NameTakenError as error:
+            self._storage._withdraw(target, entry.object_tag)
+            raise InvalidArgumentError(str(error)) from None
         except TagMovedError as moved:
             self._storage._withdraw(target, entry.object_tag)
             if moved.current is None:
@@ -443,8 +449,7 @@ class Committer(Generic[V]):
         assert self._branch is not None
         look = functools.cache(self._look_at)
         self._check_undone(head, look)
-        # Later ones were put behind others already.
-        takes_back = bool(self._purpose.reverts) and base is self._base
+        takes_back = bool(self._purpose.reverts)
         return put_behind(hunks, base, head, self._branch, look, takes_back=takes_back)
 
     def _check_undone(self, head: Made, look: Look | None = None) -> None:

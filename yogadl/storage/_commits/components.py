@@ -148,8 +148,10 @@ class Components:
             self.are_changed = True
 
     def rename(self, name: Any, new_name: Any) -> None:
-        """Gives a component another name."""
+        """Gives a component another name, if it is another."""
         component = self._get(name)
+        if new_name == name:
+            return
         self.check_new(new_name)
         del self._components[name]
         self._components[new_name] = component

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from yogadl.cache.file_reader import FileReader
+from yogadl.cache.files import removed_if_in_vain
 from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.parts import read_header
@@ -128,13 +129,14 @@ class Copier:
         """
         path = target.claim()
         remove_leftovers(path)
-        if original.parts:
-            # Before they are looked for: from now on, none is collected.
-            self._parts.begin()
-            self._store_missing(original, target, path)
-        with PartialFile(path) as file:
-            original.append_to(file)
-            self._to._publish(file, target, self._parts, replaces)
+        with removed_if_in_vain(path.parent):
+            if original.parts:
+                # Before they are looked for: from now on, none is collected.
+                self._parts.begin()
+                self._store_missing(original, target, path)
+            with PartialFile(path) as file:
+                original.append_to(file)
+                self._to._publish(file, target, self._parts, replaces)
         self._see_entered(original.made, target)
 
     def _store_missing(self, original: Original, target: Version, path: pathlib.Path) -> None:

@@ -26,7 +26,7 @@ from yogadl.cache.files import telling
 from yogadl.cache.held import hold, is_replaced
 from yogadl.cache.mapping import Descriptor, open_file
 from yogadl.cache.partial import PartialFile, remove_leftovers
-from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
+from yogadl.cache.parts import OBJECTS_FOLDER, part_path, parts_of
 from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
@@ -63,11 +63,6 @@ class Contents:
         self._folders = folders
         self._name = name
         self._limit = limit
-
-    @property
-    def parts_folder(self) -> pathlib.Path:
-        """Where the parts of tables are."""
-        return self._folders.pieces / PARTS_FOLDER
 
     def path(self, digest: str) -> pathlib.Path:
         """Where the version of a digest is, if there is any of it."""

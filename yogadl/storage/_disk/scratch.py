@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from yogadl.cache.files import shown
+from yogadl.cache.files import remove_if_empty, shown, telling
 from yogadl.cache.partial import remove_leftovers
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import FileSystemError
@@ -31,9 +31,15 @@ _log = logging.getLogger(__name__)
 @contextlib.contextmanager
 def scratch_folder(parent: pathlib.Path) -> Iterator[pathlib.Path]:
     """A folder of its own, gone at the end; that of who was killed is found by
-    :func:`abandoned_in`, since its lock fell with the process."""
-    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=parent) as name:
-        folder = pathlib.Path(name)
+    :func:`abandoned_in`, since its lock fell with the process.
+
+    Raises:
+        FileSystemError: it cannot be made. That it cannot be removed is no error: what it was
+            needed for is done.
+    """
+    with telling("make a folder in", parent):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=parent))
+    try:
         with FileLock(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT) as lock:
             try:
                 lock.takes(fcntl.LOCK_EX)
@@ -41,6 +47,9 @@ def scratch_folder(parent: pathlib.Path) -> Iterator[pathlib.Path]:
                 # Then nobody takes it for abandoned either.
                 _log.debug("%s has no locks: %s", shown(folder), error.strerror)
             yield folder
+    finally:
+        if not _is_removed(folder):
+            _log.warning("Cannot remove %s; storage.gc() does.", shown(folder))
 
 
 def abandoned_in(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -56,13 +65,15 @@ def abandoned_in(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def ids_with_leftovers(root: pathlib.Path) -> set[str]:
-    """The ids below a folder of versions of which a writer may have been killed."""
+    """The ids below a folder of versions of which a writer may have been killed, or the last
+    version has left its folder."""
     found = set()
     for at, folders, files in os.walk(root):
         here = pathlib.Path(at)
         is_left = any(name.startswith(SCRATCH_PREFIX) for name in folders) or any(
             name.startswith(f"{CACHE_FILE}.") for name in files
         )
+        is_left = is_left or not (folders or files)
         if is_left and here != root:
             found.add(here.parent.relative_to(root).as_posix())
         folders[:] = [name for name in folders if name not in (PARTS_FOLDER, CATALOGUE_FOLDER)]
@@ -71,10 +82,8 @@ def ids_with_leftovers(root: pathlib.Path) -> set[str]:
 
 def remove_abandoned(folder: pathlib.Path) -> None:
     """Removes such a folder, and that of a version that was never made."""
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        # Only if it is empty.
-        folder.parent.rmdir()
+    _is_removed(folder)
+    remove_if_empty(folder.parent)
     _log.info("Removed %s, left by a change that was killed.", shown(folder))
 
 
@@ -97,6 +106,20 @@ def _remove_unused(folder: pathlib.Path) -> None:
     with contextlib.suppress(OSError):
         if time.time() - os.stat(folder).st_mtime > _UNUSED_SECONDS:
             folder.rmdir()
+
+
+def _is_removed(folder: pathlib.Path) -> bool:
+    """Removes such a folder, as far as possible, its lock last: if this is killed, it is found
+    again by that. Whether it is gone."""
+    with contextlib.suppress(OSError), os.scandir(folder) as found:
+        for each in list(found):
+            if each.is_dir(follow_symlinks=False):
+                shutil.rmtree(each.path, ignore_errors=True)
+            elif each.name != LOCK_FILE:
+                with contextlib.suppress(OSError):
+                    os.unlink(each.path)
+    shutil.rmtree(folder, ignore_errors=True)
+    return not os.path.lexists(folder)
 
 
 def _is_abandoned(folder: pathlib.Path) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from yogadl.arguments import as_index
+from yogadl.cache.files import moment
 from yogadl.errors import CacheNotFoundError
 from yogadl.remote._local.kept import KeptVersion, kept_versions, remove_unused, set_pinned
 
@@ -54,7 +55,7 @@ class LocalVersions:
             LocalVersion(
                 version.names,
                 version.nbytes,
-                datetime.datetime.fromtimestamp(version.opened, datetime.timezone.utc),
+                moment(version.opened),
                 version.is_pinned,
             )
             for version in self._kept()
