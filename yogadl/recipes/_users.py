@@ -21,6 +21,8 @@ _DEEPEST = 3
 _MOST_ATTRIBUTES = 100
 # Debuggers, which need not be installed, put functions of their own into Python's modules.
 _WATCHING = frozenset(("_pydev_bundle", "_pydevd_bundle", "debugpy", "pydevd"))
+# Those of Python's that make classes for others, which then have their names.
+_MAKING = frozenset(("abc", "types"))
 HOLD_NOTHING = frozenset(
     [
         # What every module has, and nobody changes.
@@ -98,10 +100,20 @@ def is_users_class(kind: type) -> bool:
     if name == "__main__" or "__file__" in space:
         return is_users_module(name)
     if isinstance(name, str) and is_standard(name):
-        return False
+        return name in _MAKING and _derives_from_users(kind)
     # Its module was loaded without being kept, or never was a file.
     functions = (it for it in vars(kind).values() if type(it) is types.FunctionType)
     return any(map(is_users_function, functions))
+
+
+def is_of_library(kind: type) -> bool:
+    """Whether a class is of a library's module, and derives from none of the user's: one that is
+    made by a call has the module of what makes it, such as ``abc``."""
+    return is_library(kind.__module__) and not _derives_from_users(kind)
+
+
+def _derives_from_users(kind: type) -> bool:
+    return any(map(is_users_class, kind.__mro__[1:]))
 
 
 def holds_users(value: Any) -> bool:
@@ -125,7 +137,7 @@ class Finder:
         self._depths: dict[int, int] = {}
         # That are of libraries.
         self._files: set[str] = set()
-        self._libraries = set(libraries)
+        self._libraries = set(libraries) - _MAKING
 
     def finds(self, value: Any, depth: int = _DEEPEST) -> bool:
         """See ``holds_users``."""
@@ -179,8 +191,8 @@ class Finder:
             rest = {kind: groups[kind] for kind in others if _may_have_parts(kind)}
             parts = distinct([*_parts_of_functions(closed), *_parts_of_others(rest)])
             if parts and self.suspects(parts, depth - 1):
-                unsure = itertools.chain(closed, *rest.values())
-                found.update(id(it) for it in unsure if self.finds(it, depth))
+                within = itertools.chain(closed, *rest.values())
+                found.update(id(it) for it in within if self.finds(it, depth))
         return found
 
     def _is_library(self, file: str) -> bool:
@@ -206,7 +218,7 @@ class Finder:
             module = kind.__module__
             found = module not in self._libraries and is_users_class(kind)
             self._kinds[id(kind)] = found
-            if not found and is_library(module):
+            if not found and module not in _MAKING and is_library(module):
                 self._libraries.add(module)
         return found
 
@@ -217,10 +229,10 @@ def _may_have_parts(kind: type) -> bool:
 
 
 def _parts_of_functions(functions: list[types.FunctionType]) -> list[Any]:
-    """See ``_parts``; of many with closures, which takes a fraction of the time. May have more, such
-    as annotations."""
-    # To ask a function for its __dict__ makes one. Those of all that TensorFlow has would have Python
-    # look for garbage, which takes longer than all else here.
+    """See ``_parts``; of many with closures, which takes a fraction of the time. May have more,
+    such as annotations."""
+    # To ask a function for its __dict__ makes one. Those of all that TensorFlow has would have
+    # Python look for garbage, which takes longer than all else here.
     spaces = {id(it): it for it in gc.get_referents(*functions) if type(it) is dict}
     for function in functions:
         spaces.pop(id(function.__globals__), None)

@@ -32,8 +32,8 @@ import numpy as np
 
 from yogadl.recipes._arrays import address_of, meaning_of, meet_texts, shared_by
 from yogadl.recipes._objects import added, attributes_of
-from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import LONGEST, Rule, Walk, digest, each, pairs, text
+from yogadl.recipes._users import is_of_library
 
 _MANY = 64
 _FLAT = frozenset((int, float, bool, type(None), str, bytes))
@@ -122,7 +122,7 @@ def _path(walk: Walk, value: pathlib.PurePath) -> str:
     if declared := walk.declared(value):
         return declared
     kind = type(value)
-    if not is_library(kind.__module__):
+    if not is_of_library(kind):
         more = pairs(walk, attributes_of(value).items())
         return f"path({text(str(value))},{walk.token(kind)},{more})"
     # Those that are more than text are of the machine's own kind.
@@ -298,7 +298,7 @@ def _logger(walk: Walk, value: logging.Logger) -> str:
     """What is logged is in no record, but what the user has added to it may be."""
     if again := walk.again(value):
         return again
-    kind = "" if is_library(type(value).__module__) else walk.token(type(value))
+    kind = "" if is_of_library(type(value)) else walk.token(type(value))
     return f"logger{kind}{_added(walk, value, _OF_LOGGERS)}"
 
 
