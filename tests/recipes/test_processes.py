@@ -240,3 +240,92 @@ def test_what_is_given_to_objects_of_libraries_one_after_the_other(tmp_path: pat
     assert before == odd
     assert in_one == again
     assert len({before, in_one, in_two, registered}) == 4
+
+
+LAZY = """
+    import sys
+
+    from yogadl.recipes import recipe_of
+
+    if "early" in sys.argv:
+        import lazy
+        import lazy.inner
+
+
+    def make():
+        import lazy
+        from lazy import Kept, twice
+        from lazy.inner import Other
+
+        return [lazy.run(1), Kept(2).value, twice(3), Other().value, lazy.LIMIT]
+
+
+    def own(*arguments):
+        return 5
+
+
+    print(recipe_of(make).digest)
+    if "patch" in sys.argv:
+        import lazy
+
+        lazy.Kept.told = own
+    if "partial" in sys.argv:
+        import lazy
+
+        lazy.run = __import__("functools").partial(lazy.run, more=1)
+    print(make())
+    print(recipe_of(make).digest)
+"""
+LAZY_LIBRARY = """
+from .inner import Other, twice, with_partial
+
+LIMIT = 3
+
+class Kept:
+    @with_partial
+    def __init__(self, value):
+        self.value = value
+
+    def told(self):
+        return self.value
+
+def run(value, more=0):
+    return value + more
+"""
+LAZY_INNER = """
+import functools
+
+def with_partial(method):
+    return functools.partialmethod(method)
+
+def times(factor, value):
+    return factor * value
+
+twice = functools.partial(times, 2)
+
+class Other:
+    value = 4
+"""
+
+
+def test_libraries_that_are_imported_when_they_are_needed(tmp_path: pathlib.Path) -> None:
+    """They are the same before and after, and what the user puts into them counts."""
+    library = tmp_path / "site-packages" / "lazy"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text(LAZY_LIBRARY)
+    (library / "inner.py").write_text(LAZY_INNER)
+    installed = library.parent / "lazy-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy\nVersion: 1\n")
+    program = f"import sys\nsys.path.append({str(library.parent)!r})\n{textwrap.dedent(LAZY)}"
+    found = []
+    for word in ("late", "early", "patch", "partial"):
+        folder = tmp_path / word
+        folder.mkdir()
+        found.append(run(folder, f"import sys\nsys.argv.append({word!r})\n{program}", 1))
+    before, data, after = found[0]
+    assert before == after
+    assert found[1] == found[0]
+    assert [it[0] for it in found] == [before] * 4
+    assert len({it[2] for it in found}) == 3
+    assert found[3][1] != data

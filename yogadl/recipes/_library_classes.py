@@ -6,9 +6,11 @@ import functools
 import sys
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 from yogadl.recipes._libraries import BUILTIN
+from yogadl.recipes._made import is_made_by, names_made_in
 from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import Walk, text
 from yogadl.recipes._users import holds_users, is_of_library
@@ -53,19 +55,36 @@ BOOKKEEPING = frozenset(
 """What Python and libraries keep in classes for themselves."""
 
 _IMMUTABLE = 1 << 8
+# What these hold need not be the user's, and they may be.
+_PARTIAL = (functools.partial, functools.partialmethod)
 
 
 def is_users_value(value: Any) -> bool:
     """Whether the user has put a value into a library, as far as what it is made of tells."""
     kind = type(value)
-    if kind in (functools.partial, functools.partialmethod) or holds_users(value):
+    if kind in _PARTIAL or holds_users(value):
         return True
     return kind is types.MethodType and not is_library(type(value.__self__).__module__)
 
 
-def _is_patch(name: str, value: Any) -> bool:
-    """Whether something in a class of a library is the user's."""
-    return name not in BOOKKEEPING and is_users_value(value)
+def is_users_at(value: Any, module: types.ModuleType) -> bool:
+    """Whether what a library's module has is the user's, or a class with something of theirs."""
+    if issubclass(type(value), type) and is_library_class(value):
+        return any(True for _ in _patches(value))
+    return is_users_value(value) and not (
+        type(value) in _PARTIAL and is_made_by(module.__name__.partition(".")[0], value)
+    )
+
+
+def _patches(kind: type) -> Iterator[tuple[str, Any]]:
+    """What the user has put into a class of a library, and the classes that it derives from."""
+    for one in kind.__mro__:
+        if one.__flags__ & _IMMUTABLE or not is_library(one.__module__):
+            continue
+        for name, value in sorted(vars(one).items()):
+            if name not in BOOKKEEPING and is_users_value(value):
+                if type(value) not in _PARTIAL or name not in names_made_in(one.__module__):
+                    yield name, value
 
 
 def is_library_class(kind: type) -> bool:
@@ -94,11 +113,5 @@ def describe_library_class(walk: Walk, kind: type) -> str:
     if kind is typing.Any:
         # From Python 3.11 on, it is a class; see the rule of what type hints are made of.
         return f"typing({text('typing.Any')})"
-    patched = [
-        f"{name}={walk.token(value)}"
-        for one in kind.__mro__
-        if not one.__flags__ & _IMMUTABLE
-        for name, value in sorted(vars(one).items())
-        if is_library(one.__module__) and _is_patch(name, value)
-    ]
+    patched = [f"{name}={walk.token(value)}" for name, value in _patches(kind)]
     return f"{found}[{','.join(patched)}]" if patched else found

@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
-from yogadl.recipes._library_classes import is_users_value
+from yogadl.recipes._library_classes import is_users_at, is_users_value
 from yogadl.recipes._owners import is_installed, is_library, is_library_module
 from yogadl.recipes._protocol import Walk
 from yogadl.recipes._reads import Read
@@ -168,11 +168,14 @@ def _follow_library(
         special = _environment(walk, value, chain[number + 1 :], read)
         if special:
             return special
+    if is_imported_here and not is_users_at(value, module):
+        # It is told as it is before it is imported.
+        return found
     if is_users_value(value):
         return f"{found} is {walk.token(value)}"
     if issubclass(type(value), type):
         return f"{found} is {walk.reference(value)}"
-    if not is_imported_here and is_plain(value):
+    if is_plain(value):
         return walk.item(
             "constant", module, str(read), f"{module.__name__}.{'.'.join(chain)}", value
         )
