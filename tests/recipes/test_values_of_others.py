@@ -219,6 +219,30 @@ def test_tensorflow() -> None:
         digest(tensorflow.lookup.StaticHashTable(table, -1))
 
 
+def test_what_tensorflow_leaves_on_functions_does_not_count() -> None:
+    tensorflow = pytest.importorskip("tensorflow")
+
+    def plain(x: Any) -> Any:
+        return x.numpy() * 3
+
+    def untouched(x: Any) -> Any:
+        return x + 1
+
+    made = tensorflow.function(untouched)
+
+    def use() -> Any:
+        counted = tensorflow.data.Dataset.range(2)
+        called = counted.map(lambda x: tensorflow.py_function(plain, [x], "int64"))
+        given = counted.map(lambda x: tensorflow.numpy_function(untouched, [x], "int64"))
+        return [list(it.as_numpy_iterator()) for it in (called, given, counted.map(made))]
+
+    before = recipe_of(use).digest
+    assert use() == [[0, 3], [1, 2], [1, 2]]
+    assert recipe_of(use).digest == before
+    plain.mine = 1  # type: ignore[attr-defined]
+    assert recipe_of(use).digest != before
+
+
 def test_keras() -> None:
     """What a layer tracks, it also knows by where that lies in memory."""
     keras = pytest.importorskip("keras")

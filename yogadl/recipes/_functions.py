@@ -18,7 +18,7 @@ from yogadl.recipes._owners import is_installed
 from yogadl.recipes._protocol import Walk, each, pairs
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._sources import Source, SourceError, source_of
-from yogadl.recipes._special import CACHED, MARKS
+from yogadl.recipes._special import CACHED, LEFT, MARKS
 from yogadl.recipes._users import holds_users, is_dispatcher
 
 _UNSET = "unset"
@@ -216,7 +216,7 @@ def _attributes(
     return [
         f".{name}={walk.inside(f'.{name}', it)}"
         for name, it in vars(function).items()
-        if name != CACHED and name not in MARKS and name not in besides
+        if name != CACHED and name not in MARKS and name not in LEFT and name not in besides
     ]
 
 

@@ -26,7 +26,8 @@ BUILTIN = (
 """What was not written in Python, and belongs to a module or a class."""
 
 _MAKERS = frozenset(("jax", "jaxlib", "numba", "numpy", "tensorflow"))
-_WRAPPED = ("__wrapped__", "python_function", "py_func")
+# TensorFlow wraps what is in the last of these anew when a function is called.
+_WRAPPED = ("python_function", "py_func", "__wrapped__")
 # Of functions with derivatives of their own.
 _RULES = ("fwd", "bwd", "jvp", "nondiff_argnums", "symbolic_zeros")
 

@@ -46,6 +46,9 @@ FLAGS: dict[str, frozenset[str]] = {
 MARKS = FLAGS["marks"]
 """What decorators such as ``typing.final`` leave, on some versions of Python, for who asks."""
 
+LEFT = frozenset(("ag_dnc_wrapper__", "autograph_info__"))
+"""What TensorFlow leaves on the functions that it has called."""
+
 LOOKING_UP = frozenset(
     (
         "bmat",
