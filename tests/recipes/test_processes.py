@@ -329,3 +329,86 @@ def test_libraries_that_are_imported_when_they_are_needed(tmp_path: pathlib.Path
     assert [it[0] for it in found] == [before] * 4
     assert len({it[2] for it in found}) == 3
     assert found[3][1] != data
+
+
+NAMED_MODULES = """
+import functools
+import logging
+import multiprocessing
+import sys
+from dataclasses import dataclass
+from typing import NewType, TypedDict
+
+from trace import traced
+from profile import run
+import code
+from yogadl.recipes import recipe_of
+
+UserId = NewType("UserId", int)
+
+
+class Zed:
+    size = 3
+
+
+class Typed(TypedDict):
+    zed: "Zed"
+
+
+@dataclass
+class Row:
+    user: UserId
+    other: "UserId" = 3
+
+
+@functools.singledispatch
+def encode(value):
+    return 0
+
+
+@encode.register
+def _(value: int):
+    return value
+
+
+@encode.register
+def _(value: Zed):
+    return value.size
+
+
+@encode.register
+def _(value: str):
+    return len(value)
+
+
+def make():
+    logging.getLogger(__name__).info("making")
+    return [encode(Zed()), Row(UserId(2)).user, Typed(zed=Zed()), traced(1), run(2), code.coded(3)]
+
+
+def tell():
+    print(recipe_of(make).digest, flush=True)
+
+
+if __name__ == "__main__":
+    tell()
+    process = multiprocessing.get_context("spawn").Process(target=tell)
+    process.start()
+    process.join()
+"""
+
+
+def test_modules_are_the_same_by_whatever_name(tmp_path: pathlib.Path) -> None:
+    """That of the program depends on how it is run, and others may have names of Python's."""
+    told = {}
+    for factor in (2, 3):
+        folder = tmp_path / str(factor)
+        folder.mkdir()
+        (folder / "trace.py").write_text(f"def traced(x): return x * {factor}\n")
+        (folder / "profile.py").write_text("def run(x): return x\n")
+        (folder / "code.py").write_text("def coded(x): return x\n")
+        main, spawned = run(folder, NAMED_MODULES, 1)
+        (imported,) = run(folder, "", 1, "-c", "import program; program.tell()")
+        assert main == spawned == imported
+        told[main] = factor
+    assert len(told) == 2

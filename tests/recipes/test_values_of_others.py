@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -325,9 +327,16 @@ def test_pillow() -> None:
     assert len(set(told)) == len(told)
 
 
-def test_scipy() -> None:
+def test_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     special = pytest.importorskip("scipy.special")
     check([np.exp2, special.exp2, special.expit])
+    before = digest(special.expit)
+    # That others have imported it, too, says nothing.
+    for name, place in (("A_users", __file__), ("A_librarys", np.__file__)):
+        other: Any = types.ModuleType(name)
+        other.__file__, other.expit = place, special.expit
+        monkeypatch.setitem(sys.modules, name, other)
+    assert digest(special.expit) == before
 
 
 def test_wrapt() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from yogadl.recipes._annotations import text_of
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import absolute, follow
-from yogadl.recipes._owners import is_installed
+from yogadl.recipes._owners import is_installed, is_library
 from yogadl.recipes._protocol import Walk, each, pairs
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._sources import Source, SourceError, source_of
@@ -220,6 +220,12 @@ def _attributes(
     ]
 
 
+def _place_of_class(kind: type) -> tuple[bool, str, str]:
+    """Puts classes in an order: those of libraries, by their modules, and the user's."""
+    is_users = not is_library(kind.__module__)
+    return is_users, "" if is_users else kind.__module__, kind.__qualname__
+
+
 def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
     """A function that a library has made around something of the user's."""
     parts = [walk.library(function.__globals__.get("__name__", ""), function.__code__.co_name)]
@@ -228,8 +234,9 @@ def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
         # The order of the registrations does not matter.
         is_own = holds_users(registry.get(object))
         found = [it for it in registry.items() if is_own or any(map(holds_users, it))]
-        # Functions of one name are told apart by which is met first.
-        found.sort(key=lambda it: (it[0].__module__, it[0].__qualname__))
+        # Functions of one name are told apart by which is met first. What the user's modules are
+        # called depends on how they are run.
+        found.sort(key=lambda it: _place_of_class(it[0]))
         parts += sorted(f"{walk.token(k)}:{walk.token(v)}" for k, v in found)
         return [*parts, *_attributes(walk, function, _OF_DISPATCHERS)]
     wrapped, cells = vars(function).get("__wrapped__"), cells_of(function)

@@ -153,6 +153,7 @@ def make():
         ("[float]", "[int]"),
         ("x + 1", "x + 2"),
     ),
+    (("def f(x): return", "def f(x):\n    'Adds.'\n    return"),),
 )
 
 PROGRAMS["classes made by a library"] = Program(
