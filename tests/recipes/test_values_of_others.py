@@ -192,6 +192,18 @@ def test_derivatives_and_keys_of_jax() -> None:
     assert [*map(digest, with_rules(1))] == told[:2]
 
 
+def test_what_jax_compiles_and_how() -> None:
+    jax = pytest.importorskip("jax")
+
+    def scaled(x: Any, by: Any) -> Any:
+        return x * (by if isinstance(by, int) else 100)
+
+    options: list[dict[str, Any]] = [{}, {"static_argnames": ("by",)}, {"static_argnums": (0,)}]
+    told = [digest(jax.jit(scaled, **it)) for it in options]
+    assert len(set(told)) == 3
+    assert told == [digest(jax.jit(scaled, **it)) for it in options]
+
+
 def test_tensorflow() -> None:
     tensorflow = pytest.importorskip("tensorflow")
 
