@@ -14,6 +14,7 @@ from typing import Any
 from yogadl.recipes._annotations import text_of
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import absolute, follow
+from yogadl.recipes._objects import attributes_of
 from yogadl.recipes._owners import is_installed, is_library
 from yogadl.recipes._protocol import Walk, each, pairs
 from yogadl.recipes._scopes import Import
@@ -42,24 +43,33 @@ def label_of(function: Any) -> str:
 
 
 def unwrapped(function: Any) -> Any:
-    """What decorators have wrapped, as they tell."""
-    try:
-        return inspect.unwrap(function)
-    except ValueError:
-        # One says that it wraps itself.
-        return function
+    """What decorators have wrapped, as they tell, whatever objects do when they are asked."""
+    inner, met = function, set[int]()
+    while (wrapped := _wrapped_by(inner)) is not None:
+        if id(inner) in met:
+            # One says that it wraps itself.
+            return function
+        met.add(id(inner))
+        inner = wrapped
+    return inner
+
+
+def _wrapped_by(function: Any) -> Any:
+    if type(function) in (staticmethod, classmethod):
+        return function.__func__
+    return attributes_of(function).get("__wrapped__")
 
 
 def home_of(function: Any) -> tuple[str, dict[str, Any]]:
     """The name of what a call runs, and the globals of that."""
     while isinstance(function, functools.partial):
         function = function.func
-    inner = unwrapped(getattr(function, "__func__", function))
-    kind = inner if isinstance(inner, type) else type(inner)
-    home = getattr(inner, "__globals__", None)
-    if home is None:
-        home = vars(sys.modules.get(kind.__module__, builtins))
-    return str(getattr(inner, "__qualname__", kind.__qualname__)), home
+    inner = unwrapped(function.__func__ if type(function) is types.MethodType else function)
+    if isinstance(inner, types.FunctionType):
+        return inner.__qualname__, inner.__globals__
+    kind = inner if issubclass(type(inner), type) else type(inner)
+    own = inner.__qualname__ if type(inner) is types.BuiltinFunctionType else kind.__qualname__
+    return own, vars(sys.modules.get(kind.__module__, builtins))
 
 
 def place_of(value: Any) -> tuple[str, int]:
