@@ -240,3 +240,175 @@ def test_what_is_given_to_objects_of_libraries_one_after_the_other(tmp_path: pat
     assert before == odd
     assert in_one == again
     assert len({before, in_one, in_two, registered}) == 4
+
+
+LAZY = """
+    import sys
+
+    from yogadl.recipes import recipe_of
+
+    if "early" in sys.argv:
+        import lazy
+        import lazy.inner
+
+
+    def make():
+        import lazy
+        from lazy import Kept, twice
+        from lazy.inner import Other
+
+        return [lazy.run(1), Kept(2).value, twice(3), Other().value, lazy.LIMIT]
+
+
+    def own(*arguments):
+        return 5
+
+
+    print(recipe_of(make).digest)
+    if "patch" in sys.argv:
+        import lazy
+
+        lazy.Kept.told = own
+    if "partial" in sys.argv:
+        import lazy
+
+        lazy.run = __import__("functools").partial(lazy.run, more=1)
+    print(make())
+    print(recipe_of(make).digest)
+"""
+LAZY_LIBRARY = """
+from .inner import Other, twice, with_partial
+
+LIMIT = 3
+
+class Kept:
+    @with_partial
+    def __init__(self, value):
+        self.value = value
+
+    def told(self):
+        return self.value
+
+def run(value, more=0):
+    return value + more
+"""
+LAZY_INNER = """
+import functools
+
+def with_partial(method):
+    return functools.partialmethod(method)
+
+def times(factor, value):
+    return factor * value
+
+twice = functools.partial(times, 2)
+
+class Other:
+    value = 4
+"""
+
+
+def test_libraries_that_are_imported_when_they_are_needed(tmp_path: pathlib.Path) -> None:
+    """They are the same before and after, and what the user puts into them counts."""
+    library = tmp_path / "site-packages" / "lazy"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text(LAZY_LIBRARY)
+    (library / "inner.py").write_text(LAZY_INNER)
+    installed = library.parent / "lazy-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy\nVersion: 1\n")
+    program = f"import sys\nsys.path.append({str(library.parent)!r})\n{textwrap.dedent(LAZY)}"
+    found = []
+    for word in ("late", "early", "patch", "partial"):
+        folder = tmp_path / word
+        folder.mkdir()
+        found.append(run(folder, f"import sys\nsys.argv.append({word!r})\n{program}", 1))
+    before, data, after = found[0]
+    assert before == after
+    assert found[1] == found[0]
+    assert [it[0] for it in found] == [before] * 4
+    assert len({it[2] for it in found}) == 3
+    assert found[3][1] != data
+
+
+NAMED_MODULES = """
+import functools
+import logging
+import multiprocessing
+import sys
+from dataclasses import dataclass
+from typing import NewType, TypedDict
+
+from trace import traced
+from profile import run
+import code
+from yogadl.recipes import recipe_of
+
+UserId = NewType("UserId", int)
+
+
+class Zed:
+    size = 3
+
+
+class Typed(TypedDict):
+    zed: "Zed"
+
+
+@dataclass
+class Row:
+    user: UserId
+    other: "UserId" = 3
+
+
+@functools.singledispatch
+def encode(value):
+    return 0
+
+
+@encode.register
+def _(value: int):
+    return value
+
+
+@encode.register
+def _(value: Zed):
+    return value.size
+
+
+@encode.register
+def _(value: str):
+    return len(value)
+
+
+def make():
+    logging.getLogger(__name__).info("making")
+    return [encode(Zed()), Row(UserId(2)).user, Typed(zed=Zed()), traced(1), run(2), code.coded(3)]
+
+
+def tell():
+    print(recipe_of(make).digest, flush=True)
+
+
+if __name__ == "__main__":
+    tell()
+    process = multiprocessing.get_context("spawn").Process(target=tell)
+    process.start()
+    process.join()
+"""
+
+
+def test_modules_are_the_same_by_whatever_name(tmp_path: pathlib.Path) -> None:
+    """That of the program depends on how it is run, and others may have names of Python's."""
+    told = {}
+    for factor in (2, 3):
+        folder = tmp_path / str(factor)
+        folder.mkdir()
+        (folder / "trace.py").write_text(f"def traced(x): return x * {factor}\n")
+        (folder / "profile.py").write_text("def run(x): return x\n")
+        (folder / "code.py").write_text("def coded(x): return x\n")
+        main, spawned = run(folder, NAMED_MODULES, 1)
+        (imported,) = run(folder, "", 1, "-c", "import program; program.tell()")
+        assert main == spawned == imported
+        told[main] = factor
+    assert len(told) == 2

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import enum
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from yogadl.recipes import Recipe, changes, parse, recipe_of
+from yogadl.recipes._call import named_call
 
 
 class Scale:
@@ -141,3 +144,45 @@ def test_what_was_too_much_to_be_kept_is_not_new(monkeypatch: pytest.MonkeyPatch
     assert said == ["the rest of the recipe, which is too long to be kept, changed"]
     said = told(uses_many, monkeypatch, kinds[1], "size", 3)
     assert said == [f"the attribute {__name__}.Kind1.size changed"]
+
+
+class Counted(type):
+    def __repr__(cls) -> str:
+        CALLED.append("class")
+        return "class"
+
+
+class Lazy(metaclass=Counted):
+    def __init__(self) -> None:
+        self.size = 5
+
+    def __len__(self) -> int:
+        CALLED.append("len")
+        self.length = self.size
+        return self.length
+
+    def __repr__(self) -> str:
+        CALLED.append("repr")
+        return "lazy"
+
+
+class Words(list[Any]):
+    def __repr__(self) -> str:
+        CALLED.append("words")
+        return "words"
+
+
+CALLED: list[str] = []
+LAZY: Any = [Lazy(), Words(["a"]), Lazy, functools.partial(print, Lazy()), np.array([Lazy()])]
+
+
+def uses_lazy() -> Any:
+    return LAZY
+
+
+def test_values_are_shown_without_calling_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = told(uses_lazy, monkeypatch, LAZY[0], "size", 6)
+    assert "Lazy(size=6), Words(('a',))" in said[0]
+    assert CALLED == []
+    assert named_call(uses_lazy, tuple(LAZY), {})[1]
+    assert CALLED == []

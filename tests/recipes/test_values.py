@@ -496,3 +496,35 @@ def test_what_is_of_no_module_is_ignored_by_what_has_it() -> None:
     with pytest.raises(UndeterminedError, match=r"ignore=\('[^N]") as caught:
         of_value(Holder)
     assert "None" not in str(caught.value)
+
+
+class Failing:
+    """Of which all that is asked for is taken from what it has."""
+
+    def __init__(self, size: int) -> None:
+        self.__dict__["had"] = {"size": size}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.had[name]
+
+    def __call__(self) -> Any:
+        return [self.size]
+
+
+class Answering:
+    """Which has whatever it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_given: 3
+
+    def __call__(self) -> Any:
+        return [1]
+
+
+@pytest.mark.parametrize("kind", [functools.partial(Failing, 1), Answering])
+def test_objects_that_fail_when_they_are_asked(kind: Any, tmp_path: pathlib.Path) -> None:
+    value = kind()
+    assert of_value({value, 3}) == of_value({3, value})
+    made = LFSStorage(tmp_path).cacheable("made")(value)
+    assert len(made()) == 1
+    assert of_value({Failing(1), 3}) != of_value({Failing(2), 3})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -190,6 +192,18 @@ def test_derivatives_and_keys_of_jax() -> None:
     assert [*map(digest, with_rules(1))] == told[:2]
 
 
+def test_what_jax_compiles_and_how() -> None:
+    jax = pytest.importorskip("jax")
+
+    def scaled(x: Any, by: Any) -> Any:
+        return x * (by if isinstance(by, int) else 100)
+
+    options: list[dict[str, Any]] = [{}, {"static_argnames": ("by",)}, {"static_argnums": (0,)}]
+    told = [digest(jax.jit(scaled, **it)) for it in options]
+    assert len(set(told)) == 3
+    assert told == [digest(jax.jit(scaled, **it)) for it in options]
+
+
 def test_tensorflow() -> None:
     tensorflow = pytest.importorskip("tensorflow")
 
@@ -217,6 +231,30 @@ def test_tensorflow() -> None:
     table = tensorflow.lookup.KeyValueTensorInitializer(["a"], [1])
     with pytest.raises(UndeterminedError, match="stands for something"):
         digest(tensorflow.lookup.StaticHashTable(table, -1))
+
+
+def test_what_tensorflow_leaves_on_functions_does_not_count() -> None:
+    tensorflow = pytest.importorskip("tensorflow")
+
+    def plain(x: Any) -> Any:
+        return x.numpy() * 3
+
+    def untouched(x: Any) -> Any:
+        return x + 1
+
+    made = tensorflow.function(untouched)
+
+    def use() -> Any:
+        counted = tensorflow.data.Dataset.range(2)
+        called = counted.map(lambda x: tensorflow.py_function(plain, [x], "int64"))
+        given = counted.map(lambda x: tensorflow.numpy_function(untouched, [x], "int64"))
+        return [list(it.as_numpy_iterator()) for it in (called, given, counted.map(made))]
+
+    before = recipe_of(use).digest
+    assert use() == [[0, 3], [1, 2], [1, 2]]
+    assert recipe_of(use).digest == before
+    plain.mine = 1  # type: ignore[attr-defined]
+    assert recipe_of(use).digest != before
 
 
 def test_keras() -> None:
@@ -301,9 +339,16 @@ def test_pillow() -> None:
     assert len(set(told)) == len(told)
 
 
-def test_scipy() -> None:
+def test_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     special = pytest.importorskip("scipy.special")
     check([np.exp2, special.exp2, special.expit])
+    before = digest(special.expit)
+    # That others have imported it, too, says nothing.
+    for name, place in (("A_users", __file__), ("A_librarys", np.__file__)):
+        other: Any = types.ModuleType(name)
+        other.__file__, other.expit = place, special.expit
+        monkeypatch.setitem(sys.modules, name, other)
+    assert digest(special.expit) == before
 
 
 def test_wrapt() -> None:

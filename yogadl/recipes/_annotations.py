@@ -29,10 +29,10 @@ def text_of(walk: Walk, owner: Any, annotation: Any) -> str:
 def _named(walk: Walk, owner: Any, annotation: str) -> str:
     """One that is text, with the classes that it names, as far as they are there."""
     form, expression = _form_of(annotation)
-    module = sys.modules.get(owner.__module__)
-    if expression is None or module is None:
+    space = _globals_of(owner)
+    if expression is None or space is None:
         return form
-    stand_in = types.FunctionType((lambda: None).__code__, vars(module))
+    stand_in = types.FunctionType((lambda: None).__code__, space)
     found = []
     for read in reads_of_expression(expression).names:
         try:
@@ -40,6 +40,17 @@ def _named(walk: Walk, owner: Any, annotation: str) -> str:
         except UndeterminedError:
             continue
     return f"{form}{{{','.join(found)}}}"
+
+
+def _globals_of(owner: Any) -> dict[str, Any] | None:
+    """The global variables of what a function or class is written in."""
+    # In a process that multiprocessing has spawned, those of the main module are a copy.
+    for found in (owner, *(vars(owner).values() if isinstance(owner, type) else ())):
+        space = found.__globals__ if isinstance(found, types.FunctionType) else {}
+        if space.get("__name__", "") == owner.__module__:
+            return space
+    module = sys.modules.get(owner.__module__)
+    return None if module is None else vars(module)
 
 
 def _form_of(annotation: str) -> tuple[str, ast.expr | None]:

@@ -107,8 +107,9 @@ def _bound(
     """All arguments of a call, with the defaults, by the names of the parameters."""
     try:
         bound = inspect.signature(_bare(function)).bind(*arguments, **named)
-    except (TypeError, ValueError):
-        # It may take other arguments than it says. If not, the call will tell.
+    except Exception:
+        # It may take other arguments than it says, and an object may fail when it is asked. If
+        # not, the call will tell.
         given = {f"argument {number}": value for number, value in enumerate(arguments)}
         return {**given, **named}
     bound.apply_defaults()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import collections
+import gc
 import inspect
 import re
 import reprlib
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +15,9 @@ import numpy as np
 import xxhash
 
 from yogadl.recipes._arrays import meaning_of
-from yogadl.recipes._objects import kept
+from yogadl.recipes._functions import unwrapped
+from yogadl.recipes._objects import attributes_of, contents, kept
+from yogadl.recipes._users import is_users_function
 
 Array = np.ndarray[Any, Any]
 
@@ -25,6 +30,12 @@ _SHOWN_OF_STRINGS = 40
 _LARGEST_ARRAY = 64 << 20
 # Text that is no UTF-8, such as names of files, is no reason to fail.
 _ANY = ("utf-8", "surrogatepass")
+# Of what is in a value, when it is asked whether the user's code would run.
+_MOST_LOOKED_AT = 1000
+_CODE = (type, types.BuiltinFunctionType, types.FunctionType, types.ModuleType)
+# Which reprlib goes through.
+_OPENED = frozenset((collections.deque, dict, frozenset, list, set, tuple))
+_GENERATED = ("<string>", "<attrs generated")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -63,7 +74,11 @@ class _Shortened(reprlib.Repr):
             return "..."
         if isinstance(x, np.ndarray):
             return self._of_array(x, level)
-        if getattr(type(x), "__repr__", None) is object.__repr__:
+        if isinstance(x, type) and _is_written(_repr_of(type(x))):
+            return _cut(f"<class '{x.__module__}.{x.__qualname__}'>")
+        if type(x) in _OPENED:
+            return super().repr1(x, level)
+        if _repr_of(type(x)) is object.__repr__ or runs_users(x):
             return self._of_object(x, level)
         return super().repr1(x, level)
 
@@ -75,16 +90,16 @@ class _Shortened(reprlib.Repr):
 
     def repr_instance(self, x: Any, level: int) -> str:  # noqa: ARG002 # likewise
         try:
-            if hasattr(type(x), "__len__") and len(x) > _MOST_ITEMS:
+            if _found_in(type(x), "__len__") is not None and len(x) > _MOST_ITEMS:
                 return f"<{type(x).__name__} of {len(x)}>"
             # Where an object lies in memory says nothing of it.
             return _cut(_ADDRESS.sub("", repr(x)))
         except Exception:
-            # It is the user's code, and not called for this.
+            # A library's own may fail, too.
             return f"<{type(x).__name__}>"
 
     def _of_array(self, x: Array, level: int) -> str:
-        if x.size <= _LONGEST_VALUE:
+        if x.size <= _LONGEST_VALUE and not x.dtype.hasobject:
             shown = repr(x)
             if len(shown) <= _LONGEST_VALUE:
                 return shown
@@ -100,15 +115,21 @@ class _Shortened(reprlib.Repr):
             names = list(inspect.signature(type(x)).parameters)
         except (TypeError, ValueError):
             names = []
-        kept = getattr(x, "__dict__", {})
-        values = [
-            f"{name}={self.repr1(kept[at], level - 1)}"
+        had = attributes_of(x)
+        values = self._content(x, level)
+        values += [
+            f"{name}={self.repr1(had[at], level - 1)}"
             for name in names
             for at in (name, f"_{name}")
-            if at in kept
+            if at in had
         ]
         more = f" {_digest(', '.join(values).encode(*_ANY))}" if values else ""
         return f"<{type(x).__module__}.{type(x).__qualname__} object{more}>"
+
+    def _content(self, x: Any, level: int) -> list[str]:
+        """What an object has as a list, a number and so on that it is, too."""
+        content = contents(x)
+        return [] if content is None else [self.repr1(content, level - 1)]
 
 
 class _Opened(_Shortened):
@@ -119,11 +140,46 @@ class _Opened(_Shortened):
         self._is_secret = is_secret
 
     def _of_object(self, x: Any, level: int) -> str:
-        values = [
+        values = self._content(x, level)
+        values += [
             f"{name}={'…' if self._is_secret(name) else self.repr1(value, level - 1)}"
             for name, value in kept(x)
         ]
         return _cut(f"{type(x).__qualname__}({', '.join(values)})", _LONGEST_ARGUMENTS)
+
+
+def runs_users(value: Any) -> bool:
+    """Whether Python may run code of the user's to write a value: its own, or that of something
+    in it. What Python or a library writes for a class, such as dataclasses, does no harm."""
+    left, met = [value], set[int]()
+    while left and len(met) < _MOST_LOOKED_AT:
+        one = left.pop()
+        if id(one) in met or isinstance(one, _CODE):
+            continue
+        met.add(id(one))
+        if any(_is_written(_found_in(type(one), name)) for name in ("__repr__", "__len__")):
+            return True
+        left += gc.get_referents(one)
+    return bool(left)
+
+
+def _found_in(kind: type, name: str) -> Any:
+    """What objects of a class have by a name, without asking them or it."""
+    return next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None)
+
+
+def _repr_of(kind: type) -> Any:
+    return _found_in(kind, "__repr__")
+
+
+def _is_written(method: Any) -> bool:
+    """Whether the user has written a method."""
+    if not isinstance(method, types.FunctionType):
+        return False
+    inner = unwrapped(method)
+    return isinstance(inner, types.FunctionType) and (
+        not inner.__code__.co_filename.startswith(_GENERATED) and is_users_function(inner)
+    )
 
 
 def _digest(content: Any) -> str:

@@ -9,7 +9,6 @@ import dataclasses
 import enum
 import importlib
 import inspect
-import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -22,8 +21,7 @@ from yogadl.recipes._defaults import changed_defaults
 from yogadl.recipes._document import is_secret
 from yogadl.recipes._foreign import hooks_in_order, rule_of
 from yogadl.recipes._functions import name_of, unwrapped
-from yogadl.recipes._libraries import BUILTIN
-from yogadl.recipes._names import is_users_value
+from yogadl.recipes._library_classes import BOOKKEEPING, is_library_class, is_users_value
 from yogadl.recipes._objects import (
     attributes_of,
     contents,
@@ -33,47 +31,11 @@ from yogadl.recipes._objects import (
     told,
 )
 from yogadl.recipes._owners import is_library, is_library_file
-from yogadl.recipes._protocol import Walk, pairs, text
+from yogadl.recipes._protocol import Walk, pairs
 from yogadl.recipes._sources import class_text
 from yogadl.recipes._special import MARKS
+from yogadl.recipes._users import is_of_library
 
-_BOOKKEEPING = frozenset(
-    [
-        "__module__",
-        "__qualname__",
-        "__doc__",
-        "__dict__",
-        "__weakref__",
-        "__firstlineno__",
-        "__static_attributes__",
-        "__parameters__",
-        "__orig_bases__",
-        "__abstractmethods__",
-        "_abc_impl",
-        "_is_protocol",
-        "_is_runtime_protocol",
-        "__protocol_attrs__",
-        "__non_callable_proto_members__",
-        "__callable_proto_members_only__",
-        "__dataclass_fields__",
-        "__dataclass_params__",
-        "__annotations__",
-        "__annotate__",
-        "__annotate_func__",
-        "__annotations_cache__",
-        "__type_params__",
-        "__required_keys__",
-        "__optional_keys__",
-        "__readonly_keys__",
-        "__mutable_keys__",
-        "__closed__",
-        "__extra_items__",
-        "__classcell__",
-        "__classdictcell__",
-        "__slots__",
-        "__conditional_annotations__",
-    ]
-)
 _OF_NAMED_TUPLES = frozenset(
     [
         "__new__",
@@ -111,7 +73,6 @@ _OF_MEMBERS = frozenset(
 )
 _PARAMETERS = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
 _FIELD = ("init", "repr", "hash", "compare", "kw_only", "metadata", "default_factory", "default")
-_IMMUTABLE = 1 << 8
 
 
 def function_of(value: Any) -> types.FunctionType | None:
@@ -129,47 +90,6 @@ def is_users(value: Any) -> bool:
         return any(is_users(it) for it in (value.fget, value.fset, value.fdel))
     function = function_of(value)
     return function is not None and not is_library_file(function.__code__.co_filename)
-
-
-def _is_patch(name: str, value: Any) -> bool:
-    """Whether something in a class of a library is the user's."""
-    return name not in _BOOKKEEPING and is_users_value(value)
-
-
-def is_library_class(kind: type) -> bool:
-    """Whether a class is a library's, and not one that a library has made for the user."""
-    if kind.__flags__ & _IMMUTABLE:
-        return True
-    if not is_library(kind.__module__):
-        return False
-    found: Any = None
-    space: Any = sys.modules.get(kind.__module__)
-    for name in kind.__qualname__.split("."):
-        found = vars(space).get(name) if hasattr(space, "__dict__") else None
-        space = found
-    if found is kind:
-        return True
-    # Python gives one that is made by a library for the user the module of that.
-    return all(
-        name in _BOOKKEEPING or isinstance(value, BUILTIN) for name, value in vars(kind).items()
-    )
-
-
-def describe_library_class(walk: Walk, kind: type) -> str:
-    """A class of a library, and what the user has put into it."""
-    found = walk.library(kind.__module__, kind.__qualname__)
-    walk.meet(kind)
-    if kind is typing.Any:
-        # From Python 3.11 on, it is a class; see the rule of what type hints are made of.
-        return f"typing({text('typing.Any')})"
-    patched = [
-        f"{name}={walk.token(value)}"
-        for one in kind.__mro__
-        if not one.__flags__ & _IMMUTABLE
-        for name, value in sorted(vars(one).items())
-        if is_library(one.__module__) and _is_patch(name, value)
-    ]
-    return f"{found}[{','.join(patched)}]" if patched else found
 
 
 def describe_class(walk: Walk, kind: type) -> list[str]:
@@ -252,7 +172,7 @@ def _entries(kind: type) -> Iterator[tuple[str, Any]]:
     is_named_tuple = issubclass(kind, tuple) and "_fields" in vars(kind)
     members: Any = kind.__members__ if isinstance(kind, enum.EnumMeta) else None
     for name, value in vars(kind).items():
-        if name in _BOOKKEEPING or name in MARKS or _pydantic.is_compiled(kind, name):
+        if name in BOOKKEEPING or name in MARKS or _pydantic.is_compiled(kind, name):
             continue
         if name == "_new_member_" and "__new_member__" in vars(kind):
             # From Python 3.11 on, it has two names.
@@ -397,7 +317,7 @@ def added_to(walk: Walk, value: Any) -> str:
 def is_disguised(kind: type) -> bool:
     """Whether objects of a class of the user's are not asked what they are: they may say
     anything."""
-    if is_library(kind.__module__) or has_hidden_state(kind):
+    if is_of_library(kind) or has_hidden_state(kind):
         return False
     own = [one for one in kind.__mro__ if not is_library(one.__module__)]
     return any("__getattribute__" in vars(one) or "__class__" in vars(one) for one in own)

@@ -3,97 +3,34 @@
 from __future__ import annotations
 
 import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from yogadl.dataref import IndexedDataRef
-from yogadl.recipes._arrays import array_rule, content_of, dtype_of, dtype_text, scalar_rule
+from yogadl.recipes._arrays import content_of, dtype_text
+from yogadl.recipes._numpy import numpy_rule
 from yogadl.recipes._objects import attributes_of, kept
 from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import Rule, Walk, digest, each, pairs, text
 
-_BIT_GENERATORS = np.random.BitGenerator
-_RandomState = np.random.RandomState
-
 
 def rule_of(value: Any) -> Rule | None:
     """The rule of a value of a library that is known here."""
-    if isinstance(value, np.ndarray):
-        return array_rule
-    if isinstance(value, np.generic):
-        return scalar_rule
-    for kind, rule in _NUMPY:
-        if isinstance(value, kind):
-            return rule
+    found = numpy_rule(value)
+    if found is not None:
+        return found
     if isinstance(value, IndexedDataRef):
         return _dataref
     for kind in type(value).__mro__:
         top = str(kind.__module__).partition(".")[0]
-        found = _BY_LIBRARY.get(top)
-        if found is not None and top in sys.modules:
-            known = found(value, sys.modules[top])
+        of_library = _BY_LIBRARY.get(top)
+        if of_library is not None and top in sys.modules:
+            known = of_library(value, sys.modules[top])
             if known is not None:
                 return known
     return None
-
-
-def _generator(walk: Walk, value: np.random.Generator) -> str:
-    return walk.again(value) or f"generator({walk.token(value.bit_generator)})"
-
-
-def _bit_generator(walk: Walk, value: Any) -> str:
-    if again := walk.again(value):
-        return again
-    # What is spawned from it depends on more than its state.
-    seeds = value.seed_seq if hasattr(value, "seed_seq") else None
-    return f"{type(value).__name__}({walk.token(value.state)},{walk.token(seeds)})"
-
-
-def _random_state(walk: Walk, value: Any) -> str:
-    return walk.again(value) or f"random_state({walk.token(value.get_state(legacy=False))})"
-
-
-def _seeds(walk: Walk, value: np.random.SeedSequence) -> str:
-    return walk.again(value) or f"seeds({walk.token(value.state)})"
-
-
-def _ufunc(walk: Walk, value: np.ufunc) -> str:
-    if value.__name__.endswith("(vectorized)"):
-        walk.refuse("a function that np.frompyfunc has made of one that cannot be seen")
-    name = value.__name__
-    if vars(np).get(name) is value:
-        return walk.library("numpy", name)
-    # It does not say of what module it is.
-    home = next((it for it in sorted(_modules()) if vars(sys.modules[it]).get(name) is value), "")
-    if not home:
-        walk.refuse(f"the ufunc {name}, of which it cannot be told what module it is of")
-    return walk.library(home, name)
-
-
-def _modules() -> list[str]:
-    return [it for it, module in list(sys.modules.items()) if type(module) is types.ModuleType]
-
-
-def _vectorized(walk: Walk, value: np.vectorize) -> str:
-    """Without the ufunc that it keeps once it has been called."""
-    if again := walk.again(value):
-        return again
-    parts = ((name, it) for name, it in kept(value) if name != "_ufunc")
-    return f"vectorized({walk.token(type(value))},{pairs(walk, parts)})"
-
-
-_NUMPY: tuple[tuple[Any, Rule], ...] = (
-    (np.dtype, lambda walk, value: f"dtype({dtype_of(walk, value)})"),
-    (np.random.Generator, _generator),
-    (_BIT_GENERATORS, _bit_generator),
-    (_RandomState, _random_state),
-    (np.random.SeedSequence, _seeds),
-    (np.ufunc, _ufunc),
-    (np.vectorize, _vectorized),
-)
 
 
 def _dataref(_walk: Walk, value: Any) -> str:

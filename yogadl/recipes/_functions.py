@@ -14,11 +14,12 @@ from typing import Any
 from yogadl.recipes._annotations import text_of
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import absolute, follow
-from yogadl.recipes._owners import is_installed
+from yogadl.recipes._objects import attributes_of
+from yogadl.recipes._owners import is_installed, is_library
 from yogadl.recipes._protocol import Walk, each, pairs
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._sources import Source, SourceError, source_of
-from yogadl.recipes._special import CACHED, MARKS
+from yogadl.recipes._special import CACHED, LEFT, MARKS
 from yogadl.recipes._users import holds_users, is_dispatcher
 
 _UNSET = "unset"
@@ -42,24 +43,33 @@ def label_of(function: Any) -> str:
 
 
 def unwrapped(function: Any) -> Any:
-    """What decorators have wrapped, as they tell."""
-    try:
-        return inspect.unwrap(function)
-    except ValueError:
-        # One says that it wraps itself.
-        return function
+    """What decorators have wrapped, as they tell, whatever objects do when they are asked."""
+    inner, met = function, set[int]()
+    while (wrapped := _wrapped_by(inner)) is not None:
+        if id(inner) in met:
+            # One says that it wraps itself.
+            return function
+        met.add(id(inner))
+        inner = wrapped
+    return inner
+
+
+def _wrapped_by(function: Any) -> Any:
+    if type(function) in (staticmethod, classmethod):
+        return function.__func__
+    return attributes_of(function).get("__wrapped__")
 
 
 def home_of(function: Any) -> tuple[str, dict[str, Any]]:
     """The name of what a call runs, and the globals of that."""
     while isinstance(function, functools.partial):
         function = function.func
-    inner = unwrapped(getattr(function, "__func__", function))
-    kind = inner if isinstance(inner, type) else type(inner)
-    home = getattr(inner, "__globals__", None)
-    if home is None:
-        home = vars(sys.modules.get(kind.__module__, builtins))
-    return str(getattr(inner, "__qualname__", kind.__qualname__)), home
+    inner = unwrapped(function.__func__ if type(function) is types.MethodType else function)
+    if isinstance(inner, types.FunctionType):
+        return inner.__qualname__, inner.__globals__
+    kind = inner if issubclass(type(inner), type) else type(inner)
+    own = inner.__qualname__ if type(inner) is types.BuiltinFunctionType else kind.__qualname__
+    return own, vars(sys.modules.get(kind.__module__, builtins))
 
 
 def place_of(value: Any) -> tuple[str, int]:
@@ -216,8 +226,14 @@ def _attributes(
     return [
         f".{name}={walk.inside(f'.{name}', it)}"
         for name, it in vars(function).items()
-        if name != CACHED and name not in MARKS and name not in besides
+        if name != CACHED and name not in MARKS and name not in LEFT and name not in besides
     ]
+
+
+def _place_of_class(kind: type) -> tuple[bool, str, str]:
+    """Puts classes in an order: those of libraries, by their modules, and the user's."""
+    is_users = not is_library(kind.__module__)
+    return is_users, "" if is_users else kind.__module__, kind.__qualname__
 
 
 def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
@@ -228,8 +244,9 @@ def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
         # The order of the registrations does not matter.
         is_own = holds_users(registry.get(object))
         found = [it for it in registry.items() if is_own or any(map(holds_users, it))]
-        # Functions of one name are told apart by which is met first.
-        found.sort(key=lambda it: (it[0].__module__, it[0].__qualname__))
+        # Functions of one name are told apart by which is met first. What the user's modules are
+        # called depends on how they are run.
+        found.sort(key=lambda it: _place_of_class(it[0]))
         parts += sorted(f"{walk.token(k)}:{walk.token(v)}" for k, v in found)
         return [*parts, *_attributes(walk, function, _OF_DISPATCHERS)]
     wrapped, cells = vars(function).get("__wrapped__"), cells_of(function)

@@ -26,7 +26,9 @@ BUILTIN = (
 """What was not written in Python, and belongs to a module or a class."""
 
 _MAKERS = frozenset(("jax", "jaxlib", "numba", "numpy", "tensorflow"))
-_WRAPPED = ("__wrapped__", "python_function", "py_func")
+# TensorFlow wraps what is in the last of these anew when a function is called.
+_WRAPPED = ("python_function", "py_func", "__wrapped__")
+_OF_JIT = ("static_argnums", "static_argnames", "backend", "compiler_options_kvs")
 # Of functions with derivatives of their own.
 _RULES = ("fwd", "bwd", "jvp", "nondiff_argnums", "symbolic_zeros")
 
@@ -90,8 +92,17 @@ def wrapping(walk: Walk, value: Any) -> str:
             made_by = walk.library(kind.__module__, kind.__qualname__)
             had = attributes_of(value)
             rules = pairs(walk, ((rule, had[rule]) for rule in _RULES if rule in had))
+            rules += pairs(walk, _given_to_jit(had))
             return f"{made_by}({walk.inside(f'.{name}', found)},{options},{signature},{rules})"
     return ""
+
+
+def _given_to_jit(had: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What ``jax.jit`` was told of a function that decides what this gets, as far as that is more
+    than nothing."""
+    told = had.get("_jit_info")
+    found = [(name, getattr(told, name, None)) for name in _OF_JIT]
+    return [it for it in found if it[1]]
 
 
 def by_name(walk: Walk, value: Any) -> str:

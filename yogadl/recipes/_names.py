@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import functools
 import importlib
 import importlib.util
 import os
@@ -12,12 +11,12 @@ import types
 from typing import Any
 
 from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
+from yogadl.recipes._library_classes import is_users_at, is_users_value
 from yogadl.recipes._owners import is_installed, is_library, is_library_module
 from yogadl.recipes._protocol import Walk
 from yogadl.recipes._reads import Read
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, holds_forbidden
-from yogadl.recipes._users import holds_users
 
 _UNSET = "unset"
 _MISSING = object()
@@ -169,23 +168,18 @@ def _follow_library(
         special = _environment(walk, value, chain[number + 1 :], read)
         if special:
             return special
+    if is_imported_here and not is_users_at(value, module):
+        # It is told as it is before it is imported.
+        return found
     if is_users_value(value):
         return f"{found} is {walk.token(value)}"
     if issubclass(type(value), type):
         return f"{found} is {walk.reference(value)}"
-    if not is_imported_here and is_plain(value):
+    if is_plain(value):
         return walk.item(
             "constant", module, str(read), f"{module.__name__}.{'.'.join(chain)}", value
         )
     return found
-
-
-def is_users_value(value: Any) -> bool:
-    """Whether the user has put a value into a library, as far as what it is made of tells."""
-    kind = type(value)
-    if kind in (functools.partial, functools.partialmethod) or holds_users(value):
-        return True
-    return kind is types.MethodType and not is_library(type(value.__self__).__module__)
 
 
 def is_plain(value: Any, left: int = 3) -> bool:

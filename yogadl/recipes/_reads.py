@@ -240,6 +240,10 @@ class _Visitor:
         if isinstance(node, ast.Call) and not node.args and not node.keywords:
             self._call_bare(node.func)
             return
+        if isinstance(node, ast.Call) and _is_own_logger(node):
+            # Nor do loggers count; the name of the module depends on how it is run.
+            self._access(node.func)
+            return
         used = node.func if isinstance(node, ast.Call) else node.value
         first: Any = node.slice if isinstance(node, ast.Subscript) else next(iter(node.args), None)
         if isinstance(used, ast.Name | ast.Attribute):
@@ -338,6 +342,12 @@ def _text_of(node: Any) -> str | None:
     """A string that is written there; ``None`` for anything else."""
     is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
     return node.value if is_text else None
+
+
+def _is_own_logger(node: ast.Call) -> bool:
+    """Whether a call is ``logging.getLogger(__name__)``."""
+    is_found = isinstance(node.func, ast.Attribute) and node.func.attr == "getLogger"
+    return is_found and ast.unparse(node) == "logging.getLogger(__name__)"
 
 
 def _attribute_name(node: ast.Call) -> str:

@@ -9,14 +9,41 @@ import types
 from collections.abc import Collection
 from typing import Any
 
+from yogadl.recipes._owners import is_library
+
 CACHED = "__yogadl_cached__"
 """The attribute of what ``cacheable`` returns that says what it caches."""
 
+# What says where code is, and how it is written there.
+_TRACEBACKS = frozenset(
+    [
+        "FrameSummary",
+        "StackSummary",
+        "TracebackException",
+        "extract_stack",
+        "extract_tb",
+        "format_exc",
+        "format_exception",
+        "format_last",
+        "format_stack",
+        "format_tb",
+        "getframeinfo",
+        "getinnerframes",
+        "getouterframes",
+        "print_exc",
+        "print_exception",
+        "print_last",
+        "print_stack",
+        "print_tb",
+        "walk_stack",
+        "walk_tb",
+    ]
+)
 FLAGS: dict[str, frozenset[str]] = {
     "order": frozenset(("vars", "__dict__", "getmembers", "get_annotations", "get_type_hints")),
     "module": frozenset(("__module__",)),
     "doc": frozenset(("__doc__", "getdoc", "cleandoc")),
-    "source": frozenset(
+    "source": _TRACEBACKS.union(
         [
             "getsource",
             "getsourcelines",
@@ -26,8 +53,16 @@ FLAGS: dict[str, frozenset[str]] = {
             "linecache",
         ]
     ),
-    "lines": frozenset(
-        ("getsourcelines", "findsource", "co_firstlineno", "co_lines", "co_positions", "tb_lineno")
+    "lines": _TRACEBACKS.union(
+        [
+            "getsourcelines",
+            "findsource",
+            "co_firstlineno",
+            "co_lines",
+            "co_positions",
+            "f_lineno",
+            "tb_lineno",
+        ]
     ),
     "marks": frozenset(("__final__", "__override__")),
     "annotations": frozenset(
@@ -45,6 +80,9 @@ FLAGS: dict[str, frozenset[str]] = {
 
 MARKS = FLAGS["marks"]
 """What decorators such as ``typing.final`` leave, on some versions of Python, for who asks."""
+
+LEFT = frozenset(("ag_dnc_wrapper__", "autograph_info__"))
+"""What TensorFlow leaves on the functions that it has called."""
 
 LOOKING_UP = frozenset(
     (
@@ -200,7 +238,8 @@ def forbidden_name(module: str, name: str) -> tuple[str, str] | None:
     """The same of what may not be there yet, by its name."""
     full = f"{module}.{name}"
     why = _FUNCTIONS.get(full) or _MODULES.get(module)
-    if why is None:
+    if why is None or (module in sys.modules and not is_library(module)):
+        # A module of the user's may have the name of one of Python's.
         return None
     public = _PUBLIC.get(module, f"{module}.")
     return f"{public}{name}", why

@@ -22,6 +22,8 @@ _DEEPEST = 3
 _MOST_ATTRIBUTES = 100
 # Debuggers, which need not be installed, put functions of their own into Python's modules.
 _WATCHING = frozenset(("_pydev_bundle", "_pydevd_bundle", "debugpy", "pydevd"))
+# Those of Python's that make classes for others, which then have their names.
+_MAKING = frozenset(("abc", "types"))
 HOLD_NOTHING = frozenset(
     [
         # What every module has, and nobody changes.
@@ -99,10 +101,20 @@ def is_users_class(kind: type) -> bool:
     if name == "__main__" or "__file__" in space:
         return is_users_module(name)
     if isinstance(name, str) and is_standard(name):
-        return False
+        return name in _MAKING and _derives_from_users(kind)
     # Its module was loaded without being kept, or never was a file.
     functions = (it for it in vars(kind).values() if type(it) is types.FunctionType)
     return any(map(is_users_function, functions))
+
+
+def is_of_library(kind: type) -> bool:
+    """Whether a class is of a library's module, and derives from none of the user's: one that is
+    made by a call has the module of what makes it, such as ``abc``."""
+    return is_library(kind.__module__) and not _derives_from_users(kind)
+
+
+def _derives_from_users(kind: type) -> bool:
+    return any(map(is_users_class, kind.__mro__[1:]))
 
 
 def holds_users(value: Any) -> bool:
@@ -126,7 +138,7 @@ class Finder:
         self._depths: dict[int, int] = {}
         # That are of libraries.
         self._files: set[str] = set()
-        self._libraries = set(libraries)
+        self._libraries = set(libraries) - _MAKING
 
     def finds(self, value: Any, depth: int = _DEEPEST) -> bool:
         """See ``holds_users``."""
@@ -207,7 +219,7 @@ class Finder:
             module = kind.__module__
             found = module not in self._libraries and is_users_class(kind)
             self._kinds[id(kind)] = found
-            if not found and is_library(module):
+            if not found and module not in _MAKING and is_library(module):
                 self._libraries.add(module)
         return found
 

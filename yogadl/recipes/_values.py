@@ -31,9 +31,10 @@ from typing import Any
 import numpy as np
 
 from yogadl.recipes._arrays import address_of, meaning_of, meet_texts, shared_by
+from yogadl.recipes._hints import hint_rule
 from yogadl.recipes._objects import added, attributes_of
-from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import LONGEST, Rule, Walk, digest, each, pairs, text
+from yogadl.recipes._users import is_of_library
 
 _MANY = 64
 _FLAT = frozenset((int, float, bool, type(None), str, bytes))
@@ -122,7 +123,7 @@ def _path(walk: Walk, value: pathlib.PurePath) -> str:
     if declared := walk.declared(value):
         return declared
     kind = type(value)
-    if not is_library(kind.__module__):
+    if not is_of_library(kind):
         more = pairs(walk, attributes_of(value).items())
         return f"path({text(str(value))},{walk.token(kind)},{more})"
     # Those that are more than text are of the machine's own kind.
@@ -241,26 +242,6 @@ def _dispatching(walk: Walk, value: functools.singledispatchmethod[Any]) -> str:
     return f"singledispatchmethod({each(walk, (value.dispatcher, value.func))}){more}"
 
 
-_OF_TYPES = ("__bound__", "__constraints__", "__supertype__", "__value__")
-
-
-def _typing(walk: Walk, value: Any) -> str:
-    """What type hints are made of."""
-    origin = typing.get_origin(value)
-    if value is typing.Any:
-        # Before Python 3.11, it is no class.
-        return f"typing({text('typing.Any')})"
-    if origin is typing.Annotated:
-        # From Python 3.13 on, it is no class.
-        made = walk.library("typing", "Annotated")
-        return f"typing({made},{each(walk, typing.get_args(value))})"
-    if origin is None:
-        shown = text(re.sub(r" at 0x[0-9a-f]+", "", repr(value)))
-        found = [(name, getattr(value, name, None)) for name in _OF_TYPES]
-        return f"typing({shown},{pairs(walk, (it for it in found if it[1]))})"
-    return f"typing({walk.token(origin)},{each(walk, typing.get_args(value))})"
-
-
 def _wrapper(walk: Walk, value: Any) -> str:
     """A ``staticmethod`` or ``classmethod``."""
     more = _added(walk, value, _OF_WRAPPERS)
@@ -298,7 +279,7 @@ def _logger(walk: Walk, value: logging.Logger) -> str:
     """What is logged is in no record, but what the user has added to it may be."""
     if again := walk.again(value):
         return again
-    kind = "" if is_library(type(value).__module__) else walk.token(type(value))
+    kind = "" if is_of_library(type(value)) else walk.token(type(value))
     return f"logger{kind}{_added(walk, value, _OF_LOGGERS)}"
 
 
@@ -369,10 +350,10 @@ EXACT: dict[type, Rule] = {
     property: _property,
     _CachedProperty: _cached_property,
     functools.singledispatchmethod: _dispatching,
-    types.GenericAlias: _typing,
-    types.UnionType: _typing,
-    typing.TypeVar: _typing,
-    typing.ParamSpec: _typing,
+    types.GenericAlias: hint_rule,
+    types.UnionType: hint_rule,
+    typing.TypeVar: hint_rule,
+    typing.ParamSpec: hint_rule,
     logging.Logger: _logger,
     logging.RootLogger: _logger,
 }
@@ -394,5 +375,5 @@ def derived_rule(value: Any) -> Rule | None:
         if isinstance(value, kind):
             return rule
     if type(value).__module__ == "typing":
-        return _typing
+        return hint_rule
     return None

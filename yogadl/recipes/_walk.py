@@ -26,6 +26,7 @@ from yogadl.recipes._functions import (
 )
 from yogadl.recipes._inputs import FileInput, measured
 from yogadl.recipes._ledger import Ledger
+from yogadl.recipes._library_classes import describe_library_class, is_library_class
 from yogadl.recipes._lookups import Lookups
 from yogadl.recipes._names import follow
 from yogadl.recipes._objects import has_hidden_state, kept, told, without_hash
@@ -308,9 +309,9 @@ class Walker(Trail):
         self._alive.append(value)
         show: Callable[[], str]
         if isinstance(value, type):
-            if _classes.is_library_class(value):
+            if is_library_class(value):
                 _libraries.refuse_forbidden(self, value)
-                found = self._tokens[id(value)] = _classes.describe_library_class(self, value)
+                found = self._tokens[id(value)] = describe_library_class(self, value)
                 return found
             kind, show = "class", functools.partial(_classes.shown, value)
         else:

@@ -263,10 +263,15 @@ class CacheStorage(CopiedVersions[V]):
                 )
             cacheable = make(function=function)
 
-            @functools.wraps(function)
             def create_dataref(*args: Params.args, **kwargs: Params.kwargs) -> StoredDataRef:
                 return cacheable.call(args, kwargs)
 
+            try:
+                functools.update_wrapper(create_dataref, function)
+            except Exception:
+                # An object that is called may fail when it is asked for its name, or answer
+                # with something else.
+                create_dataref.__wrapped__ = function  # type: ignore[attr-defined]
             setattr(create_dataref, CACHED, cacheable)
             return create_dataref
 

@@ -168,3 +168,28 @@ def make():
     (('"a"', '"b"'),),
     (("doc A", "doc B"),),
 )
+
+PROGRAMS["lines in tracebacks"] = Program(
+    """
+=== main.py
+import traceback
+from .parts import bad, stacked
+def make():
+    found = stacked()
+    try:
+        bad(0)
+    except ZeroDivisionError:
+        return [found, traceback.format_exc().splitlines()[-3:-1]]
+=== parts.py
+import traceback
+def bad(x):
+    return 1 / x
+def stacked():
+    return traceback.extract_stack()[-1].lineno
+""",
+    (
+        ("def bad", "# more\ndef bad"),
+        ("1 / x", "1 / x  # at last"),
+        ("def stacked", "# more\ndef stacked"),
+    ),
+)

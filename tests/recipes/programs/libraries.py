@@ -1,6 +1,6 @@
 """What the user has from a library, or has put into one."""
 
-# edits are easier to compare on one line
+# ruff: noqa: E501 # edits are easier to compare on one line
 
 from __future__ import annotations
 
@@ -153,6 +153,7 @@ def make():
         ("[float]", "[int]"),
         ("x + 1", "x + 2"),
     ),
+    (("def f(x): return", "def f(x):\n    'Adds.'\n    return"),),
 )
 
 PROGRAMS["classes made by a library"] = Program(
@@ -164,6 +165,44 @@ def make():
     return X.size
 """,
     (("size=3", "size=4"),),
+)
+
+PROGRAMS["classes made by a library of the user's"] = Program(
+    """
+=== main.py
+import abc, collections.abc, json, types
+class Reader(abc.ABC):
+    scale = 3
+    def read(self, x): return x * self.scale
+class Data(collections.abc.Sequence):
+    size = 2
+    def __len__(self): return self.size
+    def __getitem__(self, i): return [5, 6, 7][:self.size][i]
+class Base:
+    added = 1
+    def __getattribute__(self, name):
+        if name == "more": return 4
+        return object.__getattribute__(self, name)
+Cat = type("Cat", (Reader,), {})
+READERS = {name: type(name, (Reader,), {"__doc__": name}) for name in ("Dog",)}
+Part = type("Part", (Data,), {})
+New = types.new_class("New", (Base,))
+NEW = New()
+class Coder(abc.ABC):
+    def code(self): return 7
+json.Coder = type("Coder", (Coder,), {})
+def make():
+    return [Cat().read(2), READERS["Dog"]().read(5), list(Part()), New().added, NEW.more, json.Coder().code()]
+""",
+    (
+        ("scale = 3", "scale = 4"),
+        ("x * self.scale", "x + self.scale"),
+        ("size = 2", "size = 3"),
+        ("[5, 6, 7]", "[5, 8, 7]"),
+        ("added = 1", "added = 2"),
+        ("return 4", "return 3"),
+        ("return 7", "return 8"),
+    ),
 )
 
 PROGRAMS["a partial function as a patch"] = Program(
