@@ -28,7 +28,7 @@ BULK_BYTES = 8 << 20
 AT_ONCE_BYTES = BULK_CONNECTIONS * BULK_BYTES
 """What is no more is asked for at once."""
 # Ranges that may wait to be fetched soon; and so many though very many files are open.
-_QUEUED, _QUEUED_ALWAYS = 4096, 32
+_QUEUED, _QUEUED_ALWAYS = 4096, 8
 
 # What streams need next is asked for at so many connections beside bulk, if it is large; and of all
 # processes of a machine at so many.

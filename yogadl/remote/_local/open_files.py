@@ -30,9 +30,9 @@ def most_at_once() -> int:
 
 def most_queued() -> int:
     """How many files there may be open for more to be asked for ahead."""
-    return _share(5, 8192)
+    return _share(8, 8192)
 
 
 def most_connections(usual: int) -> int:
     """How many threads fetch."""
-    return _share(10, usual)
+    return _share(12, usual)

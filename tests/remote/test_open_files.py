@@ -1,0 +1,86 @@
+"""However many files a version from afar has, few are open at a time where the system says so."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+from typing import Any
+
+import numpy as np
+import pytest
+from remote_rig import Opener, Site
+
+import yogadl
+from yogadl.remote._local import sparse_file
+
+SPAWN = multiprocessing.get_context("spawn")
+SPEC = {"n": yogadl.spec.TensorSpec("int64", ()), "x": yogadl.spec.TensorSpec("uint8", (900,))}
+COUNT = 500
+ORDER = {"shuffle": True, "shuffle_seed": 1}
+
+
+def records() -> list[dict[str, Any]]:
+    """Each is in a file of its own."""
+    return [{"n": number, "x": np.full(900, number % 251, "u1")} for number in range(COUNT)]
+
+
+def read(opener: Opener, batch_size: int, options: dict[str, Any], told: Any) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
+    try:
+        with opener.ref() as ref:
+            batches = list(ref.stream(**options).batches(batch_size))
+            assert all((batch["x"] == batch["n"][:, None] % 251).all() for batch in batches)
+            numbers = [number for batch in batches for number in batch["n"].tolist()]
+            told.put((numbers, ref.reader.content_id))
+    except BaseException as error:
+        told.put(repr(error))
+        raise
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("batch_size", [1, 64, COUNT])
+@pytest.mark.parametrize("options", [ORDER, {}, {**ORDER, "num_shards": 2}], ids=str)
+def test_batches_of_any_size_are_read(site: Site, batch_size: int, options: dict[str, Any]) -> None:
+    near = site.store(records(), spec=SPEC, part_bytes=1)
+    told = SPAWN.SimpleQueue()
+    child = SPAWN.Process(target=read, args=(site.opener(), batch_size, options, told))
+    child.start()
+    found = told.get()
+    child.join()
+    assert not isinstance(found, str), found
+    wanted = [record["n"] for record in near.stream(**options)]
+    assert found == (wanted, near.reader.content_id)
+
+
+def test_what_is_joined_is_what_was_read_together(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = site.store(records(), spec=SPEC, part_bytes=3000)
+    wanted = np.random.default_rng(1).integers(0, COUNT, 300)
+    with site.ref() as ref:
+        monkeypatch.setattr(ref.reader.files, "_most_at_once", 3)
+        found, same = ref.read(wanted), near.read(wanted)
+        for name in SPEC:
+            np.testing.assert_array_equal(found[name], same[name])
+
+
+def test_a_disk_that_fails_for_a_while(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it does not tell is fetched again, and nobody waits for ever."""
+    near = site.store(records(), spec=SPEC, part_bytes=20_000)
+    roll, plain = np.random.default_rng(2), sparse_file.os.pread
+    failed: list[int] = []
+
+    def pread(*args: int) -> bytes:
+        if roll.random() < 0.3:
+            failed.append(1)
+            raise OSError(5, "Input/output error")
+        return plain(*args)
+
+    with site.ref() as ref:
+        monkeypatch.setattr(sparse_file.os, "pread", pread)
+        numbers = [record["n"] for record in ref.stream(**ORDER)]
+        monkeypatch.setattr(sparse_file.os, "pread", plain)
+        assert failed
+        assert numbers == [record["n"] for record in near.stream(**ORDER)]
+        assert numbers == [record["n"] for record in ref.stream(**ORDER)]
