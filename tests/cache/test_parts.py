@@ -325,6 +325,6 @@ def test_a_source_that_fails_leaves_no_version(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match="broken"):
         storage.submit(failing(), "a", "1", part_bytes=100)
     assert storage.list() == []
-    assert [path.name for path in (tmp_path / "a" / "1").iterdir()] == []
+    assert not (tmp_path / "a" / "1").exists()
     storage.submit(range(1000), "a", "1", part_bytes=100)
     assert [int(record) for record in storage.fetch("a", "1").stream()] == list(range(1000))
