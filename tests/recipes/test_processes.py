@@ -331,6 +331,71 @@ def test_libraries_that_are_imported_when_they_are_needed(tmp_path: pathlib.Path
     assert found[3][1] != data
 
 
+PUT = """
+    import sys
+
+    from yogadl.recipes import recipe_of
+
+    if len(sys.argv) > 2:
+        import lazy
+
+        lazy.LIMIT, lazy.Kept.size, lazy.kept.value = map(int, sys.argv[2].split(","))
+
+    def module():
+        from lazy import LIMIT
+        return LIMIT
+
+    def of_class():
+        import lazy
+        return lazy.Kept.size
+
+    def of_object():
+        from lazy import kept
+        return kept.value
+
+    def all_three():
+        import lazy
+        return lazy.LIMIT, lazy.Kept.size, lazy.kept.value
+
+    for made in (module, of_class, of_object, all_three):
+        before = recipe_of(made).digest
+        data = made()
+        assert recipe_of(made).digest == before
+        print(before, data)
+"""
+
+
+def test_plain_values_that_are_put_into_libraries(tmp_path: pathlib.Path) -> None:
+    """Also where a function imports them itself, which then need not be there the first time."""
+    library = tmp_path / "site-packages" / "lazy"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text(
+        "LIMIT = 3\n"
+        "class Kept:\n    size: int = 3\n"
+        "class Other:\n    size = 4\n    LIMIT = 4\n"
+        "kept = Kept()\nkept.value = 3\n"
+    )
+    installed = library.parent / "lazy-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy\nVersion: 1\n")
+    program = f"import sys\nsys.path.append({str(library.parent)!r})\n{textwrap.dedent(PUT)}"
+    found: list[list[str]] = []
+    for number, values in enumerate(["", "3,3,3", "4,3,3", "3,4,3", "3,3,4"]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        more = f"import sys\nsys.argv += ['', {values!r}]\n" if values else ""
+        found.append(run(folder, more + program, number))
+    assert found[0] == found[1]
+    for own, others in zip(zip(*found, strict=True), range(4), strict=True):
+        by_data: dict[str, set[str]] = {}
+        for line in own:
+            digest, _, data = line.partition(" ")
+            by_data.setdefault(data, set()).add(digest)
+        assert len(by_data) == (4 if others == 3 else 2)
+        assert all(len(digests) == 1 for digests in by_data.values())
+        assert len(set().union(*by_data.values())) == len(by_data)
+
+
 NAMED_MODULES = """
 import functools
 import logging

@@ -12,6 +12,8 @@ from typing import Any
 
 from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
 from yogadl.recipes._library_classes import is_users_at, is_users_value
+from yogadl.recipes._made import OBJECT
+from yogadl.recipes._objects import attributes_of
 from yogadl.recipes._owners import is_installed, is_library, is_library_module
 from yogadl.recipes._protocol import Walk
 from yogadl.recipes._reads import Read
@@ -156,10 +158,13 @@ def _follow_library(
     """What is read of a library: as it is written, since not all of it may be imported."""
     if (not chain or chain[0] == "__dict__") and holds_forbidden(module.__name__):
         walk.refuse_module(module, module.__name__)
-    found = walk.library(module.__name__, ".".join(chain))
+    full = ".".join(chain)
+    found = walk.library(module.__name__, full)
     value: Any = module
+    left: tuple[str, ...] = ()
     for number, name in enumerate(chain):
         if not issubclass(type(value), types.ModuleType):
+            left = chain[number:]
             break
         if not is_library_module(value):
             return _follow_value(walk, None, name, value, chain[number:], read)
@@ -168,17 +173,25 @@ def _follow_library(
         special = _environment(walk, value, chain[number + 1 :], read)
         if special:
             return special
+    label = f"{module.__name__}.{full}"
+    if left and not issubclass(type(value), type):
+        # An object, which the user may have given something.
+        given = attributes_of(value).get(left[0], _MISSING)
+        if is_plain(given) and walk.is_put(module.__name__, OBJECT, left[0], given):
+            return walk.item("constant", module, str(read), label, given)
     if is_imported_here and not is_users_at(value, module):
-        # It is told as it is before it is imported.
+        # It is told as it is before it is imported, but for what the user may have put there.
+        if issubclass(type(value), type):
+            walk.meet_imported(value)
+        elif is_plain(value) and walk.is_put(module.__name__, "", chain[-1], value):
+            return walk.item("constant", module, str(read), label, value)
         return found
     if is_users_value(value):
         return f"{found} is {walk.token(value)}"
     if issubclass(type(value), type):
         return f"{found} is {walk.reference(value)}"
     if is_plain(value):
-        return walk.item(
-            "constant", module, str(read), f"{module.__name__}.{'.'.join(chain)}", value
-        )
+        return walk.item("constant", module, str(read), label, value)
     return found
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from yogadl.recipes._functions import label_of
 from yogadl.recipes._ledger import Ledger
+from yogadl.recipes._made import is_written
 from yogadl.recipes._names import is_plain
 from yogadl.recipes._owners import YOGADL, is_library
-from yogadl.recipes._patches import found_in, is_immutable, library_of, registered
+from yogadl.recipes._patches import found_in, is_immutable, library_of, may_be_put, registered
 from yogadl.recipes._protocol import Walk
 
 
@@ -27,6 +28,7 @@ class Patched:
         self._libraries: set[str] = set()
         self._known: set[tuple[int, str]] = set()
         self._met: set[type] = set()
+        self._imported: set[type] = set()
         self._is_unseen = False
 
     def use(self, module: str) -> None:
@@ -38,6 +40,17 @@ class Patched:
         if kind not in self._met:
             self._met.add(kind)
             self.use(kind.__module__)
+
+    def meet_imported(self, kind: type) -> None:
+        """Says that a class was met that a function imports itself, and that may not be there the
+        first time."""
+        self._imported.update(kind.__mro__)
+
+    def is_put(self, module: str, owner: str, name: str, value: Any) -> bool:
+        """Whether the user may have given something in a module of a library a plain value, as far
+        as its text and that of the user's code tell; see ``is_written``."""
+        is_possible = self._is_unseen or may_be_put(name)
+        return is_possible and not is_written(module, owner, name, value)
 
     def meet_code(self, space: dict[str, Any]) -> None:
         """Says that code of the user's was met, by its globals, which need not be of a module that
@@ -67,13 +80,18 @@ class Patched:
 
     def add_constants(self, walk: Walk, names: set[str]) -> None:
         """Adds what classes of libraries have as plain values, as far as code uses their names."""
-        owners = {one for kind in self._met for one in kind.__mro__ if not is_immutable(one)}
+        met = {one for kind in self._met for one in kind.__mro__}
+        owners = {one for one in met | self._imported if not is_immutable(one)}
         for owner in sorted(owners, key=label_of):
             if not is_library(owner.__module__) or library_of(owner.__module__) == YOGADL:
                 continue
             for name in sorted(names & vars(owner).keys()):
                 label = f"{label_of(owner)}.{name}"
                 value = vars(owner)[name]
+                home = owner.__module__, owner.__qualname__
+                if owner not in met and not self.is_put(*home, name, value):
+                    # It is the same whether the class is there or not.
+                    continue
                 if name[:2] != "__" and is_plain(value) and not walk.is_ignored(label):
                     walk.restart("")
                     walk.item("constant", owner, name, label, value)

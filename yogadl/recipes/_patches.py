@@ -268,8 +268,7 @@ class _Libraries:
     def may_have_any(self) -> bool:
         """Whether there may be something of the user's in any of them, as far as the text of the
         user's code tells; looks at a few names only."""
-        self._add_modules()
-        names = names_stored(self._users.values())
+        names = self.names_put()
         if names is ALL:
             return True
         if not names:
@@ -278,6 +277,11 @@ class _Libraries:
         return any(finder.finds(it) for it in self._in_modules(names)) or any(
             finder.finds(it) for it in _in_classes(names)
         )
+
+    def names_put(self) -> frozenset[str] | None:
+        """The names that the user's code may have put anything under."""
+        self._add_modules()
+        return names_stored(self._users.values())
 
     def _in_modules(self, names: frozenset[str]) -> Iterator[Any]:
         """What modules of libraries, and objects in them, have under some names."""
@@ -385,6 +389,13 @@ def found_in(libraries: Collection[str], is_unseen: bool) -> tuple[list[Patch], 
         found = [patch for library in used for patch in library.patches()]
         bases = [kind for library in used for kind in library.bases]
     return sorted([*found, *_reducers()], key=lambda it: it.label), bases
+
+
+def may_be_put(name: str) -> bool:
+    """Whether the text of the user's code may have put anything under a name into a library."""
+    with _lock:
+        names = _libraries.names_put()
+    return names is ALL or name in names
 
 
 def _reducers() -> list[Patch]:

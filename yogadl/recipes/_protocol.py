@@ -49,6 +49,13 @@ class Walk(Protocol):
     def meet(self, kind: type) -> None:
         """Takes note of a class of a library, or of which a value is."""
 
+    def meet_imported(self, kind: type) -> None:
+        """The same of one that a function imports itself."""
+
+    def is_put(self, module: str, owner: str, name: str, value: Any) -> bool:
+        """Whether the user may have given something in a module of a library a plain value; see
+        ``is_written``."""
+
     def declared(self, path: pathlib.PurePath) -> str:
         """What a path is if it is a declared input; else empty."""
 

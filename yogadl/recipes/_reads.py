@@ -16,7 +16,7 @@ from yogadl.recipes._scopes import (
     imports_of,
     type_parameters,
 )
-from yogadl.recipes._special import LOOKING_UP, meant_by
+from yogadl.recipes._special import LOOKING_UP, PRINTED, meant_by
 from yogadl.recipes._syntax import FUNCTIONS, Function
 
 _LONGEST_NAME = 100
@@ -244,6 +244,8 @@ class _Visitor:
             # Nor do loggers count; the name of the module depends on how it is run.
             self._access(node.func)
             return
+        if isinstance(node, ast.Call) and _prints_to_file(node):
+            self._mention(("format_exc",))
         used = node.func if isinstance(node, ast.Call) else node.value
         first: Any = node.slice if isinstance(node, ast.Subscript) else next(iter(node.args), None)
         if isinstance(used, ast.Name | ast.Attribute):
@@ -348,6 +350,16 @@ def _is_own_logger(node: ast.Call) -> bool:
     """Whether a call is ``logging.getLogger(__name__)``."""
     is_found = isinstance(node.func, ast.Attribute) and node.func.attr == "getLogger"
     return is_found and ast.unparse(node) == "logging.getLogger(__name__)"
+
+
+def _prints_to_file(node: ast.Call) -> bool:
+    """Whether this writes a traceback anywhere but to where errors are shown."""
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    most = PRINTED.get(name)
+    is_named = any(keyword.arg in ("file", None) for keyword in node.keywords)
+    is_spread = any(isinstance(argument, ast.Starred) for argument in node.args)
+    return most is not None and (is_named or is_spread or len(node.args) > most)
 
 
 def _attribute_name(node: ast.Call) -> str:

@@ -30,11 +30,6 @@ _TRACEBACKS = frozenset(
         "getframeinfo",
         "getinnerframes",
         "getouterframes",
-        "print_exc",
-        "print_exception",
-        "print_last",
-        "print_stack",
-        "print_tb",
         "walk_stack",
         "walk_tb",
     ]
@@ -77,6 +72,16 @@ FLAGS: dict[str, frozenset[str]] = {
     ),
 }
 """What counts only if code uses one of some names."""
+
+PRINTED = {
+    "print_exc": 1,
+    "print_exception": 4,
+    "print_last": 1,
+    "print_stack": 2,
+    "print_tb": 2,
+}
+"""What prints such, in no record unless it is given a file: after so many other arguments, or by
+name."""
 
 MARKS = FLAGS["marks"]
 """What decorators such as ``typing.final`` leave, on some versions of Python, for who asks."""

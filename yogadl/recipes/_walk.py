@@ -187,6 +187,14 @@ class Walker(Trail):
         """See ``Walk``."""
         self._patched.meet(kind)
 
+    def meet_imported(self, kind: type) -> None:
+        """See ``Walk``."""
+        self._patched.meet_imported(kind)
+
+    def is_put(self, module: str, owner: str, name: str, value: Any) -> bool:
+        """See ``Walk``."""
+        return self._patched.is_put(module, owner, name, value)
+
     def library(self, module: str, name: str) -> str:
         """See ``Walk``."""
         # By whatever name the user has imported it.

@@ -169,6 +169,49 @@ def make():
     (("doc A", "doc B"),),
 )
 
+PROGRAMS["tracebacks that are shown"] = Program(
+    """
+=== main.py
+import traceback
+from .parts import bad
+def make():
+    found = []
+    for x in (1, 0, 2):
+        try:
+            found.append(bad(x))
+        except ZeroDivisionError:
+            traceback.print_exc()
+            traceback.print_exc(1)
+    return found
+=== parts.py
+def bad(x):
+    return 4 // x
+""",
+    (("4 // x", "6 // x"),),
+    (("def bad", "# more\ndef bad"), ("4 // x", "4 // x  # at last")),
+)
+
+PROGRAMS["tracebacks that are written"] = Program(
+    """
+=== main.py
+import io
+import traceback
+from .parts import bad
+def make():
+    found = io.StringIO()
+    try:
+        bad(0)
+    except ZeroDivisionError as error:
+        traceback.print_exception(error, file=found)
+    lines = found.getvalue().splitlines()
+    return [line.split(",")[1:2] or line for line in lines]
+=== parts.py
+def bad(x):
+    return 4 // x
+""",
+    (("def bad", "# more\ndef bad"), ("4 // x", "4 // x  # at last")),
+)
+
 PROGRAMS["lines in tracebacks"] = Program(
     """
 === main.py
