@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from remote_rig import Never, Site
-from test_remote_faults import SPEC, records
+from test_remote_faults import SPEC, everything, records
 from waiting import wait_until
 
+from yogadl.remote._fetching import urgency
 from yogadl.remote._fetching.fetcher import Fetcher, fetcher
 from yogadl.remote._fetching.given_back import GivenBack
-from yogadl.remote._fetching.work import Small
+from yogadl.remote._fetching.work import Small, Work
+from yogadl.remote._fetching.work_queue import WorkQueue
 
 
 def test_it_is_given_back_once_its_token_has_ended() -> None:
@@ -101,3 +103,54 @@ def test_nothing_stays_held(site: Site, small: Small) -> None:
     assert number > 2
     del wanted
     wait_until(lambda: not made._passing, 20)
+
+
+def test_a_claim_that_nobody_lets_go_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C has ended who had claimed it; others get the bytes all the same."""
+    near = site.store(records(40), spec=SPEC)
+    monkeypatch.setattr(urgency, "_OTHERS_SECONDS", 0.2)
+    with site.ref() as ref:
+        pieces, size = ref.reader.files.file(0).pieces, int(ref.reader.files.sizes[0])
+        left = pieces.missing(0, size)
+        for start, stop in left:
+            assert pieces.claim(start, stop) == stop
+        assert everything(ref.stream()) == everything(near.stream())
+
+
+def test_a_thread_that_ends_by_an_error_is_not_counted(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = site.store(records(40), spec=SPEC)
+    left, plain = iter(range(5)), WorkQueue.take
+    ended: list[object] = []
+
+    def take(queue: WorkQueue, room: int) -> Work | None:
+        if next(left, None) is not None:
+            raise MemoryError
+        return plain(queue, room)
+
+    monkeypatch.setattr(threading, "excepthook", ended.append)
+    monkeypatch.setattr(WorkQueue, "take", take)
+    with site.ref() as ref:
+        assert everything(ref.stream()) == everything(near.stream())
+    assert len(ended) == 5
+    crew = fetcher()._crew
+    wait_until(lambda: crew.count == sum(it.name == "yogadl fetch" for it in threading.enumerate()))
+
+
+def test_whole_files_are_compared_though_that_was_interrupted(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = site.store(records(40), spec=SPEC)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with site.ref() as ref:
+        with monkeypatch.context() as patched:
+            patched.setattr(ref.reader._near, "_are_coming", lambda: True)
+            patched.setattr(ref.reader._near, "_start_check", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                ref.reader._whole()
+        assert everything(ref.stream()) == everything(near.stream())
+        wait_until(lambda: ref.reader._whole() is not None)

@@ -220,3 +220,14 @@ def test_impossible_rates(refs: list[RemoteDataRef], name: str, value: Any) -> N
 def test_numbers_of_numpy(refs: list[RemoteDataRef]) -> None:
     given_ = {"latency": np.float32(0.5), "machine_bytes": np.int64(10**9)}
     assert refs[0].plan(**given_).first_batch_seconds > 1.5  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("num_shards", [1, 2, 5])
+def test_a_batch_has_no_more_records_than_its_shard(site: Site, num_shards: int) -> None:
+    count = store(site, (100, 8_000), 10_000)
+    with site.ref() as ref:
+        plans = [
+            ref.plan(num_shards=num_shards, shards_here=num_shards, batch_size=batch_size)
+            for batch_size in (count // num_shards, count, 10 * count)
+        ]
+        assert plans[0] == plans[1] == plans[2]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_taking_back import numbers, rows
 
 from yogadl.errors import ConflictError
 from yogadl.storage import LFSStorage
@@ -20,15 +21,6 @@ def storage(storage_dir: pathlib.Path) -> LFSStorage:
     begun.submit({"n": np.arange(6)}, "a", "1")
     begun.tag("a", "main", "1")
     return begun
-
-
-def rows(*numbers: int) -> list[Any]:
-    return [{"n": np.int64(number)} for number in numbers]
-
-
-def numbers(storage: LFSStorage) -> list[int]:
-    with storage.fetch("a", "main") as ref:
-        return [int(record["n"]) for record in ref.stream()]
 
 
 def meanwhile(storage: LFSStorage, *acts: Callable[[], Any]) -> None:
