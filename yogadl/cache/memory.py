@@ -6,7 +6,6 @@ import collections
 import functools
 import math
 import mmap
-import os
 from typing import Any
 
 import numpy as np
@@ -36,11 +35,6 @@ def keep_freed_memory() -> None:
     nothing.
     """
     np.empty(_BLOCK, "u1")
-
-
-def machine_bytes() -> int:
-    """Bytes of memory that this machine has."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def private_memory(nbytes: int) -> mmap.mmap:

@@ -16,8 +16,8 @@ import numpy as np
 from yogadl import spec as specs
 from yogadl.cache.columns import Column
 from yogadl.cache.content_id import marked
+from yogadl.cache.machine import machine_bytes
 from yogadl.cache.mapping import Extents
-from yogadl.cache.memory import machine_bytes
 from yogadl.cache.traffic import Traffic
 from yogadl.closing import Closing
 from yogadl.format.layout import RecordLayout

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.cache.memory import machine_bytes
+from yogadl.cache.machine import machine_bytes
 from yogadl.cache.record_reader import RecordReader
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.orders import Order
