@@ -27,7 +27,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: E402
 
 from yogadl.dataref import LMDBDataRef  # noqa: E402
 from yogadl.errors import InvalidArgumentError, StateMismatchError  # noqa: E402
-from yogadl.torch import IterableDataset, MapDataset, Sampler, collate  # noqa: E402
+from yogadl.torch import BatchSampler, IterableDataset, MapDataset, Sampler, collate  # noqa: E402
 
 COUNT = 11
 THIRD = {**SHUFFLED, "shard_rank": 1, "num_shards": 3}
@@ -236,6 +236,36 @@ def test_with_workers_the_dataset_does_not_know_its_place(dataref: LMDBDataRef) 
     assert dataset.state_dict() == state
 
 
+@pytest.mark.parametrize("by_batches", [False, True])
+def test_with_workers_the_sampler_does_not_know_its_place(
+    dataref: LMDBDataRef, by_batches: bool
+) -> None:
+    def load(workers: int) -> tuple[Sampler, Any]:
+        sampler = Sampler(dataref, **SHUFFLED)
+        how: dict[str, Any] = {"sampler": sampler, "batch_size": 2}
+        if by_batches:
+            how = {"batch_sampler": BatchSampler(sampler, 2)}
+        dataset = MapDataset(dataref)
+        return sampler, torch.utils.data.DataLoader(
+            dataset, **how, collate_fn=collate, num_workers=workers
+        )
+
+    expected = plain_epochs(dataref, 2, 3, **SHUFFLED)
+    sampler, loader = load(1)
+    batches = iter(loader)
+    assert numbers(next(batches)) == expected[0][0]
+    with pytest.raises(InvalidArgumentError, match="StatefulDataLoader"):
+        sampler.state_dict()
+    assert [numbers(batch) for batch in batches] == expected[0][1:]
+    # Between epochs, and without workers, it does.
+    other, plain = load(0)
+    other.load_state_dict(sampler.state_dict())
+    batches = iter(plain)
+    assert numbers(next(batches)) == expected[1][0]
+    sampler.load_state_dict(other.state_dict())
+    assert [epoch(loader), epoch(loader)] == [expected[1][1:], expected[2]]
+
+
 def test_states_of_something_else_are_refused(dataref: LMDBDataRef) -> None:
     dataset = IterableDataset(dataref.stream(**SHUFFLED), 2)
     state = iter(dataset).state_dict()
@@ -266,3 +296,56 @@ def test_restoring_an_iterator_alone(dataref: LMDBDataRef) -> None:
         assert epoch(items) == expected[0][taken:]
         assert epoch(dataset) == expected[1]
         next(original, None)
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize(("kind", "workers"), [(streaming, 0), (sampling, 0), (sampling, 2)])
+@pytest.mark.parametrize(("before", "now"), [(1, 2), (2, 1), (2, 3), (3, 2), (4, 4)])
+def test_another_number_of_ranks(
+    dataref: LMDBDataRef,
+    kind: Any,
+    workers: int,
+    batch_size: int | None,
+    before: int,
+    now: int,
+) -> None:
+    """Every record comes once, from every place on; and the epoch after is a whole one."""
+
+    def ranks(count: int) -> list[Any]:
+        order = {**SHUFFLED, "num_shards": count, "shuffle_then_shard": True}
+        makes = [kind(dataref, batch_size, **order, shard_rank=rank) for rank in range(count)]
+        return [make(num_workers=workers) for make in makes]
+
+    def taken(items: list[Any]) -> list[int]:
+        return items if batch_size is None else [number for item in items for number in item]
+
+    whole = list(range(COUNT))
+    epochs = [[taken(epoch(loader)) for _ in range(2)] for loader in ranks(before)]
+    first = ranks(before)[0]
+    size = batch_size or 1
+    for at in range(2):
+        states = [first.state_dict()]
+        states += [first.state_dict() for _ in first]
+        for steps, state in enumerate(states):
+            seen = [number for own in epochs for number in own[at][: steps * size]]
+            resumed = ranks(now)
+            for loader in resumed:
+                loader.load_state_dict(json.loads(json.dumps(state)))
+            rest = [number for loader in resumed for number in taken(epoch(loader))]
+            if rest or len(seen) < COUNT:
+                assert sorted(seen + rest) == whole, (at, steps)
+            after = [number for loader in resumed for number in taken(epoch(loader))]
+            assert sorted(after) == whole, (at, steps)
+
+
+def test_workers_of_another_number_of_ranks_are_refused(dataref: LMDBDataRef) -> None:
+    def make(count: int) -> Any:
+        order = {**SHUFFLED, "num_shards": count, "shuffle_then_shard": True}
+        return streaming(dataref, 2, **order)(num_workers=2)
+
+    loader = make(2)
+    next(iter(loader))
+    resumed = make(3)
+    resumed.load_state_dict(loader.state_dict())
+    with pytest.raises(StateMismatchError, match="2 ranks with workers, and there are now 3"):
+        list(resumed)

@@ -53,7 +53,7 @@ class LMDBDataRef(OpenedDataRef[FileReader]):
         check_records: bool = False,
         access: str = "random",
     ) -> None:
-        self._path = pathlib.Path(cache_filepath)
+        self._path = pathlib.Path(cache_filepath).absolute()
         self._check_records = check_records
         self._access = _access(access)
         self._open()
@@ -84,7 +84,7 @@ class LMDBDataRef(OpenedDataRef[FileReader]):
         return plan_of_nothing(round(len(self) * shards_here / num_shards))
 
     def __getstate__(self) -> tuple[pathlib.Path, bool, Access, str]:
-        return self._path.absolute(), self._check_records, self._access, self.reader.content_id
+        return self._path, self._check_records, self._access, self.reader.content_id
 
     def __setstate__(self, state: tuple[pathlib.Path, bool, Access, str]) -> None:
         self._path, self._check_records, self._access, content_id = state

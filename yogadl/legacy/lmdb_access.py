@@ -28,7 +28,7 @@ class LmdbAccess(Closing):
     """
 
     def __init__(self, lmdb_path: pathlib.Path | str) -> None:
-        self._path = pathlib.Path(lmdb_path)
+        self._path = pathlib.Path(lmdb_path).absolute()
         self._reader: FileReader = open_cache(self._path)
 
     def get_keys(self) -> list[bytes]:
@@ -63,7 +63,7 @@ class LmdbAccess(Closing):
         self._reader.close()
 
     def __getstate__(self) -> pathlib.Path:
-        return self._path.absolute()
+        return self._path
 
     def __setstate__(self, state: pathlib.Path) -> None:
         self._path = state

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import pathlib
 import threading
 import weakref
@@ -19,8 +17,9 @@ from yogadl.format.index import BLOCK, RunFinder, Runs, block_counts
 from yogadl.remote._fetching.remote_object import RemoteObject
 from yogadl.remote._fetching.work import Range, RemoteFile, Space, Twice
 from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS
-from yogadl.remote._local.open_files import most_at_once, most_remembered
+from yogadl.remote._local.open_files import most_at_once
 from yogadl.remote._local.sparse_file import open_sparse
+from yogadl.remote._remembered import Remembered
 
 Array = np.ndarray[Any, Any]
 
@@ -76,11 +75,11 @@ class RemoteFiles:
         self._objects = objects
         self._paths = paths
         self._space = space
-        self._open: collections.OrderedDict[int, RemoteFile] = collections.OrderedDict()
-        self._most_open = most_remembered()
+        self._open = Remembered()
         self._most_at_once = most_at_once()
         self._complete = 0
         self._ended = threading.Event()
+        weakref.finalize(self, self._open.clear)
         weakref.finalize(self, self._ended.set)
 
     def __len__(self) -> int:
@@ -215,9 +214,4 @@ class RemoteFiles:
             self._objects(number), size, pieces, self.traffic, self._space, self._ended
         )
         made.twice = self.twice
-        # Without a lock, which another thread might have had at a fork.
-        made = self._open.setdefault(number, made)
-        while len(self._open) > self._most_open:
-            with contextlib.suppress(KeyError):
-                self._open.popitem(last=False)
-        return made
+        return self._open.add(number, made)

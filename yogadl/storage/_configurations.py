@@ -28,11 +28,12 @@ _SECRET = re.compile(r"pass|secret|token|key|cred|auth|cookie|header|connection"
 _BUCKETS = {"s3": "yogadl.storage.S3Storage", "gs": "yogadl.storage.GCSStorage"}
 
 
-def _directory(name: str, given: str | os.PathLike[str]) -> pathlib.Path:
-    """A directory as users give it.
+def as_directory(name: str, given: str | os.PathLike[str]) -> pathlib.Path:
+    """The absolute path of a directory as users give it.
 
     Raises:
-        InvalidArgumentError: it is empty, a URL, or in the home of somebody unknown.
+        InvalidArgumentError: it is empty, a URL, in the home of somebody unknown, or below a
+            current directory that is gone.
     """
     text = os.fspath(given)
     if not text:
@@ -43,9 +44,14 @@ def _directory(name: str, given: str | os.PathLike[str]) -> pathlib.Path:
         advice = f"; for a bucket, there is {storage}" if storage else ""
         raise InvalidArgumentError(f"{name} must be a directory, not the URL {text!r}{advice}")
     try:
-        return pathlib.Path(text).expanduser()
+        # A program may change its current directory later.
+        return pathlib.Path(text).expanduser().absolute()
     except RuntimeError as error:
         raise InvalidArgumentError(f"{name} {text!r} is in no known home: {error}") from error
+    except FileNotFoundError as error:
+        raise InvalidArgumentError(
+            f"{name} {text!r} is below the current directory, which is gone; give an absolute path"
+        ) from error
 
 
 class LFSConfigurations:
@@ -54,14 +60,15 @@ class LFSConfigurations:
     Args:
         storage_dir_path: a directory; the storage makes it if its parent is there. Renames within
             it must be atomic and file locks must work: a local file system, not NFS. A ``~`` at its
-            beginning is the user's home.
+            beginning is the user's home; a relative path stays what it is now when the program
+            changes its current directory.
 
     Raises:
         InvalidArgumentError: it is empty, or a URL.
     """
 
     def __init__(self, storage_dir_path: str | os.PathLike[str]) -> None:
-        self.storage_dir_path = _directory("storage_dir_path", storage_dir_path)
+        self.storage_dir_path = as_directory("storage_dir_path", storage_dir_path)
         self.cache_format = "LMDB"
 
     def __repr__(self) -> str:
@@ -142,7 +149,7 @@ class BaseCloudConfigurations:
         self.bucket = bucket
         self.bucket_directory_path = pathlib.Path(bucket_directory_path)
         self.url = url
-        self.local_cache_dir = _directory("local_cache_dir", local_cache_dir)
+        self.local_cache_dir = as_directory("local_cache_dir", local_cache_dir)
         self.cache_format = "LMDB"
         self.skip_verify = skip_verify
         self.coordinator_cert_file = coordinator_cert_file

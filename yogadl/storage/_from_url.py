@@ -22,6 +22,7 @@ from yogadl.redaction import without_password, without_secrets
 from yogadl.remote._fetching.remote_object import Address, ChangedError, plain_url
 from yogadl.remote._open import look_at, open_remote
 from yogadl.remote._records import RemoteRecords
+from yogadl.storage._configurations import as_directory
 from yogadl.storage._disk.folders import LocalFolders
 
 _ATTEMPTS = 5
@@ -57,7 +58,7 @@ def from_url(
             "url must be that of a cache.mdb, https://… or http://…, with what is special in a "
             f"password escaped (urllib.parse.quote), not {_shown_if_wrong(str(url))!r}"
         ) from None
-    directory = pathlib.Path(local_cache_dir).expanduser()
+    directory = as_directory("local_cache_dir", local_cache_dir)
     if not directory.is_dir():
         raise InvalidArgumentError(f"local_cache_dir {str(directory)!r} does not exist; create it")
     if local_cache_bytes is not None:

@@ -7,6 +7,7 @@ here, and its absence is an error when this module is imported.
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 from yogadl.extras import require
@@ -21,6 +22,10 @@ _FETCHING = (
 )
 
 
+_loader: Any = torch.utils.data.dataloader
+_TAKES_AHEAD = _loader._MultiProcessingDataLoaderIter._try_put_index.__code__
+
+
 def is_batching_loader() -> bool:
     """Whether who called the caller is a ``DataLoader`` that makes batches of the items."""
     frame = sys._getframe(2)
@@ -29,7 +34,18 @@ def is_batching_loader() -> bool:
 
 def loaded_dataset() -> Any:
     """The dataset of the ``DataLoader`` that is making a batch, ``None`` if none is."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code not in _FETCHING:
-        frame = frame.f_back  # type: ignore[assignment] # None at the end
+    frame = _caller(*_FETCHING)
     return None if frame is None else frame.f_locals["self"].dataset
+
+
+def is_taken_ahead() -> bool:
+    """Whether torch's ``DataLoader`` takes positions for its workers, ahead of its batches."""
+    return _caller(_TAKES_AHEAD) is not None
+
+
+def _caller(*codes: types.CodeType) -> types.FrameType | None:
+    """The last frame of some code that called this, if any did."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code not in codes:
+        frame = frame.f_back
+    return frame

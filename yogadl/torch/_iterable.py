@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from yogadl import chunk_sizes
@@ -273,12 +273,32 @@ class Items(Iterator[Any]):
                     f"the state is of another loader: {name} was {state[name]!r} and is now "
                     f"{is_now!r}; give the dataset and the loader the arguments they had"
                 )
+        place, taken = EpochOffset(epoch, offset), as_index("items", state.get("items"))
+        if state["num_shards"] != epochs.order.num_shards:
+            place, taken = self._after(state, taken), 0
         # The dataset knows this object as its last iterator's.
-        self.progress.place = EpochOffset(epoch, offset)
-        self.progress.taken = as_index("items", state.get("items"))
+        self.progress.place, self.progress.taken = place, taken
         self.progress.is_finished = False
         self._items = None
-        self._dataset._epochs.set_next(EpochOffset(epoch + 1, 0), self._worker)
+        self._dataset._epochs.set_next(EpochOffset(place.epoch + 1, 0), self._worker)
+
+    def _after(self, state: Mapping[str, Any], taken: int) -> EpochOffset:
+        """The place after what as many ranks took together as there were when a state was saved.
+
+        Raises:
+            StateMismatchError: workers took it, each by itself.
+        """
+        order = self._dataset.stream.epochs.order
+        if self._worker is not None:
+            raise StateMismatchError(
+                f"the state is of {state['num_shards']} ranks with workers, and there are now "
+                f"{order.num_shards}: how far all of them got, one worker cannot tell; resume with "
+                "as many ranks, use num_workers=0, or a Sampler with MapDataset"
+            )
+        then = replace(order, shard_rank=state["shard_rank"], num_shards=state["num_shards"])
+        begun = Place.at(then, state["epoch"], state["offset"])
+        reached = begun.after(taken * (self._dataset.batch_size or 1))
+        return EpochOffset(reached.epoch, reached.offset)
 
     def _division(self) -> dict[str, Any]:
         """What decides which items are whose."""

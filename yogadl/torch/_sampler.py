@@ -18,6 +18,7 @@ from yogadl.extras import require
 from yogadl.orders import Order, Permutations
 from yogadl.seeding import SeededTransform
 from yogadl.shuffles import Shuffle
+from yogadl.torch import _callers
 from yogadl.torch._map import MapDataset
 from yogadl.torch._runs import Position
 
@@ -127,9 +128,16 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
 
         Raises:
             ClosedError: the DataRef was closed before its first state was taken.
+            InvalidArgumentError: a ``DataLoader`` takes positions for its workers.
         """
         epoch, offset = self._next
         if self._last is not None and not self._last.is_finished:
+            if self._last.is_taken_ahead:
+                raise InvalidArgumentError(
+                    "a DataLoader takes positions for its workers, ahead of the batches that it "
+                    "gives out, so the sampler does not know which you have had; save the "
+                    "state_dict() of torchdata's StatefulDataLoader, or use num_workers=0"
+                )
             epoch, offset = self._last.next_place()
         return self._state(epoch, offset)
 
@@ -161,11 +169,13 @@ class EpochPositions(Iterator[int]):
 
     Attributes:
         is_finished: whether it has ended.
+        is_taken_ahead: whether there may be no batches yet of the last that were taken.
     """
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self.is_finished = False
+        self.is_taken_ahead = False
         # A DataLoader makes iterators that it never uses, so nothing is begun yet.
         self._positions: Iterator[Any] | None = None
 
@@ -197,6 +207,7 @@ class EpochPositions(Iterator[int]):
         """The next of the items."""
         if self._positions is None:
             self._begin(*self._sampler._next)
+            self.is_taken_ahead = _callers.is_taken_ahead()
             assert self._positions is not None
         try:
             return next(self._positions)

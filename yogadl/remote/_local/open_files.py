@@ -19,9 +19,9 @@ def _share(part: int, most: int) -> int:
 
 
 def most_remembered() -> int:
-    """How many files of a version stay open when nobody uses them just now."""
+    """How many files stay open though nobody uses them just now, of all versions together."""
     # Half of what may be open when more is asked for ahead: they are not what keeps it from that.
-    return _share(16, 1024)
+    return _share(16, 8192)
 
 
 def most_at_once() -> int:
