@@ -111,6 +111,11 @@ def _open_dataref(data: Any, spec: Any) -> Source:
     return IterableSource(data.stream(), wanted)
 
 
+@_built_in("yogadl.dataref.IndexedStream")
+def _open_stream(data: Any, spec: Any) -> Source:
+    return IterableSource(data, data.spec if spec is None else spec)
+
+
 @_built_in(dict)
 def _open_dict(data: Any, spec: Any) -> Source:
     if are_columns(data):

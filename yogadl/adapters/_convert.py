@@ -222,6 +222,15 @@ def _from_array_interface(value: Any) -> Any:
     return array
 
 
+def _refuse_table(table: Any) -> Any:
+    """One array of all columns would have one dtype, and not their names."""
+    raise UnsupportedTypeError(
+        f"a {type_name(table)} is a table; a record is a row of it: yield from "
+        "frame.to_dict('records') (pandas), table.to_pylist() (Arrow) or "
+        "frame.iter_rows(named=True) (Polars), submit the table as a whole, or give its array"
+    )
+
+
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "torch.Tensor": _from_torch,
     "tensorflow.python.framework.tensor.Tensor": _from_tensorflow,
@@ -241,6 +250,11 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "polars.series.series.Series": _from_arrow,
     "pyarrow.lib.Array": _from_arrow,
     "pyarrow.lib.ChunkedArray": _from_arrow,
+    "pandas.DataFrame": _refuse_table,
+    "pandas.core.frame.DataFrame": _refuse_table,
+    "polars.dataframe.frame.DataFrame": _refuse_table,
+    "pyarrow.lib.Table": _refuse_table,
+    "pyarrow.lib.RecordBatch": _refuse_table,
     "jax.Array": _from_array_interface,
     "jaxlib._jax.ArrayImpl": _from_array_interface,
     "jaxlib.xla_extension.ArrayImpl": _from_array_interface,

@@ -50,6 +50,10 @@ class FileInput:
         if self.by not in ("content", "time"):
             raise InvalidArgumentError(f"by= must be 'content' or 'time', not {self.by!r:.100}")
 
+    def __fspath__(self) -> str:
+        """The path, so that a function which gets this as an argument can open it."""
+        return os.fsdecode(self.path)
+
 
 def item_of(given: Any) -> tuple[str, Item]:
     """The path, if it has one, and the item of an input as users give it.
