@@ -135,6 +135,8 @@ def _gc(options: argparse.Namespace) -> None:
     _tell(f"{what} {len(done.parts.removed):,} parts, {done.size:,} bytes in all")
     for name, reason in done.parts.skipped.items():
         _tell(f"parts of {name} stay: {reason}")
+    if options.keep_last is not None and older_than is None:
+        _tell("versions that are less than a day old stay; --older-than says how old")
 
 
 def _days(count: float) -> datetime.timedelta:

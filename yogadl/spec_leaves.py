@@ -75,6 +75,9 @@ def _checked_dtype(dtype: Any) -> str:
     """A dtype name from a name or anything NumPy takes for a dtype."""
     if isinstance(dtype, str) and dtype in dtypes.NAMES:
         return dtype
+    if dtype is None:
+        # To NumPy, that is float64.
+        raise UnsupportedTypeError(f"None is no dtype; a cache can hold {sorted(dtypes.NAMES)}")
     try:
         return dtypes.from_numpy(np.dtype(dtype))
     except UnsupportedTypeError:

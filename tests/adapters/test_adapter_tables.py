@@ -385,3 +385,17 @@ def test_tables_round_trip(
     assert_same(dataref.stream(), expected)
     dataref.close()
     check(from_arrow(table), expected)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_table_is_no_record(pd: Any, pa: Any, inside: bool, tmp_path: pathlib.Path) -> None:
+    """One array of it would have one dtype: of large integers and fractions, float64."""
+    polars = pytest.importorskip("polars")
+    columns = {"id": [2**53 + 1, 2**53 + 3], "half": [0.5, 1.5]}
+    table = pa.table(columns)
+    for record in (pd.DataFrame(columns), table, table.to_batches()[0], polars.DataFrame(columns)):
+        with pytest.raises(UnsupportedTypeError, match=r"is a table; a record is a row of it"):
+            open_source([{"x": record}] if inside else iter([record]))
+    rows = iter([*pd.DataFrame(columns).to_dict("records"), *table.to_pylist()])
+    found = stored(tmp_path, rows)
+    assert [int(record["id"]) for record in found.stream()] == columns["id"] * 2

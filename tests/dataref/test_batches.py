@@ -351,3 +351,23 @@ def test_check_records_finds_damage(kind: str, ahead: int, tmp_path: pathlib.Pat
         assert ended(before)
     with LMDBDataRef(path) as dataref:
         assert len(list(dataref.stream().batches(5))) == 10
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 7, 10])
+@pytest.mark.parametrize("offset", [0, 1, 4])
+@pytest.mark.parametrize("order", [{}, {"num_shards": 3, "shard_rank": 1}], ids=str)
+def test_what_is_left_out_does_not_come_after_a_resume(
+    ten: pathlib.Path, size: int, offset: int, order: dict[str, Any]
+) -> None:
+    """Saved behind the last batch of an epoch, or anywhere, what comes next is the next batch."""
+    with LMDBDataRef(ten) as dataref:
+        stream = dataref.stream(start_offset=offset, **order)
+        batches = stream.batches(size, drop_remainder=True)
+        told: list[tuple[Any, list[int]]] = []
+        for _ in range(3):
+            for batch in batches:
+                told.append((stream.state_dict(), batch.tolist()))
+        following = [batch for _, batch in told]
+        for number, (state, _) in enumerate(told[:-1]):
+            resumed = dataref.stream(state=state, **order).batches(size, drop_remainder=True)
+            assert next(iter(resumed)).tolist() == following[number + 1]

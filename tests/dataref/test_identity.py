@@ -20,6 +20,7 @@ from yogadl.cache.reader import CacheFile
 from yogadl.dataref import IndexedDataRef, LMDBDataRef
 from yogadl.errors import StateMismatchError
 from yogadl.spec import TensorSpec
+from yogadl.storage import LFSStorage
 
 
 def identity(dataref: IndexedDataRef) -> str:
@@ -180,3 +181,15 @@ def test_mixed_tokens_differ(words: list[int]) -> None:
     pairs = [(one, two) for one in words for two in words]
     one, two = np.array(pairs, "u8").T
     assert len(np.unique(mixed(one, two))) == len(pairs)
+
+
+def test_a_stream_is_stored_by_the_spec_that_it_has(tmp_path: pathlib.Path) -> None:
+    """The first record alone would tell another one."""
+    storage = LFSStorage(tmp_path)
+    spec = TensorSpec("int64", (None,))
+    storage.submit([np.arange(3), np.arange(2), np.arange(0)], "a", "1", spec=spec)
+    with storage.fetch("a", "1") as dataref:
+        storage.submit(dataref.stream(shuffle=True, shuffle_seed=1), "a", "2")
+        with storage.fetch("a", "2") as again:
+            assert again.spec == spec
+            assert sorted(len(record) for record in again.stream()) == [0, 2, 3]

@@ -18,8 +18,14 @@ import pytest
 
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import IndexedStream, LMDBDataRef
-from yogadl.errors import CacheNotFoundError, CacheReplacedError, ClosedError
+from yogadl.errors import (
+    CacheNotFoundError,
+    CacheReplacedError,
+    ClosedError,
+    InvalidArgumentError,
+)
 from yogadl.spec import TensorSpec
+from yogadl.storage import LFSStorage
 
 TEN = list(range(10))
 COUNT = 5000
@@ -81,6 +87,50 @@ def test_relative_paths_mean_the_same_wherever_they_are_unpickled(
     monkeypatch.chdir(tmp_path / "elsewhere")
     with pickle.loads(pickled) as again:
         assert list(again.stream()) == TEN
+
+
+def test_relative_paths_stay_when_the_current_directory_changes(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage = LFSStorage("data")
+    storage.submit(np.arange(10), "a", "1", part_bytes=1)
+    storage.tag("a", "main", "1")
+    with storage.change("a", "main") as change:
+        change.append(np.arange(10, 12))
+    built = []
+
+    @storage.cacheable("b", "1")
+    def make() -> list[int]:
+        built.append(1)
+        return [1, 2]
+
+    with storage.fetch("a", "main") as dataref, make():
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert list(dataref.stream()) == list(range(12))
+        for again in (storage, pickle.loads(pickle.dumps(storage))):
+            with again.fetch("a", "main") as other:
+                assert list(other.stream()) == list(range(12))
+        with pickle.loads(pickle.dumps(dataref)) as other:
+            assert list(other.stream()) == list(range(12))
+        with make():
+            assert len(built) == 1
+        with pytest.raises(CacheNotFoundError, match=str(tmp_path)):
+            storage.fetch("a", "2")
+    assert not list(pathlib.Path().iterdir())
+
+
+def test_no_relative_path_without_a_current_directory(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InvalidArgumentError, match="the current directory, which is gone"):
+        LFSStorage("data")
+    with pytest.raises(InvalidArgumentError, match="zero character"):
+        LFSStorage("/tmp/\0")
 
 
 def test_pickled_streams_go_on_where_they_stood(large: pathlib.Path) -> None:

@@ -370,6 +370,8 @@ def test_a_path_that_is_an_input_counts_by_its_contents(tmp_path: pathlib.Path) 
     by_content = {recipe_of(make, (path,), inputs=(path,)).digest for path in paths}
     as_inputs = {recipe_of(make, (yogadl.FileInput(path),)).digest for path in paths}
     assert (len(by_text), len(by_content), len(as_inputs)) == (2, 1, 1)
+    with open(yogadl.FileInput(paths[0])) as file:  # as functions do
+        assert file.read() == "same"
 
 
 class Disguised:

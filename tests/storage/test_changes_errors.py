@@ -20,6 +20,7 @@ from yogadl.errors import (
     InvalidArgumentError,
     RecordIndexError,
     SpecMismatchError,
+    UnsupportedTypeError,
     VersionExistsError,
 )
 from yogadl.spec import TensorSpec
@@ -59,6 +60,8 @@ WRONG: list[tuple[Callable[[Change], Any], type[Exception], str]] = [
     (lambda change: change.delete([10]), RecordIndexError, "no record 10"),
     (lambda change: change.delete([-11]), RecordIndexError, "no record -11"),
     (lambda change: change.delete([2.0]), InvalidArgumentError, "integers"),
+    (lambda change: change.delete([[1], [1, 2]]), InvalidArgumentError, "integers"),
+    (lambda change: change.find(5), InvalidArgumentError, "a function of a record"),
     (lambda change: change.delete([3, 3]), InvalidArgumentError, "record 3 is deleted or repl"),
     (lambda change: change.delete([3, -7]), InvalidArgumentError, "record 3 is deleted or repl"),
     (lambda change: change.replace([4, 4], rows([1, 2])), InvalidArgumentError, "record 4 is"),
@@ -82,6 +85,7 @@ WRONG: list[tuple[Callable[[Change], Any], type[Exception], str]] = [
     (lambda change: change.add("z", range(9)), InvalidArgumentError, "9 values"),
     (lambda change: change.cast("x", "string"), InvalidArgumentError, "numbers"),
     (lambda change: change.cast("z", "int8"), InvalidArgumentError, "'z'"),
+    (lambda change: change.cast("x", None), UnsupportedTypeError, "None is no dtype"),
 ]
 
 
@@ -566,3 +570,72 @@ def test_metadata_of_both_stay(storage: LFSStorage) -> None:
     with storage.fetch("a", "main") as ref:
         assert ref.metadata == {"one": 1, "two": 2}
         assert len(ref) == 9
+
+
+def submit_anew(storage: LFSStorage) -> None:
+    storage.submit(rows([50, 51]), "a", "2")
+
+
+def commit_anew(storage: LFSStorage) -> None:
+    storage.tag("a", "main", "1")
+    storage.delete("a", "2")
+    with storage.change("a", "main", version="2") as change:
+        change.append(rows([50, 51]))
+
+
+@pytest.mark.parametrize("replace", [submit_anew, commit_anew])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda change: change.append(rows([7])),
+        lambda change: change.drop("y"),
+        lambda change: change.metadata.update(k=1),
+        lambda change: change.submit(rows([1, 2])),
+    ],
+)
+def test_a_head_that_is_replaced_meanwhile_is_told(
+    storage: LFSStorage, replace: Callable[[LFSStorage], None], edit: Callable[[Change], Any]
+) -> None:
+    """The name of the version that the branch is at is the same, and its records are not."""
+    with storage.change("a", "main", version="2") as change:
+        change.delete([0])
+    change = storage.change("a", "main", version="3").__enter__()
+    edit(change)
+    replace(storage)
+    with pytest.raises(ConflictError, match="'2' was stored anew, with other records"):
+        change.__exit__(None, None, None)
+    assert {50, 51} <= set(numbers(storage))
+    assert not storage.exists("a", "3")
+    # Begun anew, it is as ever.
+    with storage.change("a", "main", version="3") as change:
+        change.append(rows([7]))
+    assert numbers(storage)[-1] == 7
+
+
+def test_a_head_that_is_compacted_meanwhile_is_the_same(storage: LFSStorage) -> None:
+    with storage.change("a", "main", version="2") as change:
+        change.delete([0])
+    with storage.change("a", "main", version="3") as change:
+        change.append(rows([7]))
+        storage.compact("a", "2")
+    assert numbers(storage) == [*range(1, 10), 7]
+
+
+def test_a_message_is_text(storage: LFSStorage) -> None:
+    with pytest.raises(InvalidArgumentError, match="UTF-8"):
+        storage.change("a", "main", message="a\ud800b")
+
+
+def test_only_true_is_true(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
+    other = LFSStorage(tmp_path / "other")
+    for call in (
+        lambda: storage.delete("a", "1", force="no"),  # type: ignore[arg-type]
+        lambda: storage.gc(dry_run="no"),  # type: ignore[arg-type]
+        lambda: storage.collect_parts(dry_run="no"),  # type: ignore[arg-type]
+        lambda: storage.sync(other, force="no"),  # type: ignore[arg-type]
+        lambda: storage.sync(other, dry_run="no"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidArgumentError, match="must be True or False, not 'no'"):
+            call()
+    assert storage.exists("a", "1")
+    assert not other.list()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from strategies import records, same
 
 from yogadl.errors import CacheNotFoundError, ConflictError
-from yogadl.spec import TensorSpec
+from yogadl.spec import OptionalSpec, TensorSpec
 from yogadl.storage import LFSStorage
 from yogadl.storage._commits import made, merging
 from yogadl.storage._commits.change import Change
@@ -481,3 +481,20 @@ def test_what_was_compacted_is_not_taken_for_changed(storage: LFSStorage) -> Non
         with pytest.raises(ConflictError, match="not known"):
             use()
     assert _numbers(storage, "main") == [1, 3, 5, 7, 9]
+
+
+def test_zeros_at_the_end_of_strings_count(tmp_path: pathlib.Path) -> None:
+    storage = LFSStorage(tmp_path)
+    maybe = OptionalSpec(TensorSpec("string", ()))
+    spec = {"t": TensorSpec("string", ()), "m": maybe}
+    texts = [b"", b"\0", b"a", b"a\0", b"a"]
+    storage.submit([{"t": text, "m": text} for text in texts], "a", "1", spec=spec)
+    with storage.change("a", "1", version="2") as change:
+        rest = [*texts[1:4], b"a\0\0"]
+        change.replace([0, 1, 2, 4], [{"t": text, "m": text} for text in rest])
+    found = storage.diff("a", "1", "2")
+    assert found
+    assert found.changed.tolist() == [[0, 1, 2, 4]] * 2
+    assert found.components == {"t": 4, "m": 4}
+    (sample, *_) = storage.card("a", "2", sample=5).sample
+    assert sample.greatest == 3

@@ -464,3 +464,44 @@ def test_parents_of_a_copy_may_have_any_names(storage: LFSStorage, other: LFSSto
     storage._made = hostile  # type: ignore[method-assign]
     storage.copy("a", "2", other)
     check_alike(storage, other)
+
+
+@pytest.mark.parametrize("is_collected", [False, True])
+def test_a_branch_is_told_by_its_records_and_not_by_names(
+    storage: LFSStorage, other: LFSStorage, is_collected: bool
+) -> None:
+    storage.submit(np.arange(3), "a", "1")
+    storage.tag("a", "main", "1")
+    storage.sync(other)
+    commit(storage, [100], "2")
+    commit(storage, [101], "3")
+    # Of the same name, and another one.
+    commit(other, [200], "2")
+    if is_collected:
+        storage.gc("a", keep_last=1, older_than=AT_ONCE)
+    with pytest.raises(ConflictError, match=r"was not made from|another one than here"):
+        storage.sync(other)
+    with pytest.raises(ConflictError, match="was not made from"):
+        storage.sync(other, "a", names="main")
+    assert other.tags("a") == {"main": "2"}
+    assert 200 in [int(record) for record in other.fetch("a", "main").stream()]
+    storage.sync(other, force=True)
+    assert other.tags("a") == {"main": "3"}
+
+
+def test_a_branch_moves_on_from_what_was_collected_here(
+    storage: LFSStorage, other: LFSStorage
+) -> None:
+    storage.submit(np.arange(3), "a", "1")
+    storage.tag("a", "main", "1")
+    commit(storage, [100], "2")
+    storage.sync(other)
+    commit(storage, [101], "3")
+    storage.gc("a", keep_last=1, older_than=AT_ONCE)
+    storage.sync(other)
+    assert other.tags("a") == {"main": "3"}
+
+
+def test_names_that_are_none(storage: LFSStorage, other: LFSStorage) -> None:
+    with pytest.raises(InvalidArgumentError, match="names are versions and tags, not 5"):
+        storage.sync(other, "a", names=5)  # type: ignore[arg-type]

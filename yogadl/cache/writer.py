@@ -36,6 +36,9 @@ _BLOCK_BYTES = 4 << 20
 _RUN = 4096
 # Records do not wait for longer, so that progress tells of them.
 _FLUSH_SECONDS = 0.5
+_DEEPEST_METADATA = 100
+# Python reads no more than 4,300 digits unless it is told to.
+_LARGEST_INT_BITS = 14_000
 
 
 def metadata_json(metadata: Mapping[str, Any] | None, provenance: Provenance) -> bytes:
@@ -48,13 +51,13 @@ def metadata_json(metadata: Mapping[str, Any] | None, provenance: Provenance) ->
         if isinstance(metadata, Mapping) and key in metadata:
             raise InvalidArgumentError(f"the key {key!r} of metadata is yogadl's own")
     try:
-        _check_keys(metadata)
+        _check_json(metadata)
         own = {METADATA_KEY: provenance.to_json(), RECIPE_KEY: provenance.recipe_document}
         whole = {**(metadata or {}), **{key: value for key, value in own.items() if value}}
         found = json.dumps(whole, allow_nan=False, sort_keys=True).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(
-            f"metadata must be a dict that JSON can hold, and {metadata!r:.200} is not: {error}"
+            f"metadata must be a dict that JSON can hold, and {_shown(metadata)} is not: {error}"
         ) from error
     if len(found) > headers.LARGEST_METADATA:
         raise InvalidArgumentError(
@@ -85,16 +88,28 @@ def encoded_spec(spec: specs.Structure) -> bytes:
     return found
 
 
-def _check_keys(value: Any) -> None:
-    """JSON would make strings of other keys."""
+def _shown(metadata: Any) -> str:
+    try:
+        return f"{metadata!r:.200}"
+    except (ValueError, RecursionError):
+        # Too large a number, or too deep a nest.
+        return f"this {type(metadata).__name__}"
+
+
+def _check_json(value: Any, depth: int = 0) -> None:
+    """JSON would make strings of keys that are none, and Python cannot read all that JSON holds."""
+    if depth > _DEEPEST_METADATA:
+        raise ValueError(f"it is nested more than {_DEEPEST_METADATA} levels deep")
     if isinstance(value, Mapping):
         for key, child in value.items():
             if not isinstance(key, str):
-                raise TypeError(f"the key {key!r} is no string")
-            _check_keys(child)
+                raise TypeError(f"the key {key!r:.100} is no string")
+            _check_json(child, depth + 1)
     elif isinstance(value, list | tuple):
         for child in value:
-            _check_keys(child)
+            _check_json(child, depth + 1)
+    elif isinstance(value, int) and value.bit_length() > _LARGEST_INT_BITS:
+        raise ValueError(f"it has an integer of {value.bit_length():,} bits")
 
 
 class CacheWriter(Closing):

@@ -103,7 +103,8 @@ def _arrays(value: Any) -> list[Array]:
     if isinstance(value, dict | tuple | list):
         # What may be missing as a whole.
         return []
-    return [np.asarray(value)]
+    # Else NumPy takes away the zeros at their ends.
+    return [np.asarray(value, dtype=object if isinstance(value, bytes | str) else None)]
 
 
 def _length(value: Any) -> int:

@@ -9,6 +9,7 @@ from yogadl.catalogue._catalogue import (
     SEGMENT_ENDING,
     Catalogue,
     DoomedError,
+    ReplacedError,
 )
 from yogadl.catalogue._entry import CatalogueEntry, Entry, Key, parsed_spec
 from yogadl.catalogue._going_to import GoingTo
@@ -32,5 +33,6 @@ __all__ = [
     "Known",
     "NameTakenError",
     "Renewed",
+    "ReplacedError",
     "parsed_spec",
 ]

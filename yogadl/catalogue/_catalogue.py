@@ -45,6 +45,10 @@ class DoomedError(CatalogueError):
     """What is to be entered anew is being deleted."""
 
 
+class ReplacedError(CatalogueError):
+    """What a commit was made from has other records by now."""
+
+
 class _ForgottenError(CatalogueError):
     """It is not known whether a change was carried out."""
 
@@ -329,7 +333,7 @@ class Catalogue:
         self._change(change, make)
         return was_there
 
-    def commit(self, entry: Entry, branch: str, expect: Expected = ...) -> None:
+    def commit(self, entry: Entry, branch: str, expect: str | None, content_id: str = "") -> None:
         """Adds the entry of a commit, and moves a branch to it, in one step.
 
         A commit that was carried out before is done: it is known by its id,
@@ -339,9 +343,11 @@ class Catalogue:
             entry: of the version that it made.
             branch: the tag to move.
             expect: the version that it is to be at now; ``None`` if there is to be none.
+            content_id: of the records that this has.
 
         Raises:
             NameTakenError: a tag of the version's name was set meanwhile.
+            ReplacedError: another version of the name of that was stored meanwhile.
             TagMovedError: it is somewhere else, which the error says.
             YogadlError: that cannot be done, or it is not known whether it was.
         """
@@ -356,12 +362,18 @@ class Catalogue:
                     f"version {entry.dataset_version!r} of data set {entry.dataset_id!r} was "
                     "deleted before it was committed; change it again"
                 )
-            return state.committed(entry, branch, expect)
+            committed = state.committed(entry, branch, expect)
+            # Of what was stored since the commit was begun, nearly always, there is an entry here.
+            if expect is not None and _is_another(
+                state.entries.get((entry.dataset_id, expect)), content_id
+            ):
+                raise ReplacedError(f"version {expect!r} was stored anew, with other records")
+            return committed
 
         while True:
             try:
                 return self._change(change, make, known=self._seen)
-            except (NameTakenError, TagMovedError, _ForgottenError) as error:
+            except (NameTakenError, ReplacedError, TagMovedError, _ForgottenError) as error:
                 # So many others may have come in between that it is among the older ones.
                 _, raws, _ = self._load()
                 if _change_of(raws.get(entry.key)) == change:
@@ -459,6 +471,12 @@ def _key(name: str) -> str:
 
 def _new_id() -> str:
     return uuid.uuid4().hex
+
+
+def _is_another(raw: Raw | None, content_id: str) -> bool:
+    """Whether an entry is surely of other records."""
+    found = None if raw is None else raw.get("content_id")
+    return bool(found and content_id) and found != content_id
 
 
 def _change_of(raw: Raw | None) -> str:

@@ -114,6 +114,11 @@ class StreamBatches:
         positions = self._epochs.positions_of(epoch)
         announcer = self._epochs.read_ahead(positions, start)
         size = self._size
+        if self._drop_remainder:
+            end = self._epochs.order.stop(epoch)
+            # Unless all is left out, when there is no batch behind which that is.
+            if end - start >= size:
+                cursor.skip(end - (end - start) % size, end)
 
         def read(chunk: _Chunk) -> _Batched:
             announcer.before(chunk.start, chunk.stop)

@@ -23,6 +23,8 @@ class Cursor:
     def __init__(self, epoch: int, start: int) -> None:
         self.epoch = epoch
         self.is_finished = False
+        # What is left out: from where on, and up to where that is.
+        self._skipped = (-1, -1)
         self._chunk = (start, start, 1, itertools.repeat(True, 0))
 
     def following(self, items: Iterator[Item], start: int, stop: int, unit: int) -> Iterator[Item]:
@@ -38,6 +40,10 @@ class Cursor:
         self._chunk = (start, stop, unit, ticks)
         return itertools.compress(items, ticks)
 
+    def skip(self, start: int, stop: int) -> None:
+        """Says that some records are left out, so that who gets there is behind them."""
+        self._skipped = (start, stop)
+
     def move_to(self, number: int) -> None:
         """Says how far the iterator has got, where nothing follows."""
         self._chunk = (number, number, 1, itertools.repeat(True, 0))
@@ -47,4 +53,5 @@ class Cursor:
         """The number after that of the last record that was taken."""
         start, stop, unit, ticks = self._chunk
         taken = -(-(stop - start) // unit) - operator.length_hint(ticks)
-        return min(start + taken * unit, stop)
+        number = min(start + taken * unit, stop)
+        return self._skipped[1] if number == self._skipped[0] else number

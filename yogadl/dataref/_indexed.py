@@ -188,7 +188,11 @@ class IndexedDataRef(DataRef, Closing):
         return specs.unflatten(reader.spec, columns if padding is None else padding.apply(columns))
 
     def _positions(self, indices: Any) -> np.ndarray[Any, Any]:
-        given = np.asarray(indices)
+        try:
+            given = np.asarray(indices)
+        except ValueError:
+            # Lists of several lengths.
+            given = np.empty((0, 0))
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise InvalidArgumentError(
                 f"indices must be a list or 1-D array of integers, not {indices!r:.100}"

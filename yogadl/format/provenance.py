@@ -89,19 +89,19 @@ def _sane(name: str, value: Any) -> Any:
         return float(value) if is_number and 0 <= value <= _LONGEST_SECONDS else None
     if name == "parents":
         return _sane_parents(value)
-    return value if _is_text(value) else None
+    return value if is_text(value) else None
 
 
 def _sane_parents(value: Any) -> tuple[tuple[str, str], ...] | None:
     if not isinstance(value, list) or len(value) > MOST_PARENTS:
         return None
     for pair in value:
-        if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_text, pair)):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(map(is_text, pair)):
             return None
     return tuple((pair[0], pair[1]) for pair in value)
 
 
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
     """Whether it is a string that UTF-8 can hold."""
     if not isinstance(value, str):
         return False

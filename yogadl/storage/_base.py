@@ -366,6 +366,7 @@ class CacheStorage(CopiedVersions[V]):
             FileSystemError: a part cannot be removed.
         """
         check_age(older_than)
+        dry_run = as_flag("dry_run", dry_run)
         if dataset_id is not None:
             return self._collect(dataset_id, older_than, dry_run)
         ids = sorted(set(self._ids_of_parts()))

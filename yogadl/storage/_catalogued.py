@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import EllipsisType
 from typing import TypeVar
 
+from yogadl.arguments import as_flag
 from yogadl.catalogue import (
     ENTRY_SECONDS,
     DoomedError,
@@ -242,6 +243,7 @@ class CataloguedStorage(ListedStorage[V]):
             StoreError: the bucket cannot be changed.
         """
         version = self._version(dataset_id, dataset_version)
+        force = as_flag("force", force)
         listed = self._look(version)
         if listed is None:
             raise self._nothing_to("delete", version)

@@ -38,6 +38,8 @@ def as_directory(name: str, given: str | os.PathLike[str]) -> pathlib.Path:
     text = os.fspath(given)
     if not text:
         raise InvalidArgumentError(f"{name} is empty; the current directory is '.'")
+    if "\0" in text:
+        raise InvalidArgumentError(f"{name} {text!r} has a zero character, as no path has")
     scheme = re.match(r"([a-z][a-z0-9+]+):/", text)
     if scheme:
         storage = _BUCKETS.get(scheme[1])
@@ -242,6 +244,8 @@ class S3Configurations(BaseCloudConfigurations):
         self.secret_key = secret_key
         self.session_token = session_token
         self.endpoint_url = endpoint_url
+        if region == "":
+            raise InvalidArgumentError("region is empty; leave it out to have boto3 find it")
         self.region = region
 
 

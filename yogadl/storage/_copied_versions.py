@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 
+from yogadl.arguments import as_flag
 from yogadl.core import Storage
 from yogadl.errors import CacheNotFoundError, InvalidArgumentError, YogadlError
 from yogadl.storage._copying.copying import Copier, Original
@@ -131,4 +132,7 @@ class CopiedVersions(KeptVersions[V]):
         if names is not None and dataset_id is None:
             raise InvalidArgumentError("names are those of one data set; give its dataset_id, too")
         chosen = [names] if isinstance(names, str) else names
+        if not isinstance(chosen, Iterable | None):
+            raise InvalidArgumentError(f"names are versions and tags, not {names!r:.100}")
+        force, dry_run = as_flag("force", force), as_flag("dry_run", dry_run)
         return synced(self, to, dataset_id, chosen, force, dry_run)

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from yogadl.arguments import as_index
+from yogadl.arguments import as_flag, as_index
 from yogadl.catalogue import Entry, Key, Known
 from yogadl.errors import InvalidArgumentError
 from yogadl.storage._collected import Collected, CollectedParts, StoredVersion
@@ -96,6 +96,7 @@ class KeptVersions(ToldVersions[V]):
             FileSystemError: the disk cannot.
         """
         check_age(older_than)
+        dry_run = as_flag("dry_run", dry_run)
         count = None if keep_last is None else as_index("keep_last", keep_last, 0)
         self._prove_tags(self._version("any" if dataset_id is None else dataset_id, "any"))
         known = self._catalogue.load(dataset_id)

@@ -149,9 +149,10 @@ def _checked(metadata: Any, remove: Any) -> tuple[dict[str, Any], set[str]]:
     if not isinstance(metadata, Mapping):
         raise InvalidArgumentError(f"metadata are a dict, not {metadata!r:.100}")
     given: dict[str, Any] = json.loads(metadata_json(metadata, UNKNOWN))
-    names = [remove] if isinstance(remove, str) else list(remove)
+    names = [remove] if isinstance(remove, str) else remove
+    names = list(names) if isinstance(names, Iterable) else [None]
     if not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(f"remove takes keys of metadata, not {names!r:.100}")
+        raise InvalidArgumentError(f"remove takes keys of metadata, not {remove!r:.100}")
     both = sorted(given.keys() & {*names})
     if both:
         raise InvalidArgumentError(f"{', '.join(map(repr, both))}: both set and removed")

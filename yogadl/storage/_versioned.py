@@ -26,6 +26,7 @@ from yogadl.errors import (
     InvalidArgumentError,
     VersionExistsError,
 )
+from yogadl.format.provenance import is_text
 from yogadl.storage._building.submission import Parts
 from yogadl.storage._catalogued import Found
 from yogadl.storage._commits.begun import Begun
@@ -132,8 +133,10 @@ class VersionedStorage(HistoryStorage[V]):
 
     def _target(self, dataset_id: str, on: str, version: str | None, message: str) -> V:
         """The version that a commit is to make; sees that its arguments are what they should be."""
-        if not isinstance(message, str):
-            raise InvalidArgumentError(f"a message is a string, not {message!r:.100}")
+        if not is_text(message):
+            raise InvalidArgumentError(
+                f"a message is a string that UTF-8 can hold, not {message!r:.100}"
+            )
         self._version(dataset_id, on)
         return self._version(dataset_id, _new_name() if version is None else version)
 

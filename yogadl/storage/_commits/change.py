@@ -255,8 +255,15 @@ class Change:
 
         Args:
             condition: takes a record, and says whether.
+
+        Raises:
+            InvalidArgumentError: it cannot be called.
         """
         self._check_open()
+        if not callable(condition):
+            raise InvalidArgumentError(
+                f"find takes a function of a record that says whether, not {condition!r:.100}"
+            )
         found = [at for at, record in enumerate(self._whole_base.stream()) if condition(record)]
         return np.array(found, dtype=np.int64)
 

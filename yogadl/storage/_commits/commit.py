@@ -25,7 +25,7 @@ from yogadl.cache.table_writer import (
     write_version,
 )
 from yogadl.cache.writer import metadata_json
-from yogadl.catalogue import Catalogue, Entry, GoingTo, NameTakenError
+from yogadl.catalogue import Catalogue, Entry, GoingTo, NameTakenError, ReplacedError
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
@@ -353,10 +353,15 @@ class Committer(Generic[V]):
             self._storage._enter(entry)
             return None
         try:
-            self._storage._catalogue.commit(entry, self._branch, base.dataset_version)
+            self._storage._catalogue.commit(
+                entry, self._branch, base.dataset_version, base.content_id
+            )
         except NameTakenError as error:
             self._storage._withdraw(target, entry.object_tag)
             raise InvalidArgumentError(str(error)) from None
+        except ReplacedError as error:
+            self._storage._withdraw(target, entry.object_tag)
+            raise ConflictError(f"{error}, while it was changed; {self._purpose.advice}") from None
         except TagMovedError as moved:
             self._storage._withdraw(target, entry.object_tag)
             if moved.current is None:

@@ -161,9 +161,9 @@ def _same(one: Any, two: Any) -> bool:
         return two is not None and len(one) == len(two) and all(map(_same, one, two))
     if one is None or two is None:
         return one is two
-    if isinstance(one, bytes | str):
+    if isinstance(one, bytes | str) and isinstance(two, bytes | str):
         # NumPy takes away the zeros at their ends.
-        return bool(one == two)
+        return one == two
     first, second = np.asarray(one), np.asarray(two)
     if first.shape != second.shape or first.dtype != second.dtype:
         return False

@@ -75,7 +75,7 @@ def synced(
     here, there = _stored(source, dataset_id), _stored(to, dataset_id)
     keys, tags = _chosen(here, dataset_id, names, str(source))
     missing = _missing(here, there, keys, force)
-    moves = _moves(here, there, tags, force)
+    moves = _moves(source, here, there, tags, force)
     if moves:
         to._prove_tags(to._version(moves[0].dataset_id, moves[0].tag))
     if not dry_run:
@@ -172,7 +172,11 @@ def _check_tag(tags: Mapping[str, Mapping[str, str]], key: Key) -> None:
 
 
 def _moves(
-    here: _Stored, there: _Stored, tags: Iterable[tuple[str, str, str]], force: bool
+    source: Any,
+    here: _Stored,
+    there: _Stored,
+    tags: Iterable[tuple[str, str, str]],
+    force: bool,
 ) -> list[_Move]:
     """The tags that are to be set, and where they are now.
 
@@ -188,7 +192,7 @@ def _moves(
         if at == version:
             continue
         found.append(_Move(name, tag, version, at))
-        if at is not None and not _follows((here, there), (name, version), (name, at)):
+        if at is not None and not _follows(source, here, there, (name, version), (name, at)):
             others.append(f"{name}:{tag} (at {at!r})")
     if others and not force:
         raise ConflictError(
@@ -198,18 +202,43 @@ def _moves(
     return found
 
 
-def _follows(storages: Iterable[_Stored], key: Key, before: Key) -> bool:
-    """Whether a version was made from another, by any number of commits."""
-    known = tuple(storages)
+def _follows(source: Any, here: _Stored, there: _Stored, key: Key, before: Key) -> bool:
+    """Whether a version here was made from one there, by any number of commits.
+
+    Args:
+        source: the storage here.
+        here, there: what both have.
+        key: of the version here.
+        before: of the one there.
+    """
     seen, waiting = set(), [key]
     while waiting:
         at = waiting.pop()
+        is_same = _is_in_both(here, there, at)
         if at == before:
-            return True
+            return is_same
         if at not in seen:
             seen.add(at)
-            waiting += [parent for stored in known for parent in stored.parents(at)]
+            waiting += [it for it in here.parents(at) if _is_parent(source, here, there, at, it)]
+            if is_same:
+                waiting += there.parents(at)
     return False
+
+
+def _is_in_both(here: _Stored, there: _Stored, key: Key) -> bool:
+    """Whether a version that is here, or was, is one of that name there, as far as is known."""
+    one, other = here.versions.get(key), there.versions.get(key)
+    return one is None or other is None or _are_same(one[1], other[1])
+
+
+def _is_parent(source: Any, here: _Stored, there: _Stored, key: Key, parent: Key) -> bool:
+    """Whether one of the parents of a version here, if only one of that name is there, is that, as
+    far as the version's file tells: it does of the first."""
+    other = there.versions.get(parent)
+    if parent in here.versions or other is None or parent != here.parents(key)[0]:
+        return True
+    content = source._made(source._version(*key)).parent_content
+    return content in ("", other[1].content_id)
 
 
 def _copy(source: Any, to: Any, missing: Iterable[tuple[Listed, Entry]], force: bool) -> set[Key]:
