@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from yogadl.remote._fetching.work import Range, RemoteFile
 from yogadl.remote._local.in_memory import Passed
+from yogadl.remote._local.open_files import most_passing
 
 # It has so many bytes, and those that are being read.
 _PASSING_BYTES = 48 << 20
@@ -19,7 +20,47 @@ _LEFT_SECONDS = 10.0
 # Between two looks for what is of files that nobody reads any more.
 _LOOK_SECONDS = 1.0
 
-_Files = collections.OrderedDict[Passed, tuple[RemoteFile, float]]
+
+class _Ranges:
+    """Ranges, each with its file, and when it came; the oldest first. They keep files open."""
+
+    def __init__(self) -> None:
+        self._ranges: collections.OrderedDict[Passed, tuple[RemoteFile, float]]
+        self._ranges = collections.OrderedDict()
+        self._counts: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def __iter__(self) -> Iterator[tuple[Passed, RemoteFile]]:
+        for passed, (file, _) in self._ranges.items():
+            yield passed, file
+
+    @property
+    def file_count(self) -> int:
+        return len(self._counts)
+
+    def of_file(self, file: RemoteFile) -> int:
+        """How many are of a file."""
+        return self._counts.get(id(file), 0)
+
+    def oldest(self) -> tuple[Passed, float]:
+        """One, and when it came."""
+        passed, (_, came) = next(iter(self._ranges.items()))
+        return passed, came
+
+    def add(self, passed: Passed, file: RemoteFile, came: float) -> None:
+        self._ranges[passed] = file, came
+        self._counts[id(file)] = self.of_file(file) + 1
+
+    def pop(self, passed: Passed) -> tuple[RemoteFile, float] | None:
+        found = self._ranges.pop(passed, None)
+        if found is not None:
+            key = id(found[0])
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+        return found
 
 
 @dataclass(eq=False)
@@ -38,8 +79,9 @@ class Passing:
 
     def __init__(self) -> None:
         # Each with its file, and when it came. What somebody has read some of goes first.
-        self._waiting: _Files = collections.OrderedDict()
-        self._read: _Files = collections.OrderedDict()
+        self._waiting = _Ranges()
+        self._read = _Ranges()
+        self._most_files = most_passing()
         self._nbytes = 0
         self._waiting_bytes = 0
         # What somebody is about to read: bytes.
@@ -68,7 +110,7 @@ class Passing:
         self._forget(gone)
         for other, its_file in self._too_much(stop - start):
             self._drop_all(its_file, other)
-        self._waiting[passed] = file, time.monotonic()
+        self._waiting.add(passed, file, time.monotonic())
         self._nbytes += passed.nbytes
         self._waiting_bytes += passed.nbytes
 
@@ -81,11 +123,12 @@ class Passing:
             self.let_go_of_ended()
         left = now - _LEFT_SECONDS
         while self._waiting:
-            passed, (_, came) = next(iter(self._waiting.items()))
+            passed, came = self._waiting.oldest()
             if came > left:
                 break
             self._note_read(passed)
-        return AHEAD_BYTES - self._waiting_bytes
+        is_full = self._waiting.file_count >= self._most_files
+        return 0 if is_full else AHEAD_BYTES - self._waiting_bytes
 
     def note_read(self, ranges: Iterable[Range]) -> None:
         """To be called when some ranges have been read, which may begin and end anywhere."""
@@ -112,24 +155,29 @@ class Passing:
     def let_go_of_ended(self, or_kept: bool = False) -> None:
         """Lets go of what is of files that nobody reads any more, or of what is in them, too."""
         for kind in (self._waiting, self._read):
-            for passed, (file, _) in list(kind.items()):
+            for passed, file in list(kind):
                 if file.ended.is_set():
                     self._drop_all(file, passed)
                 elif or_kept:
                     self.drop_kept([(file, passed.start, passed.stop)])
 
     def _too_much(self, more: int) -> list[tuple[Passed, RemoteFile]]:
-        """What has to go so that there is room for more bytes, if anything can."""
+        """What has to go so that there is room for more bytes, if anything can, and that not too
+        many files are open."""
         excess = self._nbytes + more - _PASSING_BYTES - sum(self._held.values())
+        files = self._read.file_count + self._waiting.file_count + 1 - self._most_files
         found: list[tuple[Passed, RemoteFile]] = []
         for kind in (self._read, self._waiting):
-            for passed, (file, _) in kind.items():
-                if excess <= 0:
+            gone: collections.Counter[int] = collections.Counter()
+            for passed, file in kind:
+                if excess <= 0 and files <= 0:
                     return found
                 # What is held would stay in memory, and not be known of any more.
                 if not file.pieces.memory.is_held(passed.start, passed.stop):
                     found.append((passed, file))
                     excess -= passed.nbytes
+                    gone[id(file)] += 1
+                    files -= gone[id(file)] == kind.of_file(file)
         return found
 
     def _drop_all(self, file: RemoteFile, passed: Passed) -> None:
@@ -139,15 +187,15 @@ class Passing:
             self._forget([passed])
 
     def _note_read(self, passed: Passed) -> None:
-        found = self._waiting.pop(passed, None)
+        found = self._waiting.pop(passed)
         if found is not None:
-            self._read[passed] = found
+            self._read.add(passed, *found)
             self._waiting_bytes -= passed.nbytes
 
     def _forget(self, gone: Iterable[Passed]) -> None:
         for passed in gone:
-            if self._waiting.pop(passed, None) is not None:
+            if self._waiting.pop(passed) is not None:
                 self._waiting_bytes -= passed.nbytes
-            elif self._read.pop(passed, None) is None:
+            elif self._read.pop(passed) is None:
                 continue
             self._nbytes -= passed.nbytes

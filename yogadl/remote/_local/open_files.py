@@ -34,6 +34,11 @@ def most_queued() -> int:
     return _share(8, 8192)
 
 
+def most_passing() -> int:
+    """How many files there may be open of which something waits in memory to be read."""
+    return _share(16, 8192)
+
+
 def most_connections(usual: int) -> int:
     """How many threads fetch."""
     return _share(12, usual)
