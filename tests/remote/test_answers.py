@@ -10,12 +10,13 @@ import threading
 import numpy as np
 import pytest
 from remote_rig import Answer, Asked, Site, WebObject, make_site
-from test_remote_faults import everything
+from test_remote_faults import everything, records
 from test_remote_web import SPEC, opened, stored
 from waiting import wait_until
 
 from yogadl import backoff
 from yogadl.errors import NetworkError
+from yogadl.remote import _open
 from yogadl.remote._fetching.connections import Connections
 
 
@@ -98,6 +99,26 @@ def test_what_is_slow_is_handed_over_in_small_pieces(site: Site) -> None:
         wait_until(lambda: max(read(1_400_000)) == 512 << 10)
 
 
+def test_a_beginning_that_drips_is_asked_for_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # More than is sent at once.
+    wanted = everything(site.store(records(400), spec=SPEC).stream())
+    monkeypatch.setattr(_open, "_HEAD_SECONDS", 0.2)
+    asked = 0
+
+    def trickle(_asked: Asked, made: Answer) -> Answer:
+        nonlocal asked
+        asked += 1
+        is_first = asked == 1
+        made.trickles = lambda: is_first
+        return made
+
+    with site.twisting(trickle), opened(site) as ref:
+        assert asked == 2
+        assert everything(ref.stream()) == wanted
+
+
 def test_chunked_answers(site: Site) -> None:
     wanted = stored(site)
 
@@ -135,6 +156,6 @@ def test_connections_to_many_hosts_are_not_kept(tmp_path: pathlib.Path) -> None:
             stack.callback(site.web.close)
             stored(site)
             asked = site.opener()._object("a/1/cache.mdb")
-            size, data, _ = connections.head(asked, 100)
+            size, data, _ = connections.head(asked, 100, 10.0)
             assert (size, len(data)) == (site.path().stat().st_size, 100)
         assert len(connections._open) <= 4

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import resource
 from typing import Any
 
 import numpy as np
 import pytest
-from remote_rig import Opener, Site
+from remote_rig import Never, Opener, Site
 
 import yogadl
 from yogadl.remote._local import sparse_file
@@ -51,6 +52,51 @@ def test_batches_of_any_size_are_read(site: Site, batch_size: int, options: dict
     assert not isinstance(found, str), found
     wanted = [record["n"] for record in near.stream(**options)]
     assert found == (wanted, near.reader.content_id)
+
+
+def read_few(opener: Opener, names: list[str], limit: int, is_joined: bool, told: Any) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+    try:
+        refs = [dataclasses.replace(opener, version=name).ref() for name in names]
+        whole = [yogadl.concat(refs)] if is_joined else refs
+        streams = [one.stream(**ORDER) for one in whole]
+        told.put([batch["n"].tolist() for stream in streams for batch in stream.batches(32)])
+    except BaseException as error:
+        told.put(repr(error))
+        raise
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_many_versions_take_no_more_than_one(site: Site, is_joined: bool) -> None:
+    names = [f"a/{number}" for number in range(12)]
+    near = []
+    for name in names:
+        site.storage.submit(records()[:60], *name.split("/"), spec=SPEC, part_bytes=1)
+        near.append(site.storage.fetch(*name.split("/")))
+    told = SPAWN.SimpleQueue()
+    child = SPAWN.Process(target=read_few, args=(site.opener(), names, 256, is_joined, told))
+    child.start()
+    found = told.get()
+    child.join()
+    assert not isinstance(found, str), found
+    whole = [yogadl.concat(near)] if is_joined else near
+    streams = [one.stream(**ORDER) for one in whole]
+    assert found == [batch["n"].tolist() for stream in streams for batch in stream.batches(32)]
+
+
+@pytest.mark.once
+def test_what_passes_through_memory_keeps_few_files_open(site: Site) -> None:
+    near = site.store(records(), spec=SPEC, part_bytes=1)
+    told = SPAWN.SimpleQueue()
+    opener = site.opener(Never())
+    child = SPAWN.Process(target=read_few, args=(opener, ["a/1"], 256, False, told))
+    child.start()
+    found = told.get()
+    child.join()
+    assert not isinstance(found, str), found
+    assert found == [batch["n"].tolist() for batch in near.stream(**ORDER).batches(32)]
 
 
 def test_what_is_joined_is_what_was_read_together(

@@ -9,6 +9,7 @@ import pathlib
 import socket
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -202,6 +203,24 @@ def test_a_server_that_repeats_the_password(tmp_path: pathlib.Path) -> None:
         yogadl.from_url(f"http://me:{ESCAPED}@127.0.0.1:{port}/a", local_cache_dir=tmp_path)
     assert str(raised.value).isprintable()
     assert "bWU6" not in str(raised.value)
+
+
+@pytest.mark.parametrize("secret", ["TOP/SECRET+xyz=", "TOPSECRET" * 30])
+def test_a_server_that_repeats_what_it_was_asked(tmp_path: pathlib.Path, secret: str) -> None:
+    """Any value of a query may be a signature, whatever it is called."""
+
+    def echo(connection: socket.socket) -> None:
+        line = connection.recv(65536).partition(b"\r\n")[0]
+        body = line + b" is " + urllib.parse.unquote(line.decode()).encode()
+        connection.sendall(b"HTTP/1.1 403 No\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    with _answering(echo) as port, pytest.raises(AccessDeniedError, match="sig=…") as raised:
+        yogadl.from_url(
+            f"http://127.0.0.1:{port}/a/cache.mdb?v=2&sig={urllib.parse.quote(secret, safe='')}",
+            local_cache_dir=tmp_path,
+        )
+    assert "SECRET" not in str(raised.value)
+    assert "a/cache.mdb?v=2" in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import functools
 import itertools
+import operator
 import pathlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ Array = np.ndarray[Any, Any]
 HEAD_BYTES = 256 << 10
 """Read at first: takes no longer than less, and has all of a table of a thousand parts."""
 
+# That they may take at first; twice as long at the next try.
+_HEAD_SECONDS = 10.0
 _FETCHES = 3
 # In bytes, since it is read as a whole: of ten million parts.
 _LARGEST_TABLE = 1 << 30
@@ -74,9 +77,11 @@ def look_at(asked: RemoteObject) -> Head:
     from yogadl.remote._fetching.connections import Connections
 
     connections = Connections()
+    # Of a network that is slow at any time, it is in the end enough.
+    seconds = itertools.accumulate(itertools.repeat(2.0), operator.mul, initial=_HEAD_SECONDS)
 
     def ask() -> Head:
-        return Head(*connections.head(asked, HEAD_BYTES))
+        return Head(*connections.head(asked, HEAD_BYTES, next(seconds)))
 
     try:
         head = backoff.retried(ask, lambda _error: None)

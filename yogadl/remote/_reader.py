@@ -199,7 +199,7 @@ class RemoteReader(RemoteRecords):
                 return read
         raise ChecksumError(
             f"{self.version.name}: record {position[0]} is not what was written, however often it "
-            "is fetched; rebuild the data set"
+            "is fetched; open the data set anew, as it may have been replaced, or rebuild it"
         )
 
     def _read_once(self, positions: Array) -> Staged:

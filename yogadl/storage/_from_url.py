@@ -106,6 +106,7 @@ class _Page:
     def __init__(self, url: str, answer: Message | None = None) -> None:
         self.name = _shown(url)
         parts = urllib.parse.urlsplit(url)
+        self._secrets = _secrets_of(parts)
         headers = {}
         if parts.username is not None:
             given = (parts.username, parts.password or "")
@@ -129,11 +130,26 @@ class _Page:
 
     def refusal(self, status: int, said: str) -> StoreError:
         """See ``RemoteObject.refusal``."""
-        shown = "".join(letter if letter.isprintable() else " " for letter in said[:200]).strip()
-        message = f"reading {self.name}: the server answered {status}: {without_secrets(shown)}"
+        for secret in self._secrets:
+            # Servers like to repeat what they were asked.
+            said = said.replace(secret, "…")
+        said = without_secrets(said)[:200]
+        shown = "".join(letter if letter.isprintable() else " " for letter in said).strip()
+        message = f"reading {self.name}: the server answered {status}: {shown}"
         if status in (401, 403):
             return AccessDeniedError(f"{message}. Give a user and a password in the address")
         return StoreError(message)
+
+
+def _secrets_of(parts: urllib.parse.SplitResult) -> list[str]:
+    """What of an address may be secret: passwords and the values of its query, as they are written
+    and as they are meant; the longest first, since one may be a part of another."""
+    query = [pair.partition("=")[2] for pair in parts.query.split("&")]
+    written = [value for value in (parts.password, *query) if value]
+    unquoted = urllib.parse.unquote, urllib.parse.unquote_plus
+    meant = [read(value) for value in written for read in unquoted]
+    # What is short is no secret, and is found everywhere.
+    return sorted({it for it in (*written, *meant) if len(it) >= 4}, key=len, reverse=True)
 
 
 def _shown(url: str) -> str:

@@ -96,13 +96,21 @@ class Connections:
         """
         self._accepted(asked, lambda at: self._read(at, asked, size, (start, stop), take, into))
 
-    def head(self, asked: RemoteObject, most: int) -> tuple[int, bytes, http.client.HTTPMessage]:
+    def head(
+        self, asked: RemoteObject, most: int, seconds: float
+    ) -> tuple[int, bytes, http.client.HTTPMessage]:
         """The beginning of an object: its size, at most so many bytes of it, and the headers.
+
+        Args:
+            asked: the object.
+            most: how many bytes.
+            seconds: that it may take, from the answer on; a connection may be very slow, and
+                another one not.
 
         Raises:
             ChangedError, StoreError: see :meth:`read`.
         """
-        return self._accepted(asked, lambda at: self._head(at, asked, most))
+        return self._accepted(asked, lambda at: self._head(at, asked, most, seconds))
 
     def _accepted(self, asked: RemoteObject, ask: Callable[[Address], Result]) -> Result:
         """What is answered at the object's address, or at a new one when that has expired."""
@@ -142,7 +150,7 @@ class Connections:
                 at += count
 
     def _head(
-        self, address: Address, asked: RemoteObject, most: int
+        self, address: Address, asked: RemoteObject, most: int, seconds: float
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         with self._answer(address, asked, f"bytes=0-{most - 1}") as answer:
             if answer.status == 200:
@@ -154,9 +162,15 @@ class Connections:
             if found is None or found[1] != "0" or found[3] == "*":
                 raise NetworkError(f"{asked.name}: an answer does not say which bytes it has")
             wanted, pieces = min(int(found[2]) + 1, most), []
-            while wanted > 0 and (data := answer.read(wanted)):
+            until = time.monotonic() + seconds
+            while wanted > 0 and (data := answer.read1(wanted)):
                 pieces.append(data)
                 wanted -= len(data)
+                if wanted and time.monotonic() > until:
+                    raise NetworkError(
+                        f"{asked.name}: of the answer, {wanted:,} bytes had not come after "
+                        f"{seconds:,.0f} seconds"
+                    )
             if wanted:
                 raise NetworkError(f"{asked.name}: the answer broke off")
             return int(found[3]), b"".join(pieces), answer.headers
