@@ -92,6 +92,9 @@ def _advice(leaf: specs.Leaf, value: Any) -> str:
     assert isinstance(leaf, specs.TensorSpec)
     if not isinstance(found, specs.TensorSpec):
         return _NESTING
+    if isinstance(value, list) and leaf.dtype == "float64" and 0 in (leaf.shape or ()):
+        # That was an empty list, of which NumPy makes float64 whatever is meant.
+        leaf = specs.TensorSpec(found.dtype, leaf.shape)
     if found.dtype != leaf.dtype and not _is_kept(leaf, value):
         return _dtype_advice(leaf, found, value)
     shape = found.static_shape
