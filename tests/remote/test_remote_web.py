@@ -248,6 +248,28 @@ def test_redirections_to_nowhere(site: Site, where: str) -> None:
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [({"Location": "cache.mdb"}, "in circles"), ({}, "without saying where")],
+)
+def test_redirections_that_do_not_end(site: Site, headers: dict[str, str], said: str) -> None:
+    stored(site)
+    with (
+        site.twisting(lambda *_: Answer(302, headers, b"")),
+        pytest.raises(StoreError, match=f"302: go elsewhere, {said}"),
+    ):
+        opened(site)
+
+
+def test_a_password_that_is_refused(site: Site) -> None:
+    stored(site)
+    with site.twisting(lambda *_: Answer(401, {}, b"No")):
+        with pytest.raises(AccessDeniedError, match="Give a user and a password"):
+            opened(site)
+        with pytest.raises(AccessDeniedError, match="are not what it wants"):
+            opened(site, user="me:wrong@")
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirections(site: Site, status: int) -> None:
     wanted = stored(site, part_bytes=400_000)

@@ -137,7 +137,10 @@ class _Page:
         shown = "".join(letter if letter.isprintable() else " " for letter in said).strip()
         message = f"reading {self.name}: the server answered {status}: {shown}"
         if status in (401, 403):
-            return AccessDeniedError(f"{message}. Give a user and a password in the address")
+            advice = "Give a user and a password in the address"
+            if "Authorization" in self._address.headers:
+                advice = "The user and the password in the address are not what it wants"
+            return AccessDeniedError(f"{message}. {advice}")
         return StoreError(message)
 
 

@@ -340,6 +340,9 @@ def _raise_refusal(answer: http.client.HTTPResponse, asked: RemoteObject) -> Non
             )
         return
     said = answer.read(_SAID_BYTES).decode(errors="replace")
+    if status in _REDIRECTED and not said:
+        where = "in circles, it seems" if answer.headers.get("Location") else "without saying where"
+        said = f"go elsewhere, {where}"
     # A token of S3's that has expired is answered with 400.
     if status in (400, 401, 403):
         raise _DeniedError(status, said)
