@@ -10,11 +10,12 @@ import sys
 import types
 from typing import Any
 
+from yogadl.recipes._lazy import BEHIND, comes_later, is_as_written, is_stand_in
 from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
 from yogadl.recipes._library_classes import is_users_at, is_users_value
 from yogadl.recipes._made import OBJECT
 from yogadl.recipes._objects import attributes_of
-from yogadl.recipes._owners import is_installed, is_library, is_library_module
+from yogadl.recipes._owners import is_installed, is_library, is_library_module, version_of
 from yogadl.recipes._protocol import Walk
 from yogadl.recipes._reads import Read
 from yogadl.recipes._scopes import Import
@@ -92,7 +93,7 @@ def _follow_import(walk: Walk, space: dict[str, Any], read: Read, found: Import)
         if module is not None:
             return _follow_library(walk, module, chain, read, is_imported_here=True)
         refuse_forbidden_name(walk, name, ".".join(chain))
-        return walk.library(name, ".".join(chain))
+        return _library(walk, name, ".".join(chain))
     try:
         value = importlib.import_module(name)
     except ImportError:
@@ -159,16 +160,26 @@ def _follow_library(
     if (not chain or chain[0] == "__dict__") and holds_forbidden(module.__name__):
         walk.refuse_module(module, module.__name__)
     full = ".".join(chain)
-    found = walk.library(module.__name__, full)
+    found = _library(walk, module.__name__, full)
     value: Any = module
     left: tuple[str, ...] = ()
+    steps: list[tuple[types.ModuleType, str, Any]] = []
+    is_late = False
     for number, name in enumerate(chain):
         if not issubclass(type(value), types.ModuleType):
             left = chain[number:]
             break
-        if not is_library_module(value):
+        if not is_library_module(value) and not is_stand_in(value):
             return _follow_value(walk, None, name, value, chain[number:], read)
-        value = vars(value).get(name, _MISSING)
+        holder = value
+        value = vars(holder).get(name, _MISSING)
+        steps.append((holder, name, value))
+        is_late = is_late or comes_later(holder, name, value)
+        if value is _MISSING:
+            *inner, last = chain[number:]
+            home = vars(holder).get("__name__", "")
+            refuse_forbidden_name(walk, ".".join((home, *inner)), last)
+            break
         refuse_forbidden(walk, value)
         special = _environment(walk, value, chain[number + 1 :], read)
         if special:
@@ -186,6 +197,11 @@ def _follow_library(
         elif is_plain(value) and walk.is_put(module.__name__, "", chain[-1], value):
             return walk.item("constant", module, str(read), label, value)
         return found
+    if is_late and not is_users_at(value, module) and not _is_put(walk, steps):
+        # Likewise.
+        if issubclass(type(value), type):
+            walk.meet_imported(value)
+        return found
     if is_users_value(value):
         return f"{found} is {walk.token(value)}"
     if issubclass(type(value), type):
@@ -193,6 +209,30 @@ def _follow_library(
     if is_plain(value):
         return walk.item("constant", module, str(read), label, value)
     return found
+
+
+def _library(walk: Walk, module: str, name: str) -> str:
+    """Something of a library, and of the one that is behind it."""
+    full = f"{module}.{name}."
+    behind = next((it for at, it in BEHIND.items() if full.startswith(f"{at}.")), "")
+    if behind and version_of(behind)[1]:
+        walk.library(behind, "")
+    return walk.library(module, name)
+
+
+def _is_put(walk: Walk, steps: list[tuple[types.ModuleType, str, Any]]) -> bool:
+    """Whether the user may have put something where a library has what it loads when it is used.
+
+    Args:
+        walk: that asks.
+        steps: that lead there: modules, and what each has under which name.
+    """
+    return any(
+        (issubclass(type(value), type | types.ModuleType) or is_plain(value))
+        and walk.is_put(module.__name__, "", name, value)
+        and not is_as_written(module, name, value)
+        for module, name, value in steps
+    )
 
 
 def is_plain(value: Any, left: int = 3) -> bool:
