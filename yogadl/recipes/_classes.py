@@ -98,6 +98,7 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
     Raises:
         UndeterminedError: that cannot be told.
     """
+    _pydantic.complete(kind)
     parts = [name_of(kind)]
     parts += [f"base {walk.token(base)}" for base in kind.__bases__]
     meta = type(kind)
