@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import importlib
 import inspect
 import re
 import sys
@@ -12,6 +11,7 @@ import types
 from typing import Any
 
 from yogadl.recipes._annotations import text_of
+from yogadl.recipes._imports import imported
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import absolute, follow
 from yogadl.recipes._objects import attributes_of
@@ -138,7 +138,7 @@ def _import_all(walk: Walk, function: types.FunctionType, imports: set[Import]) 
     for found in sorted(imports, key=str):
         name = absolute(found, function.__globals__)
         if _is_imported(walk, name) and found.name:
-            space = vars(sys.modules[name])
+            space = getattr(sys.modules[name], "__dict__", {})
             if "__path__" in space and found.name not in space:
                 _is_imported(walk, f"{name}.{found.name}")
 
@@ -149,9 +149,7 @@ def _is_imported(walk: Walk, name: str) -> bool:
         return True
     if not name or is_installed(name) is not False:
         return False
-    try:
-        importlib.import_module(name)
-    except ImportError:
+    if imported(walk, name) is None:
         return False
     walk.begin_again()
     return True

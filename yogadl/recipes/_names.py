@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import builtins
-import importlib
 import importlib.util
 import os
 import sys
 import types
 from typing import Any
 
+from yogadl.recipes._imports import failure, imported
 from yogadl.recipes._lazy import BEHIND, comes_later, is_as_written, is_stand_in
 from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
 from yogadl.recipes._library_classes import is_users_at, is_users_value
 from yogadl.recipes._made import OBJECT
 from yogadl.recipes._objects import attributes_of
 from yogadl.recipes._owners import is_installed, is_library, is_library_module, version_of
-from yogadl.recipes._protocol import Walk
+from yogadl.recipes._protocol import Walk, is_plain
 from yogadl.recipes._reads import Read
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, holds_forbidden
 
 _UNSET = "unset"
 _MISSING = object()
-_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
-_CONTAINERS = frozenset((tuple, list, set, frozenset))
-_MOST_PLAIN = 1000
 _OF_ONE = ((), ("get",), ("pop",), ("setdefault",), ("__contains__",))
 
 
@@ -94,10 +91,9 @@ def _follow_import(walk: Walk, space: dict[str, Any], read: Read, found: Import)
             return _follow_library(walk, module, chain, read, is_imported_here=True)
         refuse_forbidden_name(walk, name, ".".join(chain))
         return _library(walk, name, ".".join(chain))
-    try:
-        value = importlib.import_module(name)
-    except ImportError:
-        return _UNSET
+    value = imported(walk, name)
+    if value is None:
+        return f"{_UNSET}{failure(walk, name)}"
     return _follow_value(walk, None, name, value, chain, read)
 
 
@@ -124,10 +120,11 @@ def _follow_value(
         more += _mangled(walk, vars(value), name)
         found = vars(value).get(name, _MISSING)
         if found is _MISSING:
-            found = _submodule(value, name)
+            found = _submodule(walk, value, name)
         if found is _MISSING:
             walk.met(vars(value), name)
             made = vars(value).get("__getattr__")
+            more += failure(walk, label)
             return more + (_UNSET if made is None else f"{name} of {walk.token(made)}")
         value = found
     if label and walk.is_ignored(label):
@@ -139,14 +136,12 @@ def _follow_value(
     return more + walk.item("global", owner, name, label or name, value)
 
 
-def _submodule(package: types.ModuleType, name: str) -> Any:
+def _submodule(walk: Walk, package: types.ModuleType, name: str) -> Any:
     """A module of the user's that is imported when it is used."""
     if "__path__" not in vars(package):
         return _MISSING
-    try:
-        return importlib.import_module(f"{package.__name__}.{name}")
-    except ImportError:
-        return _MISSING
+    found = imported(walk, f"{package.__name__}.{name}")
+    return _MISSING if found is None else found
 
 
 def _follow_library(
@@ -233,17 +228,6 @@ def _is_put(walk: Walk, steps: list[tuple[types.ModuleType, str, Any]]) -> bool:
         and not is_as_written(module, name, value)
         for module, name, value in steps
     )
-
-
-def is_plain(value: Any, left: int = 3) -> bool:
-    """Whether a value is of Python's own types through and through, and not large."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if left == 0 or (kind not in _CONTAINERS and kind is not dict) or len(value) > _MOST_PLAIN:
-        return False
-    items = [*value.keys(), *value.values()] if kind is dict else value
-    return all(is_plain(item, left - 1) for item in items)
 
 
 def _environment(walk: Walk, value: Any, chain: tuple[str, ...], read: Read) -> str:

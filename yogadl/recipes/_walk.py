@@ -80,6 +80,7 @@ class Walker(Trail):
         self._left = _MOST_VALUES
         self._lookups = Lookups()
         self.texts = self._lookups.texts
+        self.failed: dict[str, str] = {}
         self._patched = Patched()
         self._home: Any = None
         self._begun = ""
