@@ -358,8 +358,28 @@ def test_values_that_are_nested_without_end() -> None:
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises(UndeterminedError, match="nested too deeply"):
-        recipe_of(uses_ignored, (deep,))
+    with pytest.raises(UndeterminedError, match=r"nested too deeply.*ignore=\('value',\)"):
+        recipe_of(same, (deep,))
+    recipe_of(same, (deep,), ignore=("value",))
+
+
+def test_objects_in_each_other() -> None:
+    """As many as Python has been told."""
+    head: Any = None
+    for _ in range(1000):
+        head = types.SimpleNamespace(following=head)
+    with pytest.raises(UndeterminedError, match="setrecursionlimit"):
+        recipe_of(same, (head,))
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(8000)
+    try:
+        assert recipe_of(same, (head,)).digest == recipe_of(same, (head,)).digest
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def same(value: Any) -> Any:
+    return value
 
 
 def load(path: pathlib.Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -65,11 +65,8 @@ def recipe_of(
                 if not walker.is_ignored(name):
                     walker.item("argument", function, name, name, value)
             walker.describe_all()
-        except RecursionError as error:
-            raise UndeterminedError(
-                "what determines the data cannot be told: a value is nested too deeply. Give a "
-                "version"
-            ) from error
+        except RecursionError:
+            walker.refuse_deep()
         if not walker.is_outdated:
             item = Item("call", "what is called", digest_of([root]))
             return _showing(walker.recipe([*more, item]), item, function)
