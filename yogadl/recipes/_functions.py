@@ -74,9 +74,9 @@ def home_of(function: Any) -> tuple[str, dict[str, Any]]:
 
 def place_of(value: Any) -> tuple[str, int]:
     """The same for equal values as far as names and lines of code tell."""
-    if isinstance(value, types.FunctionType):
+    if issubclass(type(value), types.FunctionType):
         return value.__qualname__, value.__code__.co_firstlineno
-    return (value.__qualname__, 0) if isinstance(value, type) else ("", 0)
+    return (value.__qualname__, 0) if issubclass(type(value), type) else ("", 0)
 
 
 def source_text(function: types.FunctionType) -> str:
@@ -114,7 +114,7 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
     parts += _defaults(walk, function, label)
     cells = cells_of(function)
     for name, value in cells.items():
-        if not isinstance(value, types.ModuleType):
+        if not issubclass(type(value), types.ModuleType):
             parts.append(f"{name}={_closure(walk, function, name, label, value)}")
     # One that several share may be given another value by any of them.
     parts += [again for cell in function.__closure__ or () if (again := walk.again(cell))]
@@ -248,7 +248,7 @@ def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
         parts += sorted(f"{walk.token(k)}:{walk.token(v)}" for k, v in found)
         return [*parts, *_attributes(walk, function, _OF_DISPATCHERS)]
     wrapped, cells = vars(function).get("__wrapped__"), cells_of(function)
-    if any(isinstance(it, types.FunctionType) for it in (wrapped, *cells.values())):
+    if any(issubclass(type(it), types.FunctionType) for it in (wrapped, *cells.values())):
         # A library may look at them.
         walk.mention(["__annotations__"])
     for name, value in cells.items():

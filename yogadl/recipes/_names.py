@@ -47,7 +47,7 @@ def follow(walk: Walk, function: types.FunctionType, cells: dict[str, Any], read
     if read.root in cells:
         value = cells[read.root]
         # Others are described where closures are.
-        if not isinstance(value, types.ModuleType):
+        if not issubclass(type(value), types.ModuleType):
             return "closure"
         return _follow_value(walk, function, read.root, value, read.chain, read)
     more = _mangled(walk, space, read.root)

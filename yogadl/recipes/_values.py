@@ -372,7 +372,7 @@ _DERIVED: tuple[tuple[type, Rule], ...] = (
 def derived_rule(value: Any) -> Rule | None:
     """The rule of a type and of what derives from it."""
     for kind, rule in _DERIVED:
-        if isinstance(value, kind):
+        if issubclass(type(value), kind):
             return rule
     if type(value).__module__ == "typing":
         return hint_rule
