@@ -290,6 +290,73 @@ def test_attrs() -> None:
     assert not [it for it in recipe_of(make, (Options(),)).items if "__hash__" in it.name]
 
 
+RESOLVED = """
+from __future__ import annotations
+
+import attrs
+from typing import List, Literal, Optional
+
+@attrs.define
+class Base:
+    first: Optional[Item] = None
+    more: List[Item] = attrs.field(factory=list)
+    state: Literal["on", "off"] = "on"
+
+@attrs.define
+class Order(Base):
+    items: list[Item] = attrs.field(factory=list)
+    above: Order | None = None
+    size: int = attrs.field(default=3, converter=int)
+
+@attrs.define
+class Item:
+    x: int = 1
+
+def nested(other, Kind):
+    Choice = Literal[Kind.__name__]
+
+    @attrs.define
+    class Inner:
+        x: int = other
+
+    @attrs.define
+    class Outer:
+        inner: Inner
+        others: Choice | None = None
+        kind: list[Kind] | None = None
+
+    return attrs.resolve_types(Outer, globals(), locals())
+
+Outer = nested(1, int)
+
+def make():
+    attrs.resolve_types(Order)
+    return str((Order(), Outer))
+"""
+
+
+def test_attrs_finds_out_types(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it was asked for them is no change; those of which only it knows what they are count."""
+    pytest.importorskip("attrs")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def told(name: str, text: str) -> str:
+        (tmp_path / f"{name}.py").write_text(text)
+        importlib.invalidate_caches()
+        made = importlib.import_module(name).make
+        before = recipe_of(made).digest
+        made()
+        assert recipe_of(made).digest == before
+        return before
+
+    edits = (("x: int = 1", "x: int = 2"), ("list[Item]", "set[Item]"), ("(1, int)", "(2, int)"))
+    edits += (("(1, int)", "(1, float)"), ("[Kind.__name__]", "['a']"), ('"off"]', '"no"]'))
+    texts = [RESOLVED, *(RESOLVED.replace(*it) for it in edits)]
+    found = [told(f"attrs_{number}", text) for number, text in enumerate(texts)]
+    assert len(set(found)) == len(texts)
+    assert told("attrs_again", RESOLVED) == found[0]
+
+
 def test_pydantic() -> None:
     pydantic: Any = pytest.importorskip("pydantic")
 

@@ -71,6 +71,9 @@ def _globals_of(owner: Any) -> dict[str, Any] | None:
     # In a process that multiprocessing has spawned, those of the main module are a copy.
     for found in (owner, *(vars(owner).values() if isinstance(owner, type) else ())):
         space = found.__globals__ if isinstance(found, types.FunctionType) else {}
+        if space and found.__code__.co_filename.startswith("<attrs generated "):
+            # It has a copy of what was there when the class was made.
+            continue
         if space.get("__name__", "") == owner.__module__:
             return space
     module = sys.modules.get(owner.__module__)

@@ -23,10 +23,12 @@ class Walk(Protocol):
     Attributes:
         texts: that code and values have, in which libraries may look for names.
         failed: how modules have failed to be imported, by name; empty if they are not there.
+        annotated: fields of classes whose types are told with these, by where they are in memory.
     """
 
     texts: set[str]
     failed: dict[str, str]
+    annotated: dict[int, Any]
 
     def token(self, value: Any) -> str:
         """A value as text.

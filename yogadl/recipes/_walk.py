@@ -81,6 +81,7 @@ class Walker(Trail):
         self._lookups = Lookups()
         self.texts = self._lookups.texts
         self.failed: dict[str, str] = {}
+        self.annotated: dict[int, Any] = {}
         self._patched = Patched()
         self._home: Any = None
         self._begun = ""
