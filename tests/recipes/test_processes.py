@@ -477,3 +477,40 @@ def test_modules_are_the_same_by_whatever_name(tmp_path: pathlib.Path) -> None:
         assert main == spawned == imported
         told[main] = factor
     assert len(told) == 2
+
+
+RUN_BY_OTHERS = """
+from dataclasses import dataclass
+from yogadl.recipes import recipe_of
+
+
+class Marker:
+    pass
+
+
+class Error(Exception):
+    pass
+
+
+@dataclass
+class Row:
+    size: int = 3
+
+
+def make():
+    return [Marker.__name__, Error.__name__, type(Marker()), Row()]
+
+
+print(recipe_of(make).digest)
+"""
+
+
+@pytest.mark.parametrize("runner", ["cProfile", "profile"])
+def test_classes_of_programs_that_others_run(tmp_path: pathlib.Path, runner: str) -> None:
+    """Which are the main module, which the classes say that they are of."""
+    before = ("-m", runner)
+    (plain,) = run(tmp_path, RUN_BY_OTHERS, 1)
+    assert plain in run(tmp_path, RUN_BY_OTHERS, 1, *before)
+    edited = RUN_BY_OTHERS.replace("Error(Exception)", "Error(OSError)")
+    (tmp_path / "program.py").write_text(edited)
+    assert plain not in run(tmp_path, "", 1, *before)

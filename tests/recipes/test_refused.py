@@ -21,7 +21,7 @@ import timeit
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -358,8 +358,28 @@ def test_values_that_are_nested_without_end() -> None:
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises(UndeterminedError, match="nested too deeply"):
-        recipe_of(uses_ignored, (deep,))
+    with pytest.raises(UndeterminedError, match=r"nested too deeply.*ignore=\('value',\)"):
+        recipe_of(same, (deep,))
+    recipe_of(same, (deep,), ignore=("value",))
+
+
+def test_objects_in_each_other() -> None:
+    """As many as Python has been told."""
+    head: Any = None
+    for _ in range(1000):
+        head = types.SimpleNamespace(following=head)
+    with pytest.raises(UndeterminedError, match="setrecursionlimit"):
+        recipe_of(same, (head,))
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(8000)
+    try:
+        assert recipe_of(same, (head,)).digest == recipe_of(same, (head,)).digest
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def same(value: Any) -> Any:
+    return value
 
 
 def load(path: pathlib.Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -453,3 +473,27 @@ def test_namespaces_that_a_library_and_the_user_share(
 def test_what_is_declared_wrongly(options: Any, what: str) -> None:
     with pytest.raises(InvalidArgumentError, match=what):
         recipe_of(uses_ignored, **options)
+
+
+class Shown:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        raise AssertionError("the user's code runs")
+
+
+def test_annotations_that_cannot_be_told() -> None:
+    """They are not told by where they lie in memory, and the user's code is not asked."""
+
+    def annotated(value: Any) -> type:
+        return type("Annotated", (), {"__annotations__": {"x": Annotated[int, value]}})
+
+    def told(value: Any) -> str:
+        return recipe_of(annotated, (annotated(value),)).digest
+
+    for value in (Shown(iter([1])), itertools.repeat(Shown(1)), iter([1])):
+        with pytest.raises(UndeterminedError, match="a state that cannot be seen"):
+            told(value)
+    assert told(itertools.count(3)) == told(itertools.count(3)) != told(itertools.count(4))
+    assert told(Shown(1)) == told(Shown(1)) != told(Shown(2))

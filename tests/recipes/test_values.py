@@ -23,7 +23,7 @@ import pytest
 
 import yogadl
 from yogadl.errors import UndeterminedError
-from yogadl.recipes import recipe_of
+from yogadl.recipes import _classes, recipe_of
 from yogadl.storage import LFSStorage
 
 
@@ -530,3 +530,23 @@ def test_objects_that_fail_when_they_are_asked(kind: Any, tmp_path: pathlib.Path
     made = LFSStorage(tmp_path).cacheable("made")(value)
     assert len(made()) == 1
     assert of_value({Failing(1), 3}) != of_value({Failing(2), 3})
+
+
+def test_sets_of_enumerations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An enumeration is told a few times, however many of its members there are."""
+    many = enum.Enum("many", [f"M{number}" for number in range(100)])  # type: ignore[misc]
+    others = enum.Enum("many", [f"M{number}" for number in range(2)])  # type: ignore[misc]
+    told = []
+    plain = _classes.describe_class
+
+    def describe(walk: Any, kind: type) -> list[str]:
+        told.append(kind)
+        return plain(walk, kind)
+
+    monkeypatch.setattr(_classes, "describe_class", describe)
+    members: Any = [*many, *others, Color.RED, Color.RED | Color.BLUE, 3, None]
+    before = digest(set(members))
+    assert len(told) < 15
+    assert digest({*members[::-1]}) == before
+    assert digest({*members} - {many["M5"]}) != before != digest({*members} - {others["M1"]})
+    assert digest({Color.RED, many["M5"]}) != digest({Color.RED, many["M6"]})

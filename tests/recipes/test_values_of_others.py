@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import pathlib
 import sys
 import types
 from typing import Any
@@ -288,6 +290,73 @@ def test_attrs() -> None:
     assert not [it for it in recipe_of(make, (Options(),)).items if "__hash__" in it.name]
 
 
+RESOLVED = """
+from __future__ import annotations
+
+import attrs
+from typing import List, Literal, Optional
+
+@attrs.define
+class Base:
+    first: Optional[Item] = None
+    more: List[Item] = attrs.field(factory=list)
+    state: Literal["on", "off"] = "on"
+
+@attrs.define
+class Order(Base):
+    items: list[Item] = attrs.field(factory=list)
+    above: Order | None = None
+    size: int = attrs.field(default=3, converter=int)
+
+@attrs.define
+class Item:
+    x: int = 1
+
+def nested(other, Kind):
+    Choice = Literal[Kind.__name__]
+
+    @attrs.define
+    class Inner:
+        x: int = other
+
+    @attrs.define
+    class Outer:
+        inner: Inner
+        others: Choice | None = None
+        kind: list[Kind] | None = None
+
+    return attrs.resolve_types(Outer, globals(), locals())
+
+Outer = nested(1, int)
+
+def make():
+    attrs.resolve_types(Order)
+    return str((Order(), Outer))
+"""
+
+
+def test_attrs_finds_out_types(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it was asked for them is no change; those of which only it knows what they are count."""
+    pytest.importorskip("attrs")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def told(name: str, text: str) -> str:
+        (tmp_path / f"{name}.py").write_text(text)
+        importlib.invalidate_caches()
+        made = importlib.import_module(name).make
+        before = recipe_of(made).digest
+        made()
+        assert recipe_of(made).digest == before
+        return before
+
+    edits = (("x: int = 1", "x: int = 2"), ("list[Item]", "set[Item]"), ("(1, int)", "(2, int)"))
+    edits += (("(1, int)", "(1, float)"), ("[Kind.__name__]", "['a']"), ('"off"]', '"no"]'))
+    texts = [RESOLVED, *(RESOLVED.replace(*it) for it in edits)]
+    found = [told(f"attrs_{number}", text) for number, text in enumerate(texts)]
+    assert len(set(found)) == len(texts)
+    assert told("attrs_again", RESOLVED) == found[0]
+
+
 def test_pydantic() -> None:
     pydantic: Any = pytest.importorskip("pydantic")
 
@@ -323,6 +392,61 @@ def test_pydantic() -> None:
     classes = [dataclass(), dataclass(str_to_lower=True), dataclass(str_to_upper=True)]
     assert len({digest(it) for it in classes}) == 3
     assert digest(dataclass(str_to_upper=True)) == digest(classes[2])
+
+
+FORWARD = """
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Generic, Optional, TypeVar
+
+import pydantic
+
+T = TypeVar("T")
+
+class Base(pydantic.BaseModel):
+    first: Optional[Item] = pydantic.Field(None, description="first")
+    above: Optional[Base] = None
+
+class Model(Base):
+    items: Annotated[list[Item], pydantic.Field(min_length=1)]
+
+@pydantic.dataclasses.dataclass
+class Row:
+    items: list[Item]
+
+class Of(pydantic.BaseModel, Generic[T]):
+    item: Item
+    more: T
+
+class Item(pydantic.BaseModel):
+    x: int = 1
+
+def make():
+    rows = Model(items=[{}]), Row(items=[{}]), Of(item={}, more=3), Of[int](item={}, more=3)
+    return str(rows)
+"""
+
+
+def test_pydantic_names_what_is_not_there_yet(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What pydantic adds to models when they are used first is not told as a change."""
+    pytest.importorskip("pydantic")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def told(name: str, text: str) -> str:
+        (tmp_path / f"{name}.py").write_text(text)
+        importlib.invalidate_caches()
+        made = importlib.import_module(name).make
+        before = recipe_of(made).digest
+        made()
+        assert recipe_of(made).digest == before
+        return before
+
+    assert told("models_one", FORWARD) == told("models_two", FORWARD)
+    others = [FORWARD.replace("x: int = 1", "x: int = 2"), FORWARD.replace('="first"', "='1st'")]
+    assert len({told(f"models_{n}", it) for n, it in enumerate((FORWARD, *others))}) == 3
 
 
 def test_pillow() -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import ast
+import gc
+import re
 import sys
 import types
 from typing import Any
 
 from yogadl.errors import UndeterminedError
 from yogadl.recipes._names import follow
+from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import Walk, text
 from yogadl.recipes._reads import reads_of_expression
 from yogadl.recipes._syntax import expression_form
+
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
+_CODE = (type, types.FunctionType, types.ModuleType)
+_MOST_PARTS = 1000
 
 
 def text_of(walk: Walk, owner: Any, annotation: Any) -> str:
@@ -22,8 +29,25 @@ def text_of(walk: Walk, owner: Any, annotation: Any) -> str:
         try:
             return walk.token(annotation)
         except UndeterminedError:
-            return f"annotation {text(repr(annotation))}"
+            if shown := _shown(annotation):
+                return f"annotation {text(shown)}"
+            raise
     return walk.token(annotation)
+
+
+def _shown(annotation: Any) -> str:
+    """What a library says of an annotation; empty if that is where it lies in memory, or if the
+    user's code may say it."""
+    met, left = dict[int, Any](), [annotation]
+    while left and len(met) < _MOST_PARTS:
+        part = left.pop()
+        if not is_library(type(part).__module__):
+            return ""
+        if id(part) not in met and not issubclass(type(part), _CODE):
+            met[id(part)] = part
+            left += gc.get_referents(part)
+    shown = "" if left else repr(annotation)
+    return "" if _ADDRESS.search(shown) else shown
 
 
 def _named(walk: Walk, owner: Any, annotation: str) -> str:
@@ -47,6 +71,9 @@ def _globals_of(owner: Any) -> dict[str, Any] | None:
     # In a process that multiprocessing has spawned, those of the main module are a copy.
     for found in (owner, *(vars(owner).values() if isinstance(owner, type) else ())):
         space = found.__globals__ if isinstance(found, types.FunctionType) else {}
+        if space and found.__code__.co_filename.startswith("<attrs generated "):
+            # It has a copy of what was there when the class was made.
+            continue
         if space.get("__name__", "") == owner.__module__:
             return space
     module = sys.modules.get(owner.__module__)

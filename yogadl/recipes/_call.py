@@ -16,7 +16,13 @@ from yogadl.recipes._call_text import call_text, value_text
 from yogadl.recipes._document import Item, Recipe, digest_of, is_secret, shown_text
 from yogadl.recipes._functions import own_digest_parts, unwrapped
 from yogadl.recipes._inputs import item_of
+from yogadl.recipes._users import is_users_class
 from yogadl.recipes._walk import Walker
+
+_ANSWERING = frozenset(
+    ("__class__", "__getattr__", "__getattribute__", "__signature__", "__wrapped__")
+)
+"""What a class has that runs, or may, when an object of it is asked for its signature."""
 
 
 def recipe_of(
@@ -65,11 +71,8 @@ def recipe_of(
                 if not walker.is_ignored(name):
                     walker.item("argument", function, name, name, value)
             walker.describe_all()
-        except RecursionError as error:
-            raise UndeterminedError(
-                "what determines the data cannot be told: a value is nested too deeply. Give a "
-                "version"
-            ) from error
+        except RecursionError:
+            walker.refuse_deep()
         if not walker.is_outdated:
             item = Item("call", "what is called", digest_of([root]))
             return _showing(walker.recipe([*more, item]), item, function)
@@ -122,13 +125,23 @@ def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
         return functools.partial(_bare(function.func), *function.args, **function.keywords)
     if isinstance(function, types.MethodType):
         return types.MethodType(_bare(function.__func__), function.__self__)
-    if not isinstance(function, types.FunctionType):
-        return function
+    if not issubclass(type(function), types.FunctionType):
+        called = _call_of(type(function))
+        return function if called is None else types.MethodType(called, function)
     bare = types.FunctionType(
         function.__code__, {}, None, function.__defaults__, function.__closure__
     )
     bare.__kwdefaults__ = function.__kwdefaults__
     return bare
+
+
+def _call_of(kind: type) -> types.FunctionType | None:
+    """What calls an object of a class whose code would run if the object was asked; ``None`` of
+    any other, and if it is no plain method."""
+    if not any(_ANSWERING & vars(one).keys() for one in kind.__mro__ if is_users_class(one)):
+        return None
+    found = next((vars(one)["__call__"] for one in kind.__mro__ if "__call__" in vars(one)), None)
+    return found if type(found) is types.FunctionType else None
 
 
 def _key_text(key: Any) -> str:

@@ -72,9 +72,9 @@ class _Shortened(reprlib.Repr):
         self._left -= 1
         if self._left < 0 or level <= 0:
             return "..."
-        if isinstance(x, np.ndarray):
+        if issubclass(type(x), np.ndarray):
             return self._of_array(x, level)
-        if isinstance(x, type) and _is_written(_repr_of(type(x))):
+        if issubclass(type(x), type) and _is_written(_repr_of(type(x))):
             return _cut(f"<class '{x.__module__}.{x.__qualname__}'>")
         if type(x) in _OPENED:
             return super().repr1(x, level)
@@ -154,7 +154,7 @@ def runs_users(value: Any) -> bool:
     left, met = [value], set[int]()
     while left and len(met) < _MOST_LOOKED_AT:
         one = left.pop()
-        if id(one) in met or isinstance(one, _CODE):
+        if id(one) in met or issubclass(type(one), _CODE):
             continue
         met.add(id(one))
         if any(_is_written(_found_in(type(one), name)) for name in ("__repr__", "__len__")):

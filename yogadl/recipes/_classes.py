@@ -14,7 +14,7 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
-from yogadl.recipes import _pydantic
+from yogadl.recipes import _attrs, _pydantic
 from yogadl.recipes._annotations import text_of
 from yogadl.recipes._call_text import value_text
 from yogadl.recipes._defaults import changed_defaults
@@ -98,6 +98,8 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
     Raises:
         UndeterminedError: that cannot be told.
     """
+    _pydantic.complete(kind)
+    _attrs.meet_fields(walk, kind)
     parts = [name_of(kind)]
     parts += [f"base {walk.token(base)}" for base in kind.__bases__]
     meta = type(kind)
@@ -173,6 +175,8 @@ def _entries(kind: type) -> Iterator[tuple[str, Any]]:
     members: Any = kind.__members__ if isinstance(kind, enum.EnumMeta) else None
     for name, value in vars(kind).items():
         if name in BOOKKEEPING or name in MARKS or _pydantic.is_compiled(kind, name):
+            continue
+        if _attrs.is_found_out(kind, name):
             continue
         if name == "_new_member_" and "__new_member__" in vars(kind):
             # From Python 3.11 on, it has two names.
@@ -299,6 +303,8 @@ def describe_object(walk: Walk, value: Any) -> str:
     kind = type(value)
     attributes, hooks = [], hooks_in_order(value)
     for name, own in kept(value):
+        if name == "type" and id(value) in walk.annotated:
+            continue
         attribute = hooks.get(name, own)
         if not (walk.is_ignored(*_names(kind, name)) or is_of_process(value, name, attribute)):
             attributes.append(f"{name}={walk.inside(f'.{name}', attribute)}")

@@ -21,7 +21,7 @@ def rule_of(value: Any) -> Rule | None:
     found = numpy_rule(value)
     if found is not None:
         return found
-    if isinstance(value, IndexedDataRef):
+    if any(one is IndexedDataRef for one in type(value).__mro__):
         return _dataref
     for kind in type(value).__mro__:
         top = str(kind.__module__).partition(".")[0]
@@ -87,7 +87,8 @@ def hooks_in_order(value: Any) -> dict[str, Any]:
     """The hooks of a module of torch, by the names of the attributes, and there by the order in
     which they were registered: it knows them by how many there were in the process before."""
     torch = sys.modules.get("torch")
-    if torch is None or not isinstance(value, getattr(getattr(torch, "nn", None), "Module", ())):
+    module = getattr(getattr(torch, "nn", None), "Module", ())
+    if not issubclass(type(value), module):
         return {}
     hooks = {
         name: it

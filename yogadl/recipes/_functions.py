@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import importlib
 import inspect
 import re
 import sys
@@ -12,6 +11,7 @@ import types
 from typing import Any
 
 from yogadl.recipes._annotations import text_of
+from yogadl.recipes._imports import imported
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import absolute, follow
 from yogadl.recipes._objects import attributes_of
@@ -74,9 +74,9 @@ def home_of(function: Any) -> tuple[str, dict[str, Any]]:
 
 def place_of(value: Any) -> tuple[str, int]:
     """The same for equal values as far as names and lines of code tell."""
-    if isinstance(value, types.FunctionType):
+    if issubclass(type(value), types.FunctionType):
         return value.__qualname__, value.__code__.co_firstlineno
-    return (value.__qualname__, 0) if isinstance(value, type) else ("", 0)
+    return (value.__qualname__, 0) if issubclass(type(value), type) else ("", 0)
 
 
 def source_text(function: types.FunctionType) -> str:
@@ -114,7 +114,7 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
     parts += _defaults(walk, function, label)
     cells = cells_of(function)
     for name, value in cells.items():
-        if not isinstance(value, types.ModuleType):
+        if not issubclass(type(value), types.ModuleType):
             parts.append(f"{name}={_closure(walk, function, name, label, value)}")
     # One that several share may be given another value by any of them.
     parts += [again for cell in function.__closure__ or () if (again := walk.again(cell))]
@@ -138,7 +138,7 @@ def _import_all(walk: Walk, function: types.FunctionType, imports: set[Import]) 
     for found in sorted(imports, key=str):
         name = absolute(found, function.__globals__)
         if _is_imported(walk, name) and found.name:
-            space = vars(sys.modules[name])
+            space = getattr(sys.modules[name], "__dict__", {})
             if "__path__" in space and found.name not in space:
                 _is_imported(walk, f"{name}.{found.name}")
 
@@ -149,9 +149,7 @@ def _is_imported(walk: Walk, name: str) -> bool:
         return True
     if not name or is_installed(name) is not False:
         return False
-    try:
-        importlib.import_module(name)
-    except ImportError:
+    if imported(walk, name) is None:
         return False
     walk.begin_again()
     return True
@@ -250,7 +248,7 @@ def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
         parts += sorted(f"{walk.token(k)}:{walk.token(v)}" for k, v in found)
         return [*parts, *_attributes(walk, function, _OF_DISPATCHERS)]
     wrapped, cells = vars(function).get("__wrapped__"), cells_of(function)
-    if any(isinstance(it, types.FunctionType) for it in (wrapped, *cells.values())):
+    if any(issubclass(type(it), types.FunctionType) for it in (wrapped, *cells.values())):
         # A library may look at them.
         walk.mention(["__annotations__"])
     for name, value in cells.items():

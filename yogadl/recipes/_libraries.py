@@ -66,14 +66,14 @@ def builtin(walk: Walk, value: Any) -> str:
     kind = getattr(value, "__objclass__", None)
     if kind is not None and (owner is None or owner is kind):
         return f"method({walk.token(kind)}.{value.__name__})"
-    if owner is None or isinstance(owner, types.ModuleType):
+    if owner is None or issubclass(type(owner), types.ModuleType):
         module = str(value.__module__ or "builtins")
         found = sys.modules.get(module)
         if found is not None and not is_library_module(found):
             return walk.compiled(found, value.__qualname__)
         refuse_forbidden(walk, value)
         return walk.library(module, value.__qualname__)
-    if not isinstance(owner, type) and (known := singleton(walk, owner)):
+    if not issubclass(type(owner), type) and (known := singleton(walk, owner)):
         return f"method({known}.{value.__name__})"
     return f"method({walk.token(owner)}.{value.__name__})"
 
@@ -107,7 +107,7 @@ def _given_to_jit(had: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def by_name(walk: Walk, value: Any) -> str:
     """A function that was not written in Python."""
-    if "__name__" not in vars(type(value)):
+    if not _is_told(vars(type(value)).get("__name__")):
         return ""
     module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str):
@@ -120,6 +120,11 @@ def by_name(walk: Walk, value: Any) -> str:
         return walk.library(module, name)
     is_compiled = str(vars(home).get("__file__")).endswith(tuple(EXTENSION_SUFFIXES))
     return walk.compiled(home, name) if is_compiled else ""
+
+
+def _is_told(name: Any) -> bool:
+    """Whether what a class has as the name of its objects is no code of the user's."""
+    return name is not None and not holds_users(name)
 
 
 def singleton(walk: Walk, value: Any) -> str:

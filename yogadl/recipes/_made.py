@@ -51,7 +51,7 @@ def is_written(module: str, owner: str, name: str, value: Any) -> bool:
 @functools.lru_cache(maxsize=256)
 def _names_made_in(file: str) -> frozenset[str]:
     found = set()
-    for node in ast.walk(_parsed(file)):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node.decorator_list:
@@ -63,7 +63,7 @@ def _names_made_in(file: str) -> frozenset[str]:
 def _values_in(file: str) -> dict[tuple[str, str], set[str]]:
     """By owner and name, see ``is_written``, how Python writes the values."""
     found: dict[tuple[str, str], set[str]] = {}
-    pending: list[tuple[str, ast.AST]] = [("", _parsed(file))]
+    pending: list[tuple[str, ast.AST]] = [("", parsed(file))]
     while pending:
         owner, node = pending.pop()
         if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -91,7 +91,7 @@ def _shown(node: ast.expr | None) -> str:
         return ""
 
 
-def _parsed(file: str) -> ast.AST:
+def parsed(file: str) -> ast.AST:
     """The text of a file; nothing if it is none."""
     try:
         with open(file, "rb") as opened:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import builtins
-import importlib
 import importlib.util
 import os
 import sys
 import types
 from typing import Any
 
+from yogadl.recipes._imports import failure, imported
+from yogadl.recipes._lazy import BEHIND, comes_later, is_as_written, is_stand_in
 from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
 from yogadl.recipes._library_classes import is_users_at, is_users_value
 from yogadl.recipes._made import OBJECT
 from yogadl.recipes._objects import attributes_of
-from yogadl.recipes._owners import is_installed, is_library, is_library_module
-from yogadl.recipes._protocol import Walk
+from yogadl.recipes._owners import is_installed, is_library, is_library_module, version_of
+from yogadl.recipes._protocol import Walk, is_plain
 from yogadl.recipes._reads import Read
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, holds_forbidden
 
 _UNSET = "unset"
 _MISSING = object()
-_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
-_CONTAINERS = frozenset((tuple, list, set, frozenset))
-_MOST_PLAIN = 1000
 _OF_ONE = ((), ("get",), ("pop",), ("setdefault",), ("__contains__",))
 
 
@@ -49,7 +47,7 @@ def follow(walk: Walk, function: types.FunctionType, cells: dict[str, Any], read
     if read.root in cells:
         value = cells[read.root]
         # Others are described where closures are.
-        if not isinstance(value, types.ModuleType):
+        if not issubclass(type(value), types.ModuleType):
             return "closure"
         return _follow_value(walk, function, read.root, value, read.chain, read)
     more = _mangled(walk, space, read.root)
@@ -92,11 +90,10 @@ def _follow_import(walk: Walk, space: dict[str, Any], read: Read, found: Import)
         if module is not None:
             return _follow_library(walk, module, chain, read, is_imported_here=True)
         refuse_forbidden_name(walk, name, ".".join(chain))
-        return walk.library(name, ".".join(chain))
-    try:
-        value = importlib.import_module(name)
-    except ImportError:
-        return _UNSET
+        return _library(walk, name, ".".join(chain))
+    value = imported(walk, name)
+    if value is None:
+        return f"{_UNSET}{failure(walk, name)}"
     return _follow_value(walk, None, name, value, chain, read)
 
 
@@ -123,10 +120,11 @@ def _follow_value(
         more += _mangled(walk, vars(value), name)
         found = vars(value).get(name, _MISSING)
         if found is _MISSING:
-            found = _submodule(value, name)
+            found = _submodule(walk, value, name)
         if found is _MISSING:
             walk.met(vars(value), name)
             made = vars(value).get("__getattr__")
+            more += failure(walk, label)
             return more + (_UNSET if made is None else f"{name} of {walk.token(made)}")
         value = found
     if label and walk.is_ignored(label):
@@ -138,14 +136,12 @@ def _follow_value(
     return more + walk.item("global", owner, name, label or name, value)
 
 
-def _submodule(package: types.ModuleType, name: str) -> Any:
+def _submodule(walk: Walk, package: types.ModuleType, name: str) -> Any:
     """A module of the user's that is imported when it is used."""
     if "__path__" not in vars(package):
         return _MISSING
-    try:
-        return importlib.import_module(f"{package.__name__}.{name}")
-    except ImportError:
-        return _MISSING
+    found = imported(walk, f"{package.__name__}.{name}")
+    return _MISSING if found is None else found
 
 
 def _follow_library(
@@ -159,16 +155,26 @@ def _follow_library(
     if (not chain or chain[0] == "__dict__") and holds_forbidden(module.__name__):
         walk.refuse_module(module, module.__name__)
     full = ".".join(chain)
-    found = walk.library(module.__name__, full)
+    found = _library(walk, module.__name__, full)
     value: Any = module
     left: tuple[str, ...] = ()
+    steps: list[tuple[types.ModuleType, str, Any]] = []
+    is_late = False
     for number, name in enumerate(chain):
         if not issubclass(type(value), types.ModuleType):
             left = chain[number:]
             break
-        if not is_library_module(value):
+        if not is_library_module(value) and not is_stand_in(value):
             return _follow_value(walk, None, name, value, chain[number:], read)
-        value = vars(value).get(name, _MISSING)
+        holder = value
+        value = vars(holder).get(name, _MISSING)
+        steps.append((holder, name, value))
+        is_late = is_late or comes_later(holder, name, value)
+        if value is _MISSING:
+            *inner, last = chain[number:]
+            home = vars(holder).get("__name__", "")
+            refuse_forbidden_name(walk, ".".join((home, *inner)), last)
+            break
         refuse_forbidden(walk, value)
         special = _environment(walk, value, chain[number + 1 :], read)
         if special:
@@ -186,6 +192,11 @@ def _follow_library(
         elif is_plain(value) and walk.is_put(module.__name__, "", chain[-1], value):
             return walk.item("constant", module, str(read), label, value)
         return found
+    if is_late and not is_users_at(value, module) and not _is_put(walk, steps):
+        # Likewise.
+        if issubclass(type(value), type):
+            walk.meet_imported(value)
+        return found
     if is_users_value(value):
         return f"{found} is {walk.token(value)}"
     if issubclass(type(value), type):
@@ -195,15 +206,28 @@ def _follow_library(
     return found
 
 
-def is_plain(value: Any, left: int = 3) -> bool:
-    """Whether a value is of Python's own types through and through, and not large."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if left == 0 or (kind not in _CONTAINERS and kind is not dict) or len(value) > _MOST_PLAIN:
-        return False
-    items = [*value.keys(), *value.values()] if kind is dict else value
-    return all(is_plain(item, left - 1) for item in items)
+def _library(walk: Walk, module: str, name: str) -> str:
+    """Something of a library, and of the one that is behind it."""
+    full = f"{module}.{name}."
+    behind = next((it for at, it in BEHIND.items() if full.startswith(f"{at}.")), "")
+    if behind and version_of(behind)[1]:
+        walk.library(behind, "")
+    return walk.library(module, name)
+
+
+def _is_put(walk: Walk, steps: list[tuple[types.ModuleType, str, Any]]) -> bool:
+    """Whether the user may have put something where a library has what it loads when it is used.
+
+    Args:
+        walk: that asks.
+        steps: that lead there: modules, and what each has under which name.
+    """
+    return any(
+        (issubclass(type(value), type | types.ModuleType) or is_plain(value))
+        and walk.is_put(module.__name__, "", name, value)
+        and not is_as_written(module, name, value)
+        for module, name, value in steps
+    )
 
 
 def _environment(walk: Walk, value: Any, chain: tuple[str, ...], read: Read) -> str:

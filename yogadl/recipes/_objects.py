@@ -123,7 +123,7 @@ def added(value: Any) -> dict[str, Any]:
 def kept(value: Any) -> Iterator[tuple[str, Any]]:
     """The attributes that an object has in its ``__dict__`` and its slots."""
     # What is there of what they wrap counts with that.
-    left_out = _OF_WRAPPERS if isinstance(value, _WRAPPERS) else frozenset[str]()
+    left_out = _OF_WRAPPERS if issubclass(type(value), _WRAPPERS) else frozenset[str]()
     yield from (it for it in added(value).items() if it[0] not in left_out)
     for kind in type(value).__mro__:
         for name, slot in vars(kind).items():

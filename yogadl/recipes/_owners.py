@@ -60,8 +60,11 @@ def is_of_yogadl(function: types.FunctionType) -> bool:
 
 def is_library(module: str) -> bool:
     """Whether a module that is imported is a library's."""
-    # A class that is made in C may have anything there.
-    return isinstance(module, str) and bool(module) and _is_library(sys.modules.get(module), module)
+    # A class that is made in C may have anything there. What runs a program, as ``python -m
+    # cProfile`` does, is the main module itself, and what it runs says that it is of that, too.
+    if not isinstance(module, str) or module in ("", "__main__"):
+        return False
+    return _is_library(sys.modules.get(module), module)
 
 
 def _is_library(module: Any, name: str) -> bool:

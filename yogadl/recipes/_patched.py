@@ -10,10 +10,9 @@ from typing import Any
 from yogadl.recipes._functions import label_of
 from yogadl.recipes._ledger import Ledger
 from yogadl.recipes._made import is_written
-from yogadl.recipes._names import is_plain
 from yogadl.recipes._owners import YOGADL, is_library
 from yogadl.recipes._patches import found_in, is_immutable, library_of, may_be_put, registered
-from yogadl.recipes._protocol import Walk
+from yogadl.recipes._protocol import Walk, is_plain
 
 
 class Patched:

@@ -12,6 +12,9 @@ import xxhash
 
 # What is longer is told by a digest.
 LONGEST = 200
+_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
+_CONTAINERS = frozenset((tuple, list, set, frozenset))
+_MOST_PLAIN = 1000
 
 
 class Walk(Protocol):
@@ -19,9 +22,13 @@ class Walk(Protocol):
 
     Attributes:
         texts: that code and values have, in which libraries may look for names.
+        failed: how modules have failed to be imported, by name; empty if they are not there.
+        annotated: fields of classes whose types are told with these, by where they are in memory.
     """
 
     texts: set[str]
+    failed: dict[str, str]
+    annotated: dict[int, Any]
 
     def token(self, value: Any) -> str:
         """A value as text.
@@ -130,6 +137,17 @@ def text(value: str) -> str:
     if len(value) <= LONGEST:
         return f"s{value!a}"
     return f"s{len(value)}#{digest(value.encode('utf-8', 'surrogatepass'))}"
+
+
+def is_plain(value: Any, left: int = 3) -> bool:
+    """Whether a value is of Python's own types through and through, and not large."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if left == 0 or (kind not in _CONTAINERS and kind is not dict) or len(value) > _MOST_PLAIN:
+        return False
+    items = [*value.keys(), *value.values()] if kind is dict else value
+    return all(is_plain(item, left - 1) for item in items)
 
 
 def each(walk: Walk, values: Iterable[Any]) -> str:

@@ -5,9 +5,13 @@ What pydantic compiles of those is not looked at.
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from yogadl.recipes._objects import kept
 from yogadl.recipes._protocol import Walk, pairs
 
+_COMPLETE = "__pydantic_complete__"
 _MARK = "__pydantic_decorators__"
 _COUNTING = frozenset(
     (
@@ -18,6 +22,24 @@ _COUNTING = frozenset(
     )
 )
 _OTHERS = frozenset(("__class_vars__", "__is_pydantic_dataclass__", "__signature__"))
+
+
+def complete(kind: type) -> None:
+    """Has pydantic look for what a model names that was not there when it was made, as it does when
+    the model is used first: its fields are others then."""
+    if _MARK not in vars(kind) or vars(kind).get(_COMPLETE) is not False:
+        return
+    base: Any = getattr(sys.modules.get("pydantic"), "BaseModel", None)
+    # What a class of the user's has by the name is not asked.
+    if any(one is base for one in kind.__mro__):
+        rebuild = base.model_rebuild.__func__
+    else:
+        rebuild = getattr(sys.modules.get("pydantic.dataclasses"), "rebuild_dataclass", len)
+    try:
+        rebuild(kind, raise_errors=False, _parent_namespace_depth=0)
+    except Exception:
+        # The call will tell.
+        return
 
 
 def is_compiled(kind: type, name: str) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 from yogadl.errors import UndeterminedError
 
+_MOST_STEPS = 8
+
 
 class Trail:
     """Where a walk is.
@@ -30,6 +32,14 @@ class Trail:
         raise UndeterminedError(
             f"what determines the data cannot be told: {where.removeprefix(' → ')} is {what}. "
             f"To go on, {advice}say with key= what it stands for, or give a version"
+        )
+
+    def refuse_deep(self) -> typing.NoReturn:
+        """Refuses what is in so many others that Python has given up."""
+        del self.steps[_MOST_STEPS:]
+        self.refuse(
+            "a value that is nested too deeply, as some 200 objects that have each other are; "
+            "sys.setrecursionlimit allows more"
         )
 
     def refuse_module(self, module: types.ModuleType, name: str) -> typing.NoReturn:

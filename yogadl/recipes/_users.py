@@ -98,7 +98,10 @@ def is_users_class(kind: type) -> bool:
     """Whether a class is the user's."""
     name = kind.__module__
     space = getattr(sys.modules.get(name), "__dict__", {}) if isinstance(name, str) else {}
-    if name == "__main__" or "__file__" in space:
+    if name == "__main__" and space.get(kind.__qualname__) is not kind:
+        # It may be of a program that another runs, which is the main module.
+        return True
+    if "__file__" in space:
         return is_users_module(name)
     if isinstance(name, str) and is_standard(name):
         return name in _MAKING and _derives_from_users(kind)

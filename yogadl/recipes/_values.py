@@ -288,11 +288,23 @@ _OF_LOGGERS = frozenset(vars(logging.Logger("")).keys() | {"manager"})
 
 def enum_member(walk: Walk, value: enum.Enum) -> str:
     """A member of an enumeration, by its name."""
-    # Its class may say something else of both.
+    of = walk.token(type(value))
+    name = member_name(value)
+    return named_member(of, name) if name else f"enum({of},{walk.token(value._value_)})"
+
+
+def named_member(of: str, name: str) -> str:
+    """A member of an enumeration, by what that is."""
+    return f"enum({of}.{name})"
+
+
+def member_name(value: Any) -> str:
+    """The name of a member of an enumeration, if that has one; else empty."""
+    if derived_rule(value) is not enum_member:
+        return ""
+    # Its class may say something else.
     name = value._name_
-    if (isinstance(value, enum.Flag) and name is None) or "|" in str(name):
-        return f"enum({walk.token(type(value))},{walk.token(value._value_)})"
-    return f"enum({walk.token(type(value))}.{name})"
+    return "" if (isinstance(value, enum.Flag) and name is None) or "|" in str(name) else str(name)
 
 
 _CachedProperty: Any = vars(functools)["cached_property"]
@@ -372,7 +384,7 @@ _DERIVED: tuple[tuple[type, Rule], ...] = (
 def derived_rule(value: Any) -> Rule | None:
     """The rule of a type and of what derives from it."""
     for kind, rule in _DERIVED:
-        if isinstance(value, kind):
+        if issubclass(type(value), kind):
             return rule
     if type(value).__module__ == "typing":
         return hint_rule

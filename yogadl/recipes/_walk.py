@@ -48,7 +48,7 @@ from yogadl.recipes._special import (
     holds_forbidden,
 )
 from yogadl.recipes._trail import Trail
-from yogadl.recipes._values import EXACT, PATCHABLE, derived_rule
+from yogadl.recipes._values import EXACT, PATCHABLE, derived_rule, member_name, named_member
 
 _MOST_VALUES = 2_000_000
 # Of what is in nothing else.
@@ -80,6 +80,8 @@ class Walker(Trail):
         self._left = _MOST_VALUES
         self._lookups = Lookups()
         self.texts = self._lookups.texts
+        self.failed: dict[str, str] = {}
+        self.annotated: dict[int, Any] = {}
         self._patched = Patched()
         self._home: Any = None
         self._begun = ""
@@ -132,11 +134,12 @@ class Walker(Trail):
         rule = _foreign.rule_of(value)
         if rule is not None:
             return f"{rule(self, value)}{_classes.added_to(self, value)}"
-        if isinstance(value, _libraries.BUILTIN):
+        if issubclass(kind, _libraries.BUILTIN):
             return _libraries.builtin(self, value)
-        if isinstance(value, FileInput):
+        if issubclass(kind, FileInput):
             return f"input({measured(value).digest})"
-        if isinstance(value, Storage):
+        # An abstract class would ask a metaclass which classes are equal.
+        if any(one is Storage for one in kind.__mro__):
             return "storage"
         if value is os.environ:
             if not self.is_ignored("os.environ"):
@@ -169,19 +172,32 @@ class Walker(Trail):
         given = list(values)
         if not all(type(value) in EXACT for value in given):
             # The first one met of several of a name is called the first.
-            given = sorted(given, key=place_of if self._is_within else self._content_of)
+            content_of = functools.partial(self._content_of, {})
+            given = sorted(given, key=place_of if self._is_within else content_of)
         try:
             return self._ledger.sharing.members(given, lambda value: self.inside("{…}", value))
         except ValueError as error:
             self.refuse(f"a set of which it cannot be told what is what: {error}")
 
-    def _content_of(self, value: Any) -> str:
-        """Puts values in an order that does not depend on where in memory they are."""
-        within = Walker(self._ignore, self._inputs)
-        within._is_within = True
-        root = within.begin(value)
-        within.describe_all()
-        return f"{root} {within.recipe([]).digest}"
+    def _content_of(self, known: dict[int, tuple[str, str]], value: Any) -> str:
+        """Puts values in an order that does not depend on where in memory they are.
+
+        Args:
+            known: what the same was told of, by where it is in memory.
+            value: one of them.
+        """
+        name = "" if _classes.is_disguised(type(value)) else member_name(value)
+        # All members of an enumeration are told by that.
+        of = type(value) if name else value
+        found = known.get(id(of))
+        if found is None:
+            within = Walker(self._ignore, self._inputs)
+            within._is_within = True
+            root = within.begin(of)
+            within.describe_all()
+            found = known[id(of)] = root, within.recipe([]).digest
+        root, digest = found
+        return f"{named_member(root, name) if name else root} {digest}"
 
     def meet(self, kind: type) -> None:
         """See ``Walk``."""
