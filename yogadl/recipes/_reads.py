@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +89,30 @@ def reads_of_expression(expression: ast.expr) -> Reads:
     visitor = _Visitor()
     visitor.visit(expression)
     return visitor.found
+
+
+def hints_in_texts(annotation: ast.expr) -> Iterator[ast.expr]:
+    """The types that are written as text in an annotation, as in ``Optional["Item"]``."""
+    pending: list[ast.AST] = [annotation]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                inner = ast.parse(node.value, mode="eval").body
+            except (SyntaxError, ValueError):
+                continue
+            yield inner
+            pending.append(inner)
+            continue
+        if isinstance(node, ast.Subscript):
+            name = ast.unparse(node.value).rpartition(".")[2]
+            if name == "Literal":
+                continue
+            if name == "Annotated" and isinstance(node.slice, ast.Tuple):
+                # The others are no types.
+                pending.append(node.slice.elts[0])
+                continue
+        pending += reversed(list(ast.iter_child_nodes(node)))
 
 
 class _Visitor:

@@ -1,0 +1,71 @@
+"""What type hints name, where libraries go by them."""
+
+from __future__ import annotations
+
+from programs._program import Program
+
+PROGRAMS: dict[str, Program] = {}
+
+_TREE = """
+=== main.py
+{}import typing
+from dataclasses import dataclass, fields
+@dataclass
+class Order:
+    item: {} = None
+@dataclass
+class Item:
+    x: int = 1
+def first(hint):
+    return hint if isinstance(hint, type) else first(typing.get_args(hint)[0])
+def make():
+    # a comment
+    hints = typing.get_type_hints(Order)
+    return [first(hints[it.name])().x for it in fields(Order)]
+"""
+_FUTURE = "from __future__ import annotations\n"
+_OF_TREE = (("x: int = 1", "x: int = 2"),), (("# a comment", "# another"),)
+
+PROGRAMS["a class named within a hint"] = Program(
+    _TREE.format("", 'typing.Optional["Item"]'), *_OF_TREE
+)
+PROGRAMS["a class named in a list"] = Program(_TREE.format("", 'list["Item"]'), *_OF_TREE)
+PROGRAMS["a class named in a text within a text"] = Program(
+    _TREE.format(_FUTURE, 'typing.Optional["Item"]'), *_OF_TREE
+)
+PROGRAMS["a class named in a text within a hint in a text"] = Program(
+    _TREE.format("", "\"typing.List['Item']\""), *_OF_TREE
+)
+
+PROGRAMS["texts in hints that name nothing"] = Program(
+    """
+=== main.py
+import typing
+from dataclasses import dataclass
+one, two = 1, 2
+@dataclass
+class Order:
+    item: typing.Literal["one"] = "one"
+    text: "typing.Literal['one']" = "one"
+    more: typing.Annotated[int, "two"] = 0
+    same: "typing.Annotated[int, 'two']" = 0
+def make():
+    return [Order().item]
+""",
+    (('] = "one"\n    text', '] = "two"\n    text'),),
+    (("one, two = 1, 2", "one, two = 3, 4"),),
+)
+
+PROGRAMS["a class named in a named tuple"] = Program(
+    """
+=== main.py
+import typing
+class P(typing.NamedTuple):
+    a: "Q"
+class Q(typing.NamedTuple):
+    z: int = 1
+def make():
+    return [typing.get_type_hints(P)["a"]().z]
+""",
+    (("z: int = 1", "z: int = 2"),),
+)
