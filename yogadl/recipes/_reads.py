@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from yogadl.recipes._owners import is_standard
 from yogadl.recipes._scopes import (
     COMPREHENSIONS,
     Import,
@@ -120,6 +121,7 @@ class _Visitor:
         self.found = Reads()
         self._scopes: list[Scope] = []
         self._in_annotation = False
+        self._lists_locals = False
 
     def function(self, node: Function) -> None:
         """Visits a function in a scope of its own."""
@@ -142,6 +144,19 @@ class _Visitor:
         for statement in body:
             self.visit(statement)
         self._scopes.pop()
+        self._read_imports(scope)
+
+    def _read_imports(self, scope: Scope) -> None:
+        """What a scope imports for who does not read it there: as an attribute of a class, by
+        ``locals()``, in a query, or in a function around it, of which it is a variable."""
+        lists_all = scope.is_class or self._lists_locals or "locals" in self.found.mentioned
+        for name, imports in scope.imports.items():
+            for found in imports:
+                # Whole modules of Python's are hardly meant, and some would be refused.
+                is_meant = found.name or not is_standard(found.module)
+                is_queried = self.found.looks_up and any(f"@{name}" in it for it in self.found.texts)
+                if name in scope.outer or (is_meant and (lists_all or is_queried)):
+                    self.found.names[Read(name, (), found)] = None
 
     def _bind_globals(self, scope: Scope) -> None:
         self.found.writes |= scope.not_here & (scope.bound | scope.imports.keys())
@@ -285,6 +300,7 @@ class _Visitor:
 
     def _call_bare(self, function: ast.expr) -> None:
         """A call without arguments, such as ``model.eval()``, which looks for nothing in a text."""
+        self._lists_locals |= isinstance(function, ast.Name) and function.id == "vars"
         if isinstance(function, ast.Attribute):
             self._access(function, looks_up=False, looks_up_given=False)
         else:
