@@ -12,6 +12,7 @@ import types
 from typing import Any
 
 from yogadl.recipes._annotations import text_of
+from yogadl.recipes._libraries import among_others
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import absolute, follow
 from yogadl.recipes._objects import attributes_of
@@ -238,7 +239,8 @@ def _place_of_class(kind: type) -> tuple[bool, str, str]:
 
 def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
     """A function that a library has made around something of the user's."""
-    parts = [walk.library(function.__globals__.get("__name__", ""), function.__code__.co_name)]
+    home = walk.library(function.__globals__.get("__name__", ""), function.__code__.co_name)
+    parts = [f"{home}{among_others(function)}"]
     if is_dispatcher(function):
         registry = vars(function)["registry"]
         # The order of the registrations does not matter.

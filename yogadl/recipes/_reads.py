@@ -154,7 +154,9 @@ class _Visitor:
             for found in imports:
                 # Whole modules of Python's are hardly meant, and some would be refused.
                 is_meant = found.name or not is_standard(found.module)
-                is_queried = self.found.looks_up and any(f"@{name}" in it for it in self.found.texts)
+                is_queried = self.found.looks_up and any(
+                    f"@{name}" in it for it in self.found.texts
+                )
                 if name in scope.outer or (is_meant and (lists_all or is_queried)):
                     self.found.names[Read(name, (), found)] = None
 
