@@ -12,8 +12,8 @@ from yogadl.errors import UndeterminedError
 from yogadl.recipes._hints import texts_in
 from yogadl.recipes._names import follow
 from yogadl.recipes._protocol import Walk, text
-from yogadl.recipes._reads import Read, hints_in_texts, reads_of_expression
-from yogadl.recipes._syntax import expression_form
+from yogadl.recipes._reads import Read, reads_of_expression
+from yogadl.recipes._syntax import expression_form, hints_in_texts
 
 
 def text_of(walk: Walk, owner: Any, annotation: Any) -> str:

@@ -64,7 +64,7 @@ def library_function(walk: Walk, value: Any) -> str:
     return ""
 
 
-def among_others(function: types.FunctionType) -> str:
+def among_others(function: Any) -> str:
     """What tells a function of a library from others that have its name: lambdas, and what another
     function makes; empty if it is the only one, as far as that is known."""
     if not _has_others(function):
@@ -75,7 +75,7 @@ def among_others(function: types.FunctionType) -> str:
         return f" of line {function.__code__.co_firstlineno}"
 
 
-def _has_others(function: types.FunctionType) -> bool:
+def _has_others(function: Any) -> bool:
     """Whether there may be others of its name in its module."""
     outer, *path = function.__qualname__.split(".<locals>.")
     if function.__code__.co_name in _NAMELESS:

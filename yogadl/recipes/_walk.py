@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from yogadl.core import Storage
+from yogadl.errors import UndeterminedError
 from yogadl.recipes import _classes, _foreign, _libraries
 from yogadl.recipes._call_text import value_text
 from yogadl.recipes._document import Item, Recipe, is_secret
@@ -303,10 +304,16 @@ class Walker(Trail):
         ledger = self._ledger
         current, before = ledger.current, ledger.sharing.begin(token)
         ledger.current = token
-        with self.named(label, label):
-            ledger.describe(token, [self.token(value)])
-        ledger.current = current
-        ledger.sharing.resume(before)
+        try:
+            with self.named(label, label):
+                ledger.describe(token, [self.token(value)])
+        except UndeterminedError:
+            # Who goes on without it has not told it to others.
+            del self._tokens[id(owner), name, kind]
+            raise
+        finally:
+            ledger.current = current
+            ledger.sharing.resume(before)
         return token
 
     def reference(self, value: Any) -> str:

@@ -69,3 +69,54 @@ def make():
 """,
     (("z: int = 1", "z: int = 2"),),
 )
+
+PROGRAMS["annotations of functions that are handed to others"] = Program(
+    """
+=== main.py
+import functools
+from . import later
+One, Two, Three, Four, Five = int, int, int, int, int
+def taken(function):
+    @functools.singledispatch
+    def f(x): return "base"
+    f.register(function)
+    return f(1)
+def helper(x: Three): return "own"
+def called(x: Four): return "own"
+def make():
+    @functools.singledispatch
+    def f(x): return "base"
+    @f.register
+    def _(x: One): return "own"
+    @taken
+    def g(x: "Two"): return "own"
+    def h(x: later.Size): return "own"
+    def i(x: Five): return "own"
+    return [f(1), g, taken(helper), taken(function=later.other), [taken(it) for it in (h,)],
+            called(1), i(1)]
+=== later.py
+Size = int
+Other = int
+def other(x: Other): return "own"
+""",
+    (
+        (
+            "One, Two, Three, Four, Five = int, int, int",
+            "One, Two, Three, Four, Five = str, int, int",
+        ),
+        (
+            "One, Two, Three, Four, Five = int, int, int",
+            "One, Two, Three, Four, Five = int, str, int",
+        ),
+        (
+            "One, Two, Three, Four, Five = int, int, int",
+            "One, Two, Three, Four, Five = int, int, str",
+        ),
+        ("Size = int", "Size = float"),
+        ("Other = int", "Other = float"),
+    ),
+    (
+        ("int, int\ndef taken", "float, int\ndef taken"),
+        ("int, int\ndef taken", "int, float\ndef taken"),
+    ),
+)
