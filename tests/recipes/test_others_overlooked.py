@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pathlib
 import subprocess
 import sys
+from typing import Any
 
+import numpy as np
 import pytest
+
+from yogadl.errors import UndeterminedError
+from yogadl.recipes import recipe_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 TELL = """
@@ -111,3 +117,98 @@ def test_what_matters(
     before, after = (told(tmp_path, program.format(it)) for it in (one, other))
     assert before[1] != after[1], "an edit that does not matter"
     assert before[0] != after[0]
+
+
+def make(value: Any) -> Any:
+    return value
+
+
+def digest(value: Any) -> str:
+    """The same at a second call."""
+    first = recipe_of(make, (value,)).digest
+    assert recipe_of(make, (value,)).digest == first
+    return first
+
+
+def test_levels_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+
+    def index(level: Any) -> Any:
+        return pandas.MultiIndex.from_arrays([level, ["a", "b"]], names=["x", "y"])
+
+    levels = [
+        np.array([1, 2], dtype="int64"),
+        np.array([1, 2], dtype="int8"),
+        np.array([2, 1], dtype="int8"),
+        *(pandas.Categorical(["x", "y"], categories=[*it], ordered=True) for it in ("xy", "yx")),
+    ]
+    values = [*map(index, levels), index(levels[0]).rename(["x", "z"])]
+    told = [digest(it) for it in values]
+    assert len(set(told)) == len(told)
+    assert told[:-1] == [digest(index(it)) for it in levels]
+    frame = pandas.DataFrame({"a": [1]}, index=pandas.MultiIndex.from_arrays([[1], [2]]))
+    assert digest(frame) == digest(frame.copy())
+    assert digest(frame) != digest(frame.set_flags(allows_duplicate_labels=False))
+    series = frame["a"]
+    assert digest(series) != digest(series.set_flags(allows_duplicate_labels=False))
+
+
+def test_weak_types_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+    weak, strong = jax.numpy.asarray(2.0), jax.numpy.float32(2.0)
+    assert digest(weak) != digest(strong)
+    assert digest(weak) == digest(jax.numpy.asarray(2.0))
+
+
+def saved(name: str, *shades: int, **options: Any) -> bytes:
+    image = pytest.importorskip("PIL.Image")
+    first, *more = (image.fromarray(np.full((4, 4), it, "uint8")) for it in shades)
+    file = io.BytesIO()
+    if more:
+        options |= {"save_all": True, "append_images": more}
+    first.save(file, name, **options)
+    return file.getvalue()
+
+
+def opened(content: bytes) -> Any:
+    image = pytest.importorskip("PIL.Image")
+    return image.open(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("name", ["GIF", "TIFF", "PNG"])
+def test_frames_of_images(name: str) -> None:
+    assert digest(opened(saved(name, 1))) == digest(opened(saved(name, 1)))
+    assert digest(opened(saved(name, 1))) != digest(opened(saved(name, 2)))
+    with pytest.raises(UndeterminedError, match="several frames"):
+        digest(opened(saved(name, 0, 200)))
+
+
+def test_tags_of_images(tmp_path: pathlib.Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for text in ("left", "righ"):
+        content = saved("TIFF", 0, tiffinfo={270: text, 282: 0.3, 700: text.encode()})
+        (tmp_path / text).write_bytes(content)
+    one, other = (digest(image.open(tmp_path / it)) for it in ("left", "righ"))
+    assert one != other
+    assert one == digest(image.open(tmp_path / "left"))
+    # Read before, so that its file is closed.
+    closed = [image.open(tmp_path / it) for it in ("left", "righ", "left")]
+    for it in closed:
+        it.load()
+    told = [digest(it) for it in closed]
+    assert told[0] == told[2] != told[1]
+    given = image.Exif()
+    given[271] = "maker"
+    photo = saved("JPEG", 0, exif=given)
+    changed, asked = opened(photo), opened(photo)
+    changed.getexif()[271] = "other"
+    asked.getexif()
+    assert digest(asked) == digest(opened(photo)) != digest(changed)
+    given[271] = "another"
+    assert digest(opened(photo)) != digest(opened(saved("JPEG", 0, exif=given)))
+
+
+def test_what_is_given_to_images_that_were_opened() -> None:
+    named = [opened(saved("PNG", 0)) for _ in range(3)]
+    named[0].label, named[1].label = 3, 4
+    assert len({digest(it) for it in named}) == 3
