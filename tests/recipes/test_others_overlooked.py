@@ -212,3 +212,29 @@ def test_what_is_given_to_images_that_were_opened() -> None:
     named = [opened(saved("PNG", 0)) for _ in range(3)]
     named[0].label, named[1].label = 3, 4
     assert len({digest(it) for it in named}) == 3
+
+
+class Hiding:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        return {}
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        return {}
+
+
+def test_objects_that_hide_their_attributes() -> None:
+    with pytest.raises(UndeterminedError, match="has a __dict__ that is not what its objects have"):
+        digest(Hiding(1))
+    assert digest(Slotted(1)) != digest(Slotted(2))

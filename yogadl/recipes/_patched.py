@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import copyreg
 import sys
 import types
@@ -12,7 +13,14 @@ from yogadl.recipes._ledger import Ledger
 from yogadl.recipes._made import is_written
 from yogadl.recipes._names import is_plain
 from yogadl.recipes._owners import YOGADL, is_library
-from yogadl.recipes._patches import found_in, is_immutable, library_of, may_be_put, registered
+from yogadl.recipes._patches import (
+    found_in,
+    is_immutable,
+    library_of,
+    may_be_put,
+    registered,
+    registered_with,
+)
 from yogadl.recipes._protocol import Walk
 
 
@@ -30,6 +38,7 @@ class Patched:
         self._met: set[type] = set()
         self._imported: set[type] = set()
         self._is_unseen = False
+        self._described: dict[type, str] = {}
 
     def use(self, module: str) -> None:
         """Says that something of a library was met."""
@@ -68,6 +77,7 @@ class Patched:
                 walk.restart("")
                 walk.item("patch", patch.owner, patch.name, patch.label, patch.value)
         kinds, self.kinds = self.kinds, {}
+        self._described.update(kinds)
         for kind, names in registered(bases, kinds).items():
             ledger.add(kinds[kind], f"registered with {','.join(sorted(names))}")
         reduced = copyreg.dispatch_table.keys() & kinds.keys()
@@ -77,6 +87,23 @@ class Patched:
             found = walk.inside(".__reduce__", copyreg.dispatch_table[kind])
             ledger.add(kinds[kind], f"reduced by {found}")
         return bool(due or reduced)
+
+    def add_namesakes(self, ledger: Ledger) -> None:
+        """Says of the user's abstract classes, which have the names of what is registered with
+        them, which classes only have the same names. What modules are called does not count."""
+        by_name: dict[str, list[type]] = {}
+        for kind in self._described:
+            by_name.setdefault(kind.__qualname__, []).append(kind)
+        for base in (it for it in self._described if isinstance(it, abc.ABCMeta)):
+            known = registered_with(base)
+            others = {
+                self._described[other]
+                for kind in known
+                for other in by_name.get(kind.__qualname__, ())
+                if other not in known
+            }
+            for token in sorted(others):
+                ledger.add(self._described[base], f"not registered {token}")
 
     def add_constants(self, walk: Walk, names: set[str]) -> None:
         """Adds what classes of libraries have as plain values, as far as code uses their names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import struct
 import sys
 import types
 from collections.abc import Iterator
@@ -14,6 +15,17 @@ from yogadl.recipes._protocol import Rule, Walk, digest, each, pairs
 
 # Of the camera, and of the place, which are kept apart from other tags.
 _INNER_TAGS = (0x8769, 0x8825)
+_UNREADABLE = (
+    AssertionError,
+    AttributeError,
+    EOFError,
+    KeyError,
+    OSError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 
 
 def of_pillow(value: Any, _pillow: Any) -> Rule | None:
@@ -49,28 +61,24 @@ def _image(walk: Walk, value: Any) -> str:
 
 def _tags_of_file(value: Any) -> list[Any]:
     """Those of an image that was opened, as far as they can be read."""
-    found = (
-        [sorted(value.tag_v2.items(), key=operator.itemgetter(0))]
-        if hasattr(value, "tag_v2")
-        else []
-    )
-    before = attributes_of(value).get("_exif")
+    before, parts = attributes_of(value).get("_exif"), []
     try:
+        # Of TIFF.
+        parts = [getattr(value, "tag_v2", {})]
         exif = value.getexif()
-        parts = [exif, *map(exif.get_ifd, _INNER_TAGS)]
-        found += [sorted(it.items(), key=operator.itemgetter(0)) for it in parts if it]
-    except (AssertionError, AttributeError, OSError, ValueError):
-        # Its file is closed. Pillow would take it for one without tags from now on.
+        parts += [exif, *map(exif.get_ifd, _INNER_TAGS)]
+    except _UNREADABLE:
+        # Its file is closed, or bad. Pillow would take it for one without tags from now on.
         value._exif = before
-    return found
+    return [sorted(it.items(), key=operator.itemgetter(0)) for it in parts if it]
 
 
 @functools.lru_cache(maxsize=64)
 def _names_in(kind: type) -> frozenset[str]:
     """The names that Pillow's own code has for attributes of images of a class."""
     homes = (sys.modules.get(one.__module__, types) for one in kind.__mro__)
-    spaces = [vars(it) for it in (*kind.__mro__, *homes)]
-    return frozenset(name for space in spaces for it in space.values() for name in _used_by(it))
+    values = [value for it in (*kind.__mro__, *homes) for value in list(vars(it).values())]
+    return frozenset(name for it in values for name in _used_by(it))
 
 
 def _used_by(value: Any) -> Iterator[str]:

@@ -355,6 +355,7 @@ class Walker(Trail):
             if not is_more and (self._is_within or not self._patched.add(self, self._ledger)):
                 break
         if not self._is_within:
+            self._patched.add_namesakes(self._ledger)
             self._patched.add_constants(self, self._mentioned)
         self.restart(self._begun)
         self._refuse(forbidden_together(self._mentioned))
