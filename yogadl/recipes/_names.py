@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import decimal
+import fractions
 import importlib
 import importlib.util
 import os
@@ -22,9 +24,12 @@ from yogadl.recipes._special import WHOLE_ENVIRONMENT, holds_forbidden
 
 _UNSET = "unset"
 _MISSING = object()
-_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
+_PLAIN = frozenset(
+    (int, float, complex, bool, str, bytes, decimal.Decimal, fractions.Fraction, type(None))
+)
 _CONTAINERS = frozenset((tuple, list, set, frozenset))
-_MOST_PLAIN = 1000
+_MOST_PLAIN = 100_000
+_DEEPEST_PLAIN = 8
 _OF_ONE = ((), ("get",), ("pop",), ("setdefault",), ("__contains__",))
 
 
@@ -158,6 +163,8 @@ def _follow_library(
     """What is read of a library: as it is written, since not all of it may be imported."""
     if (not chain or chain[0] == "__dict__") and holds_forbidden(module.__name__):
         walk.refuse_module(module, module.__name__)
+    if chain in ((), ("__dict__",)) and not is_imported_here:
+        walk.meet_module(module)
     full = ".".join(chain)
     found = walk.library(module.__name__, full)
     value: Any = module
@@ -195,15 +202,25 @@ def _follow_library(
     return found
 
 
-def is_plain(value: Any, left: int = 3) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether a value is of Python's own types through and through, and not large."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if left == 0 or (kind not in _CONTAINERS and kind is not dict) or len(value) > _MOST_PLAIN:
-        return False
-    items = [*value.keys(), *value.values()] if kind is dict else value
-    return all(is_plain(item, left - 1) for item in items)
+    level, count = [value], 0
+    for _ in range(_DEEPEST_PLAIN):
+        inner: list[Any] = []
+        for it in level:
+            kind = type(it)
+            if kind in _PLAIN:
+                continue
+            if kind is not dict and kind not in _CONTAINERS:
+                return False
+            count += len(it)
+            if count > _MOST_PLAIN:
+                return False
+            inner += [*it.keys(), *it.values()] if kind is dict else it
+        if not inner:
+            return True
+        level = inner
+    return False
 
 
 def _environment(walk: Walk, value: Any, chain: tuple[str, ...], read: Read) -> str:

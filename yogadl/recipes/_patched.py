@@ -37,6 +37,7 @@ class Patched:
         self._known: set[tuple[int, str]] = set()
         self._met: set[type] = set()
         self._imported: set[type] = set()
+        self._modules: set[types.ModuleType] = set()
         self._is_unseen = False
         self._described: dict[type, str] = {}
 
@@ -54,6 +55,10 @@ class Patched:
         """Says that a class was met that a function imports itself, and that may not be there the
         first time."""
         self._imported.update(kind.__mro__)
+
+    def meet_module(self, module: types.ModuleType) -> None:
+        """Says that code has a library's module as a value, of which it may use anything."""
+        self._modules.add(module)
 
     def is_put(self, module: str, owner: str, name: str, value: Any) -> bool:
         """Whether the user may have given something in a module of a library a plain value, as far
@@ -104,6 +109,17 @@ class Patched:
             }
             for token in sorted(others):
                 ledger.add(self._described[base], f"not registered {token}")
+
+    def add_values(self, walk: Walk, *names: set[str]) -> None:
+        """Adds what modules that are used as values have as plain values, as far as code, or texts
+        that it has, use their names."""
+        for module in sorted(self._modules, key=lambda it: it.__name__):
+            space = vars(module)
+            for name in sorted(it for it in list(space) if any(it in some for some in names)):
+                label = f"{module.__name__}.{name}"
+                if name[:2] != "__" and is_plain(space[name]) and not walk.is_ignored(label):
+                    walk.restart("")
+                    walk.item("constant", module, name, label, space[name])
 
     def add_constants(self, walk: Walk, names: set[str]) -> None:
         """Adds what classes of libraries have as plain values, as far as code uses their names."""

@@ -52,6 +52,9 @@ class Walk(Protocol):
     def meet_imported(self, kind: type) -> None:
         """The same of one that a function imports itself."""
 
+    def meet_module(self, module: types.ModuleType) -> None:
+        """Takes note of a module of a library that code has as a value."""
+
     def is_put(self, module: str, owner: str, name: str, value: Any) -> bool:
         """Whether the user may have given something in a module of a library a plain value; see
         ``is_written``."""

@@ -115,6 +115,7 @@ class Walker(Trail):
         if issubclass(kind, types.ModuleType):
             if not is_library_module(value) or holds_forbidden(value.__name__):
                 self.refuse_module(value, value.__name__)
+            self.meet_module(value)
             return self.library(value.__name__, "")
         return self._token_of_object(value)
 
@@ -191,6 +192,10 @@ class Walker(Trail):
     def meet_imported(self, kind: type) -> None:
         """See ``Walk``."""
         self._patched.meet_imported(kind)
+
+    def meet_module(self, module: types.ModuleType) -> None:
+        """See ``Walk``."""
+        self._patched.meet_module(module)
 
     def is_put(self, module: str, owner: str, name: str, value: Any) -> bool:
         """See ``Walk``."""
@@ -357,6 +362,7 @@ class Walker(Trail):
         if not self._is_within:
             self._patched.add_namesakes(self._ledger)
             self._patched.add_constants(self, self._mentioned)
+            self._patched.add_values(self, self._mentioned, self.texts)
         self.restart(self._begun)
         self._refuse(forbidden_together(self._mentioned))
         self._ledger.add_writes()
