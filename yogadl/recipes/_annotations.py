@@ -7,14 +7,16 @@ import gc
 import re
 import sys
 import types
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from yogadl.errors import UndeterminedError
+from yogadl.recipes._hints import texts_in
 from yogadl.recipes._names import follow
 from yogadl.recipes._owners import is_library
 from yogadl.recipes._protocol import Walk, text
-from yogadl.recipes._reads import reads_of_expression
-from yogadl.recipes._syntax import expression_form
+from yogadl.recipes._reads import Read, reads_of_expression
+from yogadl.recipes._syntax import expression_form, hints_in_texts
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 _CODE = (type, types.FunctionType, types.ModuleType)
@@ -25,6 +27,10 @@ def text_of(walk: Walk, owner: Any, annotation: Any) -> str:
     """An annotation of a class or function, which decides of what many libraries do."""
     if isinstance(annotation, str):
         return _named(walk, owner, annotation)
+    return f"{_token_of(walk, annotation)}{_named_within(walk, owner, annotation)}"
+
+
+def _token_of(walk: Walk, annotation: Any) -> str:
     if not isinstance(annotation, type):
         try:
             return walk.token(annotation)
@@ -50,20 +56,42 @@ def _shown(annotation: Any) -> str:
     return "" if _ADDRESS.search(shown) else shown
 
 
+def _named_within(walk: Walk, owner: Any, annotation: Any) -> str:
+    """What is named by the texts in one, as far as that is not Python's own; mostly nothing."""
+    expressions = [_form_of(it)[1] for it in texts_in(annotation)]
+    space = _globals_of(owner) if expressions else None
+    if space is None:
+        return ""
+    reads = [it for one in expressions if one is not None for it in _reads_of(one)]
+    found = _followed(walk, space, (it for it in reads if it.root in space))
+    return f"{{{found}}}" if found else ""
+
+
 def _named(walk: Walk, owner: Any, annotation: str) -> str:
     """One that is text, with the classes that it names, as far as they are there."""
     form, expression = _form_of(annotation)
     space = _globals_of(owner)
     if expression is None or space is None:
         return form
+    return f"{form}{{{_followed(walk, space, _reads_of(expression))}}}"
+
+
+def _reads_of(expression: ast.expr) -> Iterator[Read]:
+    """What a text of an annotation names, and the texts in that."""
+    yield from reads_of_expression(expression).names
+    for inner in hints_in_texts(expression):
+        yield from reads_of_expression(inner).names
+
+
+def _followed(walk: Walk, space: dict[str, Any], reads: Iterable[Read]) -> str:
     stand_in = types.FunctionType((lambda: None).__code__, space)
     found = []
-    for read in reads_of_expression(expression).names:
+    for read in reads:
         try:
             found.append(f"{read}={follow(walk, stand_in, {}, read)}")
         except UndeterminedError:
             continue
-    return f"{form}{{{','.join(found)}}}"
+    return ",".join(found)
 
 
 def _globals_of(owner: Any) -> dict[str, Any] | None:

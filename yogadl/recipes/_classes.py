@@ -3,15 +3,16 @@ called of an object."""
 
 from __future__ import annotations
 
-import abc
 import collections
 import dataclasses
 import enum
-import importlib
+import functools
 import inspect
+import linecache
+import re
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from yogadl.recipes import _attrs, _pydantic
@@ -21,16 +22,24 @@ from yogadl.recipes._defaults import changed_defaults
 from yogadl.recipes._document import is_secret
 from yogadl.recipes._foreign import hooks_in_order, rule_of
 from yogadl.recipes._functions import name_of, unwrapped
-from yogadl.recipes._library_classes import BOOKKEEPING, is_library_class, is_users_value
+from yogadl.recipes._library_classes import (
+    BOOKKEEPING,
+    OF_TYPED_DICTS,
+    is_library_class,
+    is_typed_dict,
+    is_users_value,
+)
 from yogadl.recipes._objects import (
     attributes_of,
     contents,
     has_hidden_state,
+    hides_attributes,
     is_of_process,
     kept,
     told,
 )
 from yogadl.recipes._owners import is_library, is_library_file
+from yogadl.recipes._patches import name_among, registered_with
 from yogadl.recipes._protocol import Walk, pairs
 from yogadl.recipes._sources import class_text
 from yogadl.recipes._special import MARKS
@@ -71,6 +80,7 @@ _OF_ENUMS = frozenset(("__new__", "__new_member__", "__reduce_ex__"))
 _OF_MEMBERS = frozenset(
     ("__objclass__", "_inverted_", "_name_", "_sort_order_", "_value_", "__dict__", "__weakref__")
 )
+_OF_PYTHON = re.compile(r"\b_[a-z]\w*_\b")
 _PARAMETERS = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
 _FIELD = ("init", "repr", "hash", "compare", "kw_only", "metadata", "default_factory", "default")
 
@@ -108,7 +118,8 @@ def describe_class(walk: Walk, kind: type) -> list[str]:
     parts.append(f"slots {walk.token(vars(kind).get('__slots__', ...))}")
     parts += _annotations(walk, kind)
     parts += _generic_bases(walk, kind)
-    parts += _registered(kind)
+    parts += sorted(f"registered {name_among(it)}" for it in registered_with(kind))
+    parts += _required(kind)
     if any("__dataclass_fields__" in vars(one) for one in kind.__mro__):
         parts += _dataclass(walk, kind)
     if isinstance(kind, enum.EnumMeta):
@@ -174,7 +185,8 @@ def _entries(kind: type) -> Iterator[tuple[str, Any]]:
     is_named_tuple = issubclass(kind, tuple) and "_fields" in vars(kind)
     members: Any = kind.__members__ if isinstance(kind, enum.EnumMeta) else None
     for name, value in vars(kind).items():
-        if name in BOOKKEEPING or name in MARKS or _pydantic.is_compiled(kind, name):
+        is_kept_apart = name in BOOKKEEPING or (name in OF_TYPED_DICTS and is_typed_dict(kind))
+        if is_kept_apart or name in MARKS or _pydantic.is_compiled(kind, name):
             continue
         if _attrs.is_found_out(kind, name):
             continue
@@ -203,10 +215,16 @@ def _is_of_enum(kind: type, name: str, value: Any) -> bool:
     if name in kind.__members__ or name in _OF_ENUMS:  # type: ignore[attr-defined]
         return True
     if name[:1] == name[-1:] == "_" and name[:2] != "__":
-        return not is_users_value(value)
+        return name in _names_of_enums() and not is_users_value(value)
     # Python puts those of what it derives from into each.
     bases = (one for one in kind.__mro__[1:] if isinstance(one, enum.EnumMeta))
     return any(vars(one).get(name) is value for one in bases)
+
+
+@functools.lru_cache(maxsize=1)
+def _names_of_enums() -> Container[str]:
+    """The names that Python's own code has for what it keeps in enumerations, and others."""
+    return set(_OF_PYTHON.findall("".join(linecache.getlines(enum.__file__))))
 
 
 def _is_generated_by(value: Any, *modules: types.ModuleType) -> bool:
@@ -252,12 +270,15 @@ def _generic_bases(walk: Walk, kind: type) -> list[str]:
     return [f"of {text_of(walk, kind, it)}" for it in found if typing.get_origin(it) is not None]
 
 
-def _registered(kind: type) -> list[str]:
-    """The virtual subclasses of an abstract class."""
-    if not isinstance(kind, abc.ABCMeta) or "_abc_impl" not in vars(kind):
+def _required(kind: type) -> list[str]:
+    """Which keys of a TypedDict are required, if that does not follow from its own ``total=``: it
+    does not derive from what it is said to derive from."""
+    if not is_typed_dict(kind):
         return []
-    found = [reference() for reference in importlib.import_module("_abc")._get_dump(kind)[0]]
-    return sorted(f"registered {it.__qualname__}" for it in found if it is not None)
+    required = vars(kind)["__required_keys__"]
+    found = required if vars(kind).get("__total__", True) else vars(kind).get("__optional_keys__")
+    names = inspect.get_annotations(kind).keys() - (found or ())
+    return [f"not as total says {sorted(names)}"] if names else []
 
 
 def _dataclass(walk: Walk, kind: type) -> list[str]:
@@ -301,6 +322,8 @@ def _boundary(kind: enum.EnumMeta) -> str:
 def describe_object(walk: Walk, value: Any) -> str:
     """An object by its class, and all that it has."""
     kind = type(value)
+    if hides_attributes(kind):
+        walk.refuse(f"{told(value)}, whose class has a __dict__ that is not what its objects have")
     attributes, hooks = [], hooks_in_order(value)
     for name, own in kept(value):
         if name == "type" and id(value) in walk.annotated:

@@ -13,6 +13,7 @@ from yogadl.recipes._arrays import content_of, dtype_text
 from yogadl.recipes._numpy import numpy_rule
 from yogadl.recipes._objects import attributes_of, kept
 from yogadl.recipes._owners import is_library
+from yogadl.recipes._pillow import of_pillow
 from yogadl.recipes._protocol import Rule, Walk, digest, each, pairs, text
 
 
@@ -160,6 +161,9 @@ def _jax_array(walk: Walk, value: Any) -> str:
     kind = ""
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         kind, value = str(value.dtype), jax.random.key_data(value)
+    elif getattr(value, "weak_type", False):
+        # Its type gives way to that of what it is computed with.
+        kind = "weak "
     return f"jax({kind}{content_of(walk, np.asarray(value))})"
 
 
@@ -169,7 +173,7 @@ def _of_pandas(value: Any, pandas: Any) -> Rule | None:
     if isinstance(value, pandas.Series):
         return _series
     if isinstance(value, pandas.MultiIndex):
-        return lambda walk, it: f"index({each(walk, (list(it), list(it.names)))})"
+        return _multi_index
     if isinstance(value, pandas.Index):
         return lambda walk, it: (
             f"index({_pandas_values(walk, it)},{walk.token(it.name)},"
@@ -188,6 +192,12 @@ def _of_pandas(value: Any, pandas: Any) -> Rule | None:
     return None
 
 
+def _multi_index(walk: Walk, value: Any) -> str:
+    # What is in none of its rows says how these are sorted and grouped.
+    codes = ",".join(content_of(walk, np.asarray(it)) for it in value.codes)
+    return f"index({each(walk, value.levels)};{codes};{each(walk, value.names)})"
+
+
 def _frame(walk: Walk, value: Any) -> str:
     if again := walk.again(value):
         return again
@@ -196,14 +206,19 @@ def _frame(walk: Walk, value: Any) -> str:
         for number in range(value.shape[1])
     ]
     heads = f"{walk.token(value.columns)},{walk.token(value.index)},{walk.token(value.attrs)}"
-    return f"frame({heads},{','.join(columns)})"
+    return f"frame({heads},{','.join(columns)}){_flags(value)}"
+
+
+def _flags(value: Any) -> str:
+    """Whether labels may be there twice, if they may not."""
+    return "" if value.flags.allows_duplicate_labels else " without duplicate labels"
 
 
 def _series(walk: Walk, value: Any) -> str:
     if again := walk.again(value):
         return again
     heads = each(walk, (value.name, value.index, value.attrs))
-    return f"series({_pandas_values(walk, value)},{heads})"
+    return f"series({_pandas_values(walk, value)},{heads}){_flags(value)}"
 
 
 def _pandas_dtype(walk: Walk, dtype: Any) -> str:
@@ -275,26 +290,6 @@ def _columns(walk: Walk, columns: Any) -> str:
     )
 
 
-def _of_pillow(value: Any, _pillow: Any) -> Rule | None:
-    image = sys.modules.get("PIL.Image")
-    return _image if image is not None and isinstance(value, image.Image) else None
-
-
-def _image(walk: Walk, value: Any) -> str:
-    if again := walk.again(value):
-        return again
-    content = f"{value.mode},{value.size},{digest(value.tobytes())}"
-    content = f"{content},{each(walk, (value.getpalette(), value.info))}"
-    image = sys.modules["PIL.Image"]
-    if type(value) is not image.Image:
-        # What more it has of its file, its info has, too.
-        return f"image({content})"
-    known, usual = attributes_of(value), vars(image.Image())
-    exif = [*known["_exif"].items()] if known.get("_exif") is not None else []
-    more = ((name, it) for name, it in known.items() if name not in usual)
-    return f"image({content},{walk.token(exif)},{pairs(walk, more)})"
-
-
 def _of_joblib(value: Any, joblib: Any) -> Rule | None:
     """A function whose results joblib keeps: it knows when it was made, too."""
     memory = sys.modules.get(f"{joblib.__name__}.memory", joblib)
@@ -318,7 +313,7 @@ def _expression(walk: Walk, value: Any) -> str:
 
 
 _BY_LIBRARY: dict[str, Callable[[Any, Any], Rule | None]] = {
-    "PIL": _of_pillow,
+    "PIL": of_pillow,
     "jax": _of_jax,
     "jaxlib": lambda value, _jaxlib: _of_jax(value, sys.modules["jax"]),
     "joblib": _of_joblib,

@@ -8,18 +8,22 @@ import inspect
 import re
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any
 
+from yogadl.errors import UndeterminedError
 from yogadl.recipes._annotations import text_of
 from yogadl.recipes._imports import imported
+from yogadl.recipes._libraries import among_others
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import absolute, follow
 from yogadl.recipes._objects import attributes_of
-from yogadl.recipes._owners import is_installed, is_library
+from yogadl.recipes._owners import is_installed, is_library, is_library_file
 from yogadl.recipes._protocol import Walk, each, pairs
+from yogadl.recipes._reads import Read, Reads
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._sources import Source, SourceError, source_of
-from yogadl.recipes._special import CACHED, LEFT, MARKS
+from yogadl.recipes._special import CACHED, HINTS, LEFT, MARKS
 from yogadl.recipes._users import holds_users, is_dispatcher
 
 _UNSET = "unset"
@@ -129,8 +133,59 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
         parts.append(f"{read}={follow(walk, function, cells, read)}")
     for name in sorted(reads.writes):
         walk.writes(function.__globals__, name)
+    in_texts = (it for it in reads.inner_hints if it not in reads.annotated)
+    parts += _hints(walk, function, cells, in_texts)
+    if reads.inner_hints or reads.handed:
+        walk.later(HINTS, lambda: ",".join(_hints_of_handed(walk, function, cells, reads)))
     _describe_later(walk, function, source, cells)
     return parts
+
+
+def _hints_of_handed(
+    walk: Walk, function: types.FunctionType, cells: dict[str, Any], reads: Reads
+) -> list[str]:
+    """What the annotations name of functions that this hands to others, which may go by them."""
+    found = _hints(walk, function, cells, reads.inner_hints)
+    for read in reads.handed:
+        value = _function_of(function, cells, read)
+        if value is not None:
+            try:
+                found += _hints(walk, value, cells_of(value), source_of(value).reads.hints)
+            except (SourceError, RecursionError):
+                # It is refused where it is described.
+                continue
+    return found
+
+
+def _hints(
+    walk: Walk, function: types.FunctionType, cells: dict[str, Any], hints: Iterable[Read]
+) -> list[str]:
+    """Some names in annotations, but for those that Python has for everybody."""
+    found = []
+    for read in hints:
+        if read.imported or read.root in function.__globals__ or read.root in cells:
+            try:
+                found.append(f"hint {read}={follow(walk, function, cells, read)}")
+            except UndeterminedError:
+                continue
+    return found
+
+
+def _function_of(
+    function: types.FunctionType, cells: dict[str, Any], read: Read
+) -> types.FunctionType | None:
+    """The function of the user's that a name stands for, if it is one, without what wraps it."""
+    found = cells.get(read.root, function.__globals__.get(read.root))
+    if read.imported is not None:
+        module = sys.modules.get(absolute(read.imported, function.__globals__))
+        found = vars(module or types).get(read.imported.name, module)
+    for name in read.chain:
+        found = vars(found).get(name) if issubclass(type(found), types.ModuleType) else None
+    if type(found) is not types.FunctionType:
+        return None
+    found = unwrapped(found)
+    is_users = type(found) is types.FunctionType and not is_library_file(found.__code__.co_filename)
+    return found if is_users else None
 
 
 def _import_all(walk: Walk, function: types.FunctionType, imports: set[Import]) -> None:
@@ -236,7 +291,8 @@ def _place_of_class(kind: type) -> tuple[bool, str, str]:
 
 def describe_wrapper(walk: Walk, function: types.FunctionType) -> list[str]:
     """A function that a library has made around something of the user's."""
-    parts = [walk.library(function.__globals__.get("__name__", ""), function.__code__.co_name)]
+    home = walk.library(function.__globals__.get("__name__", ""), function.__code__.co_name)
+    parts = [f"{home}{among_others(function)}"]
     if is_dispatcher(function):
         registry = vars(function)["registry"]
         # The order of the registrations does not matter.

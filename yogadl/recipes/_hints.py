@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 from yogadl.recipes._owners import is_library
@@ -22,6 +23,24 @@ def _shown_type(value: Any) -> str:
     if isinstance(module, str) and not is_library(module):
         shown = shown.removeprefix(f"{module}.")
     return shown
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """The texts in a type hint that stand for types, as in ``Optional["Item"]``."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, typing.ForwardRef):
+        yield value.__forward_arg__
+    elif isinstance(value, list | tuple):
+        # The parameters of a Callable.
+        for it in value:
+            yield from texts_in(it)
+    elif (origin := typing.get_origin(value)) is typing.Annotated:
+        yield from texts_in(typing.get_args(value)[0])
+    elif origin is not typing.Literal:
+        yield from texts_in(typing.get_args(value))
+        if isinstance(value, typing.TypeVar):
+            yield from texts_in((value.__bound__, *value.__constraints__))
 
 
 def hint_rule(walk: Walk, value: Any) -> str:

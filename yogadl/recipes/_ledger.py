@@ -9,7 +9,7 @@ from typing import Any
 
 from yogadl.recipes._document import Item, Recipe, digest_of, shown_text
 from yogadl.recipes._sharing import Sharing
-from yogadl.recipes._special import FLAGS
+from yogadl.recipes._special import FLAGS, HINTS
 
 
 class Ledger:
@@ -84,12 +84,16 @@ class Ledger:
         """Adds what code asks for by some names; whether there was any."""
         flags = {flag for flag, names in FLAGS.items() if not names.isdisjoint(mentioned)}
         due = [key for key in self._later if key[1] in flags]
+        if not due and "annotations" not in flags:
+            due = [key for key in self._later if key[1] == HINTS]
         for token, flag in due:
             make = self._later.pop((token, flag))
             self.begin(token)
             # What is met for that is told from all else of the item.
             self.sharing.begin(f"{token} {flag}")
-            self._contents[token].append(f"{flag}: {make()}")
+            made = make()
+            if made or flag != HINTS:
+                self._contents[token].append(f"{flag}: {made}")
         return bool(due)
 
     def add_writes(self) -> None:

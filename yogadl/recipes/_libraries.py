@@ -10,7 +10,8 @@ from typing import Any
 
 from yogadl.recipes._objects import attributes_of
 from yogadl.recipes._owners import is_library, is_library_module
-from yogadl.recipes._protocol import Walk, pairs
+from yogadl.recipes._protocol import Walk, digest, pairs
+from yogadl.recipes._sources import SourceError, source_of
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, forbidden, forbidden_name
 from yogadl.recipes._users import holds_users
 
@@ -25,6 +26,8 @@ BUILTIN = (
 )
 """What was not written in Python, and belongs to a module or a class."""
 
+# Of which a module may have any number.
+_NAMELESS = ("<lambda>", "_")
 _MAKERS = frozenset(("jax", "jaxlib", "numba", "numpy", "tensorflow"))
 # TensorFlow wraps what is in the last of these anew when a function is called.
 _WRAPPED = ("python_function", "py_func", "__wrapped__")
@@ -56,8 +59,43 @@ def library_function(walk: Walk, value: Any) -> str:
     is_plain = not value.__closure__ and "__wrapped__" not in vars(function)
     if is_plain and not isinstance(value, types.MethodType):
         if not function.__defaults__ and not function.__kwdefaults__:
-            return walk.library(function.__globals__.get("__name__", module), name)
+            home = walk.library(function.__globals__.get("__name__", module), name)
+            return f"{home}{among_others(function)}"
     return ""
+
+
+def among_others(function: Any) -> str:
+    """What tells a function of a library from others that have its name: lambdas, and what another
+    function makes; empty if it is the only one, as far as that is known."""
+    if not _has_others(function):
+        return ""
+    try:
+        return f" {digest(source_of(function).form.encode())}"
+    except (SourceError, RecursionError):
+        return f" of line {function.__code__.co_firstlineno}"
+
+
+def _has_others(function: Any) -> bool:
+    """Whether there may be others of its name in its module."""
+    outer, *path = function.__qualname__.split(".<locals>.")
+    if function.__code__.co_name in _NAMELESS:
+        return True
+    if not path:
+        return False
+    found: Any = sys.modules.get(function.__globals__.get("__name__", ""))
+    for part in outer.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    found = getattr(found, "__func__", found)
+    codes = [getattr(getattr(found, "__wrapped__", found), "__code__", None)]
+    for name in path:
+        codes = [
+            it
+            for it in getattr(codes[0], "co_consts", ())
+            if isinstance(it, types.CodeType) and it.co_name == name
+        ]
+        if len(codes) != 1:
+            return True
+    return False
 
 
 def builtin(walk: Walk, value: Any) -> str:

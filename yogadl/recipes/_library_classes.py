@@ -40,12 +40,6 @@ BOOKKEEPING = frozenset(
         "__annotate_func__",
         "__annotations_cache__",
         "__type_params__",
-        "__required_keys__",
-        "__optional_keys__",
-        "__readonly_keys__",
-        "__mutable_keys__",
-        "__closed__",
-        "__extra_items__",
         "__classcell__",
         "__classdictcell__",
         "__slots__",
@@ -54,9 +48,26 @@ BOOKKEEPING = frozenset(
 )
 """What Python and libraries keep in classes for themselves."""
 
+OF_TYPED_DICTS = frozenset(
+    (
+        "__closed__",
+        "__extra_items__",
+        "__mutable_keys__",
+        "__optional_keys__",
+        "__readonly_keys__",
+        "__required_keys__",
+    )
+)
+"""Likewise in those that derive from a ``TypedDict``."""
+
 _IMMUTABLE = 1 << 8
 # What these hold need not be the user's, and they may be.
 _PARTIAL = (functools.partial, functools.partialmethod)
+
+
+def is_typed_dict(kind: type) -> bool:
+    """Whether a class is a ``TypedDict``, of Python or of typing_extensions."""
+    return type(kind).__name__ == "_TypedDictMeta" and is_library(type(kind).__module__)
 
 
 def is_users_value(value: Any) -> bool:
@@ -102,7 +113,8 @@ def is_library_class(kind: type) -> bool:
         return True
     # Python gives one that is made by a library for the user the module of that.
     return all(
-        name in BOOKKEEPING or isinstance(value, BUILTIN) for name, value in vars(kind).items()
+        name in BOOKKEEPING or name in OF_TYPED_DICTS or isinstance(value, BUILTIN)
+        for name, value in vars(kind).items()
     )
 
 

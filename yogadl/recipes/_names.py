@@ -154,6 +154,8 @@ def _follow_library(
     """What is read of a library: as it is written, since not all of it may be imported."""
     if (not chain or chain[0] == "__dict__") and holds_forbidden(module.__name__):
         walk.refuse_module(module, module.__name__)
+    if chain in ((), ("__dict__",)) and not is_imported_here:
+        walk.meet_module(module)
     full = ".".join(chain)
     found = _library(walk, module.__name__, full)
     value: Any = module

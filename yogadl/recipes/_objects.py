@@ -103,6 +103,15 @@ def attributes_of(value: Any) -> dict[str, Any]:
     return {}
 
 
+def hides_attributes(kind: type) -> bool:
+    """Whether a class has something else for ``__dict__``, so that nobody gets at what there is."""
+    found = [vars(one)["__dict__"] for one in kind.__mro__ if "__dict__" in vars(one)]
+    of_python = (types.GetSetDescriptorType, types.MemberDescriptorType)
+    return bool(found and kind.__dictoffset__) and not any(
+        isinstance(it, of_python) for it in found
+    )
+
+
 def added(value: Any) -> dict[str, Any]:
     """The same without what ``functools.update_wrapper`` has copied, such as docstrings and names
     of modules, which count with what they are of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import copyreg
 import sys
 import types
@@ -11,7 +12,14 @@ from yogadl.recipes._functions import label_of
 from yogadl.recipes._ledger import Ledger
 from yogadl.recipes._made import is_written
 from yogadl.recipes._owners import YOGADL, is_library
-from yogadl.recipes._patches import found_in, is_immutable, library_of, may_be_put, registered
+from yogadl.recipes._patches import (
+    found_in,
+    is_immutable,
+    library_of,
+    may_be_put,
+    registered,
+    registered_with,
+)
 from yogadl.recipes._protocol import Walk, is_plain
 
 
@@ -28,7 +36,9 @@ class Patched:
         self._known: set[tuple[int, str]] = set()
         self._met: set[type] = set()
         self._imported: set[type] = set()
+        self._modules: set[types.ModuleType] = set()
         self._is_unseen = False
+        self._described: dict[type, str] = {}
 
     def use(self, module: str) -> None:
         """Says that something of a library was met."""
@@ -44,6 +54,10 @@ class Patched:
         """Says that a class was met that a function imports itself, and that may not be there the
         first time."""
         self._imported.update(kind.__mro__)
+
+    def meet_module(self, module: types.ModuleType) -> None:
+        """Says that code has a library's module as a value, of which it may use anything."""
+        self._modules.add(module)
 
     def is_put(self, module: str, owner: str, name: str, value: Any) -> bool:
         """Whether the user may have given something in a module of a library a plain value, as far
@@ -67,6 +81,7 @@ class Patched:
                 walk.restart("")
                 walk.item("patch", patch.owner, patch.name, patch.label, patch.value)
         kinds, self.kinds = self.kinds, {}
+        self._described.update(kinds)
         for kind, names in registered(bases, kinds).items():
             ledger.add(kinds[kind], f"registered with {','.join(sorted(names))}")
         reduced = copyreg.dispatch_table.keys() & kinds.keys()
@@ -76,6 +91,34 @@ class Patched:
             found = walk.inside(".__reduce__", copyreg.dispatch_table[kind])
             ledger.add(kinds[kind], f"reduced by {found}")
         return bool(due or reduced)
+
+    def add_namesakes(self, ledger: Ledger) -> None:
+        """Says of the user's abstract classes, which have the names of what is registered with
+        them, which classes only have the same names. What modules are called does not count."""
+        by_name: dict[str, list[type]] = {}
+        for kind in self._described:
+            by_name.setdefault(kind.__qualname__, []).append(kind)
+        for base in (it for it in self._described if isinstance(it, abc.ABCMeta)):
+            known = registered_with(base)
+            others = {
+                self._described[other]
+                for kind in known
+                for other in by_name.get(kind.__qualname__, ())
+                if other not in known
+            }
+            for token in sorted(others):
+                ledger.add(self._described[base], f"not registered {token}")
+
+    def add_values(self, walk: Walk, *names: set[str]) -> None:
+        """Adds what modules that are used as values have as plain values, as far as code, or texts
+        that it has, use their names."""
+        for module in sorted(self._modules, key=lambda it: it.__name__):
+            space = vars(module)
+            for name in sorted(it for it in list(space) if any(it in some for some in names)):
+                label = f"{module.__name__}.{name}"
+                if name[:2] != "__" and is_plain(space[name]) and not walk.is_ignored(label):
+                    walk.restart("")
+                    walk.item("constant", module, name, label, space[name])
 
     def add_constants(self, walk: Walk, names: set[str]) -> None:
         """Adds what classes of libraries have as plain values, as far as code uses their names."""

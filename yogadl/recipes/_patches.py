@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from yogadl.recipes._owners import PYTHON, YOGADL, is_library_module, is_standard
+from yogadl.recipes._owners import PYTHON, YOGADL, is_library, is_library_module, is_standard
 from yogadl.recipes._stores import ALL, names_stored
 from yogadl.recipes._users import (
     HOLD_NOTHING,
@@ -410,10 +410,22 @@ def _reducers() -> list[Patch]:
 def registered(bases: Collection[abc.ABCMeta], kinds: Collection[type]) -> dict[type, list[str]]:
     """The names of the abstract classes that some classes are registered with."""
     found: dict[type, list[str]] = {}
-    dump = importlib.import_module("_abc")._get_dump
     for base in bases:
-        for reference in dump(base)[0]:
-            kind = reference()
+        for kind in registered_with(base):
             if kind in kinds:
-                found.setdefault(kind, []).append(base.__qualname__)
+                found.setdefault(kind, []).append(name_among(base))
     return found
+
+
+def registered_with(base: type) -> list[type]:
+    """What is registered with a class, if that is an abstract one."""
+    if not isinstance(base, abc.ABCMeta) or "_abc_impl" not in vars(base):
+        return []
+    found = [reference() for reference in importlib.import_module("_abc")._get_dump(base)[0]]
+    return [it for it in found if it is not None]
+
+
+def name_among(kind: type) -> str:
+    """The name of a class; of a library that is not Python, with its module."""
+    is_told = is_library(kind.__module__) and not is_standard(kind.__module__)
+    return f"{kind.__module__}.{kind.__qualname__}" if is_told else kind.__qualname__

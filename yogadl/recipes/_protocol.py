@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import fractions
 import pathlib
 import types
 import typing
@@ -12,9 +14,12 @@ import xxhash
 
 # What is longer is told by a digest.
 LONGEST = 200
-_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
+_PLAIN = frozenset(
+    (int, float, complex, bool, str, bytes, decimal.Decimal, fractions.Fraction, type(None))
+)
 _CONTAINERS = frozenset((tuple, list, set, frozenset))
-_MOST_PLAIN = 1000
+_MOST_PLAIN = 100_000
+_DEEPEST_PLAIN = 8
 
 
 class Walk(Protocol):
@@ -58,6 +63,9 @@ class Walk(Protocol):
 
     def meet_imported(self, kind: type) -> None:
         """The same of one that a function imports itself."""
+
+    def meet_module(self, module: types.ModuleType) -> None:
+        """Takes note of a module of a library that code has as a value."""
 
     def is_put(self, module: str, owner: str, name: str, value: Any) -> bool:
         """Whether the user may have given something in a module of a library a plain value; see
@@ -139,15 +147,25 @@ def text(value: str) -> str:
     return f"s{len(value)}#{digest(value.encode('utf-8', 'surrogatepass'))}"
 
 
-def is_plain(value: Any, left: int = 3) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether a value is of Python's own types through and through, and not large."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if left == 0 or (kind not in _CONTAINERS and kind is not dict) or len(value) > _MOST_PLAIN:
-        return False
-    items = [*value.keys(), *value.values()] if kind is dict else value
-    return all(is_plain(item, left - 1) for item in items)
+    level, count = [value], 0
+    for _ in range(_DEEPEST_PLAIN):
+        inner: list[Any] = []
+        for it in level:
+            kind = type(it)
+            if kind in _PLAIN:
+                continue
+            if kind is not dict and kind not in _CONTAINERS:
+                return False
+            count += len(it)
+            if count > _MOST_PLAIN:
+                return False
+            inner += [*it.keys(), *it.values()] if kind is dict else it
+        if not inner:
+            return True
+        level = inner
+    return False
 
 
 def each(walk: Walk, values: Iterable[Any]) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from yogadl.recipes._calls import attribute_name, is_own_logger, prints_to_file, text_of
+from yogadl.recipes._owners import is_standard
 from yogadl.recipes._scopes import (
     COMPREHENSIONS,
     Import,
@@ -16,8 +18,8 @@ from yogadl.recipes._scopes import (
     imports_of,
     type_parameters,
 )
-from yogadl.recipes._special import LOOKING_UP, PRINTED, meant_by
-from yogadl.recipes._syntax import FUNCTIONS, Function
+from yogadl.recipes._special import LOOKING_UP, meant_by
+from yogadl.recipes._syntax import FUNCTIONS, Function, hints_in_texts
 
 _LONGEST_NAME = 100
 # Such as in np.r_[one, other] and np.bmat([[one, other]]).
@@ -55,6 +57,9 @@ class Reads:
         names: in the order of the code, each once.
         assumed: others, that are taken for what Python has by the name.
         annotated: names in annotations of functions.
+        hints: those of the function itself, also in texts.
+        inner_hints: likewise of functions in it that are decorated, or are handed to anything.
+        handed: those of ``names`` that are used otherwise than by a call.
         writes: global variables that it gives a value to, or deletes.
         mentioned: all names and attributes that the function uses, its own too, and those that are
             written as strings.
@@ -68,6 +73,9 @@ class Reads:
     names: dict[Read, None] = field(default_factory=dict)
     assumed: dict[Read, None] = field(default_factory=dict)
     annotated: dict[Read, None] = field(default_factory=dict)
+    hints: dict[Read, None] = field(default_factory=dict)
+    inner_hints: dict[Read, None] = field(default_factory=dict)
+    handed: list[Read] = field(default_factory=list)
     writes: set[str] = field(default_factory=set)
     mentioned: set[str] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
@@ -81,6 +89,7 @@ def reads_of(function: Function) -> Reads:
     """What a function reads, without its decorators and default values."""
     visitor = _Visitor()
     visitor.function(function)
+    visitor.end()
     return visitor.found
 
 
@@ -96,6 +105,18 @@ class _Visitor:
         self.found = Reads()
         self._scopes: list[Scope] = []
         self._in_annotation = False
+        self._lists_locals = False
+        # Functions inside, by name, and whether they are decorated.
+        self._inner: list[tuple[str, bool, dict[Read, None]]] = []
+        self._handed: set[str] = set()
+
+    def end(self) -> None:
+        """Says what follows from all of a function."""
+        self.found.handed = [it for it in self.found.names if str(it) in self._handed]
+        handed = {it.rpartition(".")[2] for it in self._handed}
+        for name, is_decorated, hints in self._inner:
+            if is_decorated or name in handed:
+                self.found.inner_hints.update(hints)
 
     def function(self, node: Function) -> None:
         """Visits a function in a scope of its own."""
@@ -118,6 +139,21 @@ class _Visitor:
         for statement in body:
             self.visit(statement)
         self._scopes.pop()
+        self._read_imports(scope)
+
+    def _read_imports(self, scope: Scope) -> None:
+        """What a scope imports for who does not read it there: as an attribute of a class, by
+        ``locals()``, in a query, or in a function around it, of which it is a variable."""
+        lists_all = scope.is_class or self._lists_locals or "locals" in self.found.mentioned
+        for name, imports in scope.imports.items():
+            for found in imports:
+                # Whole modules of Python's are hardly meant, and some would be refused.
+                is_meant = found.name or not is_standard(found.module)
+                is_queried = self.found.looks_up and any(
+                    f"@{name}" in it for it in self.found.texts
+                )
+                if name in scope.outer or (is_meant and (lists_all or is_queried)):
+                    self.found.names[Read(name, (), found)] = None
 
     def _bind_globals(self, scope: Scope) -> None:
         self.found.writes |= scope.not_here & (scope.bound | scope.imports.keys())
@@ -136,6 +172,20 @@ class _Visitor:
         for annotation in found:
             self.visit(annotation)
         self._in_annotation = was
+        hints = self._hints(found)
+        if not self._scopes:
+            self.found.hints = hints
+        elif hints and not isinstance(node, ast.Lambda):
+            self._inner.append((node.name, bool(node.decorator_list), hints))
+
+    def _hints(self, annotations: list[ast.expr]) -> dict[Read, None]:
+        """The names in some annotations, and in the texts in these."""
+        within = _Visitor()
+        within._scopes = self._scopes
+        for annotation in annotations:
+            for hint in (annotation, *hints_in_texts(annotation)):
+                within.visit(hint)
+        return within.found.names
 
     def visit(self, node: Any) -> None:
         """Visits any node."""
@@ -194,15 +244,22 @@ class _Visitor:
 
     def _define(self, node: Function) -> None:
         if not isinstance(node, ast.Lambda):
-            for decorator in node.decorator_list:
-                self.visit(decorator)
+            self._decorate(node.decorator_list)
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if default is not None:
                 self.visit(default)
         self.function(node)
 
+    def _decorate(self, decorators: list[ast.expr]) -> None:
+        for decorator in decorators:
+            if isinstance(decorator, ast.Name | ast.Attribute):
+                self._access(decorator, is_called=True)
+            else:
+                self.visit(decorator)
+
     def _define_class(self, node: ast.ClassDef) -> None:
-        for child in (*node.decorator_list, *node.bases, *node.keywords):
+        self._decorate(node.decorator_list)
+        for child in (*node.bases, *node.keywords):
             self.visit(child)
         scope = Scope(is_class=True)
         scope.bound.update(type_parameters(node))
@@ -229,7 +286,7 @@ class _Visitor:
 
     def _use(self, node: ast.Call | ast.Subscript) -> None:
         """A call or an index, whose first argument may be a string."""
-        if isinstance(node, ast.Call) and (name := _attribute_name(node)):
+        if isinstance(node, ast.Call) and (name := attribute_name(node)):
             assert isinstance(node.func, ast.Name)
             if self._is_free(node.func.id):
                 self.found.assumed[Read(node.func.id)] = None
@@ -240,19 +297,19 @@ class _Visitor:
         if isinstance(node, ast.Call) and not node.args and not node.keywords:
             self._call_bare(node.func)
             return
-        if isinstance(node, ast.Call) and _is_own_logger(node):
+        if isinstance(node, ast.Call) and is_own_logger(node):
             # Nor do loggers count; the name of the module depends on how it is run.
             self._access(node.func)
             return
-        if isinstance(node, ast.Call) and _prints_to_file(node):
+        if isinstance(node, ast.Call) and prints_to_file(node):
             self._mention(("format_exc",))
         used = node.func if isinstance(node, ast.Call) else node.value
         first: Any = node.slice if isinstance(node, ast.Subscript) else next(iter(node.args), None)
         if isinstance(used, ast.Name | ast.Attribute):
             is_stored = isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load)
-            text, may_be_text = _text_of(first), not isinstance(first, _NO_TEXTS)
-            is_given = may_be_text and text is None
-            self._access(used, text, False, is_stored, may_be_text, is_given)
+            text, may_be_text = text_of(first), not isinstance(first, _NO_TEXTS)
+            is_given, is_called = may_be_text and text is None, isinstance(node, ast.Call)
+            self._access(used, text, False, is_stored, may_be_text, is_given, is_called)
         else:
             self.visit(used)
         for child in ast.iter_child_nodes(node):
@@ -261,8 +318,11 @@ class _Visitor:
 
     def _call_bare(self, function: ast.expr) -> None:
         """A call without arguments, such as ``model.eval()``, which looks for nothing in a text."""
+        self._lists_locals |= isinstance(function, ast.Name) and function.id == "vars"
         if isinstance(function, ast.Attribute):
-            self._access(function, looks_up=False, looks_up_given=False)
+            self._access(function, looks_up=False, looks_up_given=False, is_called=True)
+        elif isinstance(function, ast.Name):
+            self._access(function, is_called=True)
         else:
             self.visit(function)
 
@@ -280,7 +340,7 @@ class _Visitor:
         for operator, other in zip(node.ops, node.comparators, strict=True):
             is_in = isinstance(operator, ast.In | ast.NotIn)
             if is_in and isinstance(other, ast.Name | ast.Attribute):
-                self._access(other, constant=_text_of(before))
+                self._access(other, constant=text_of(before))
             else:
                 self.visit(other)
             before = other
@@ -293,6 +353,7 @@ class _Visitor:
         is_stored: bool = False,
         looks_up: bool = True,
         looks_up_given: bool = True,
+        is_called: bool = False,
     ) -> None:
         """A name, or attributes of something.
 
@@ -302,6 +363,7 @@ class _Visitor:
             is_read: whether it is read though it is given a value.
             looks_up, looks_up_given: what is so if its last name is one of ``LOOKING_UP``; of what
                 that is an attribute of, all is so.
+            is_called: whether that is all that is done with it.
         """
         chain: list[str] = []
         top = node
@@ -315,7 +377,10 @@ class _Visitor:
             self.visit(top)
             return
         if isinstance(top.ctx, ast.Load) or is_read:
-            self._read(Read(top.id, tuple(reversed(chain)), None, constant, is_stored))
+            read = Read(top.id, tuple(reversed(chain)), None, constant, is_stored)
+            if not (is_called or self._in_annotation):
+                self._handed.add(str(read))
+            self._read(read)
 
     def _is_free(self, name: str) -> bool:
         """Whether no scope of the function binds a name."""
@@ -338,34 +403,3 @@ class _Visitor:
             if name in scope.bound and not scope.is_class:
                 return
         into[read] = None
-
-
-def _text_of(node: Any) -> str | None:
-    """A string that is written there; ``None`` for anything else."""
-    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-    return node.value if is_text else None
-
-
-def _is_own_logger(node: ast.Call) -> bool:
-    """Whether a call is ``logging.getLogger(__name__)``."""
-    is_found = isinstance(node.func, ast.Attribute) and node.func.attr == "getLogger"
-    return is_found and ast.unparse(node) == "logging.getLogger(__name__)"
-
-
-def _prints_to_file(node: ast.Call) -> bool:
-    """Whether this writes a traceback anywhere but to where errors are shown."""
-    function = node.func
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    most = PRINTED.get(name)
-    is_named = any(keyword.arg in ("file", None) for keyword in node.keywords)
-    is_spread = any(isinstance(argument, ast.Starred) for argument in node.args)
-    return most is not None and (is_named or is_spread or len(node.args) > most)
-
-
-def _attribute_name(node: ast.Call) -> str:
-    """What ``getattr`` or ``hasattr`` is asked for, if that is written there; else empty."""
-    if not isinstance(node.func, ast.Name) or node.func.id not in ("getattr", "hasattr"):
-        return ""
-    name = node.args[1] if len(node.args) > 1 else None
-    is_text = isinstance(name, ast.Constant) and isinstance(name.value, str)
-    return name.value if is_text and not node.keywords else ""  # type: ignore[union-attr]

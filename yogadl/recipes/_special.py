@@ -68,10 +68,19 @@ FLAGS: dict[str, frozenset[str]] = {
             "signature",
             "getfullargspec",
             "getargspec",
+            # Of pydantic, typeguard and beartype.
+            "beartype",
+            "typechecked",
+            "validate_arguments",
+            "validate_call",
         ]
     ),
 }
 """What counts only if code uses one of some names."""
+
+HINTS = "hints"
+"""What else counts if nothing asks for annotations: those of functions that are handed to what may
+go by them without saying so, as libraries do."""
 
 PRINTED = {
     "print_exc": 1,

@@ -67,6 +67,30 @@ def expression_form(expression: ast.expr) -> str:
     return "".join(out)
 
 
+def hints_in_texts(annotation: ast.expr) -> Iterator[ast.expr]:
+    """The types that are written as text in an annotation, as in ``Optional["Item"]``."""
+    pending: list[ast.AST] = [annotation]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                inner = ast.parse(node.value, mode="eval").body
+            except (SyntaxError, ValueError):
+                continue
+            yield inner
+            pending.append(inner)
+            continue
+        if isinstance(node, ast.Subscript):
+            name = ast.unparse(node.value).rpartition(".")[2]
+            if name == "Literal":
+                continue
+            if name == "Annotated" and isinstance(node.slice, ast.Tuple):
+                # The others are no types.
+                pending.append(node.slice.elts[0])
+                continue
+        pending += reversed(list(ast.iter_child_nodes(node)))
+
+
 def without_noise(function: Function) -> Function:
     """The function as people read it: without docstrings. Changes and returns it."""
     for node in ast.walk(function):

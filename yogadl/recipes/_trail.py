@@ -60,5 +60,7 @@ class Trail:
         depth, named = len(self.steps), len(self.names)
         self.names += names[:1]
         self.steps += names[1:]
-        yield
-        del self.steps[depth:], self.names[named:]
+        try:
+            yield
+        finally:
+            del self.steps[depth:], self.names[named:]

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from yogadl.core import Storage
+from yogadl.errors import UndeterminedError
 from yogadl.recipes import _classes, _foreign, _libraries
 from yogadl.recipes._call_text import value_text
 from yogadl.recipes._document import Item, Recipe, is_secret
@@ -116,6 +117,7 @@ class Walker(Trail):
         if issubclass(kind, types.ModuleType):
             if not is_library_module(value) or holds_forbidden(value.__name__):
                 self.refuse_module(value, value.__name__)
+            self.meet_module(value)
             return self.library(value.__name__, "")
         return self._token_of_object(value)
 
@@ -206,6 +208,10 @@ class Walker(Trail):
     def meet_imported(self, kind: type) -> None:
         """See ``Walk``."""
         self._patched.meet_imported(kind)
+
+    def meet_module(self, module: types.ModuleType) -> None:
+        """See ``Walk``."""
+        self._patched.meet_module(module)
 
     def is_put(self, module: str, owner: str, name: str, value: Any) -> bool:
         """See ``Walk``."""
@@ -319,10 +325,16 @@ class Walker(Trail):
         ledger = self._ledger
         current, before = ledger.current, ledger.sharing.begin(token)
         ledger.current = token
-        with self.named(label, label):
-            ledger.describe(token, [self.token(value)])
-        ledger.current = current
-        ledger.sharing.resume(before)
+        try:
+            with self.named(label, label):
+                ledger.describe(token, [self.token(value)])
+        except UndeterminedError:
+            # Who goes on without it has not told it to others.
+            del self._tokens[id(owner), name, kind]
+            raise
+        finally:
+            ledger.current = current
+            ledger.sharing.resume(before)
         return token
 
     def reference(self, value: Any) -> str:
@@ -364,7 +376,9 @@ class Walker(Trail):
             if not is_more and (self._is_within or not self._patched.add(self, self._ledger)):
                 break
         if not self._is_within:
+            self._patched.add_namesakes(self._ledger)
             self._patched.add_constants(self, self._mentioned)
+            self._patched.add_values(self, self._mentioned, self.texts)
         self.restart(self._begun)
         self._refuse(forbidden_together(self._mentioned))
         self._ledger.add_writes()

@@ -269,3 +269,59 @@ def kinds():
         ),
     ),
 )
+
+PROGRAMS["classes of one name of which one is registered"] = Program(
+    """
+=== main.py
+import abc
+from . import a, b
+class Base(abc.ABC): pass
+Base.register(a.Foo)
+Base.register(b.Other)
+def make():
+    return [isinstance(a.Foo(), Base), isinstance(b.Foo(), Base)]
+=== a.py
+class Foo: V = 1
+=== b.py
+class Foo: V = 2
+class Other: V = 3
+""",
+    (
+        ("register(a.Foo)", "register(b.Foo)"),
+        ("Base.register(a.Foo)", "Base.register(a.Foo), Base.register(b.Foo)"),
+    ),
+    (("V = 3", "V = 4"),),
+)
+
+PROGRAMS["what typed dicts require that others derive from"] = Program(
+    """
+=== main.py
+from typing import TypedDict
+class A(TypedDict, total=False):
+    x: int
+class B(A):
+    y: int
+def make():
+    return [sorted(B.__required_keys__)]
+""",
+    ((", total=False", ""),),
+)
+
+PROGRAMS["what is kept in classes under names of Python's kind"] = Program(
+    """
+=== main.py
+import enum
+class E(enum.Enum):
+    A = 1
+E._scale_ = 5
+class Meta(type):
+    def __new__(m, n, b, ns, req=()):
+        c = super().__new__(m, n, b, ns)
+        c.__required_keys__ = frozenset(req)
+        return c
+class A(metaclass=Meta, req=("a",)): pass
+def make():
+    return [E._scale_, sorted(A.__required_keys__)]
+""",
+    (("_scale_ = 5", "_scale_ = 6"), ('("a",)', '("b",)')),
+)

@@ -208,3 +208,50 @@ X = 1
         ("X = 1", "Y = 1"),
     ),
 )
+
+PROGRAMS["imports that nobody reads by their names"] = Program(
+    """
+=== main.py
+def by_locals():
+    import os
+    from .cfg import A, B
+    return "{A}".format(**locals())
+
+def by_vars():
+    from .cfg import C as c
+    return vars()["c"]
+
+def as_attribute():
+    class Options:
+        import os
+        from .cfg import D
+    return Options.D
+
+def as_variable():
+    found = None
+    def load():
+        nonlocal found
+        from .cfg import E as found
+    load()
+    return found
+
+def not_at_all():
+    from .cfg import G
+
+def make():
+    return [by_locals(), by_vars(), as_attribute(), as_variable(), not_at_all()]
+=== cfg.py
+A, B = 1, 2
+C = 3
+D = 4
+E = 5
+G = 7
+""",
+    (
+        ("A, B = 1", "A, B = 10"),
+        ("C = 3", "C = 30"),
+        ("D = 4", "D = 40"),
+        ("E = 5", "E = 50"),
+    ),
+    (("G = 7", "G = 70"), ("import os\n    from", "import  os\n    from")),
+)

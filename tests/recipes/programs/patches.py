@@ -156,3 +156,41 @@ def make():
 """,
     (('"one"', '"two"'),),
 )
+
+PROGRAMS["values in modules of libraries that are used as values"] = Program(
+    """
+=== main.py
+import decimal
+import string
+from . import names
+string.ONE = 1
+string.TWO = 2
+string.THREE = 3
+string.FOUR = 4
+string.FIVE = 5
+string.MANY = list(range(2000))
+string.DEEP = {"a": {"b": {"c": {"d": 1}}}}
+string.EXACT = decimal.Decimal("1.0")
+def read(module):
+    return module.TWO
+def make():
+    s = string
+    return [s.ONE, read(string), vars(string)["THREE"], string.__dict__["FOUR"],
+            sum(string.MANY), str(string.DEEP), str(string.EXACT),
+            [getattr(it, name) for it, name in names.PLACES]]
+=== names.py
+import string
+PLACES = [(string, "FIVE")]
+""",
+    (
+        ("ONE = 1", "ONE = 10"),
+        ("TWO = 2", "TWO = 20"),
+        ("THREE = 3", "THREE = 30"),
+        ("FOUR = 4", "FOUR = 40"),
+        ("FIVE = 5", "FIVE = 50"),
+        ("range(2000)", "range(2001)"),
+        ('"d": 1', '"d": 2'),
+        ('"1.0"', '"1.00"'),
+    ),
+    (("string.ONE", "string.UNUSED = 1\nstring.ONE"),),
+)
