@@ -49,16 +49,11 @@ def comes_later(module: types.ModuleType, name: str, value: Any) -> bool:
         if value.__name__ != f"{module.__name__}.{name}":
             # One that stands for another until that is loaded has its place.
             return name not in _names_of_text(_file_of(module))[1]
-    # At once: another thread may change it.
+    # At once: another thread may change it. What comes before something that the module's own text
+    # gives a name came when that was imported.
     names = list(space)
-    last = _last(names, ("__getattr__",))
-    place = names.index(name)
-    return place > last and place > _last(names, _names_of_text(_file_of(module))[0])
-
-
-def _last(names: list[str], some: frozenset[str] | tuple[str, ...]) -> int:
-    """Where the last of some names is: all before it came when the module was imported."""
-    return max((at for at, name in enumerate(names) if name in some), default=-1)
+    after = names[names.index(name) :]
+    return "__getattr__" not in after and _names_of_text(_file_of(module))[0].isdisjoint(after)
 
 
 def is_stand_in(module: types.ModuleType) -> bool:
