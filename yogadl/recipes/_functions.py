@@ -134,9 +134,11 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
         parts.append(f"{read}={follow(walk, function, cells, read)}")
     for name in sorted(reads.writes):
         walk.writes(function.__globals__, name)
-    in_texts = (it for it in reads.inner_hints if it not in reads.annotated)
-    parts += _hints(walk, function, cells, in_texts)
-    if reads.inner_hints or reads.handed:
+    if reads.inner_hints:
+        in_texts = (it for it in reads.inner_hints if it not in reads.annotated)
+        parts += _hints(walk, function, cells, in_texts)
+    handed = any(type(_value_at(function, cells, it)) is types.FunctionType for it in reads.handed)
+    if reads.inner_hints or handed:
         walk.later(HINTS, lambda: ",".join(_hints_of_handed(walk, function, cells, reads)))
     _describe_later(walk, function, source, cells)
     return parts
@@ -177,7 +179,9 @@ def _hints(
 
 def _value_at(function: types.FunctionType, cells: dict[str, Any], read: Read) -> Any:
     """What a function gets of a name, as far as that is found by looking into modules only."""
-    found = cells.get(read.root, function.__globals__.get(read.root, _MISSING))
+    found = cells.get(read.root, _MISSING)
+    if found is _MISSING:
+        found = function.__globals__.get(read.root, _MISSING)
     if read.imported is not None:
         module = sys.modules.get(absolute(read.imported, function.__globals__))
         found = getattr(module, "__dict__", {}).get(read.imported.name, module)
