@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 import types
+import typing
 from collections.abc import Iterable
 from typing import Any
 
@@ -133,9 +134,11 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
         parts.append(f"{read}={follow(walk, function, cells, read)}")
     for name in sorted(reads.writes):
         walk.writes(function.__globals__, name)
-    in_texts = (it for it in reads.inner_hints if it not in reads.annotated)
-    parts += _hints(walk, function, cells, in_texts)
-    if reads.inner_hints or reads.handed:
+    if reads.inner_hints:
+        in_texts = (it for it in reads.inner_hints if it not in reads.annotated)
+        parts += _hints(walk, function, cells, in_texts)
+    handed = any(type(_value_at(function, cells, it)) is types.FunctionType for it in reads.handed)
+    if reads.inner_hints or handed:
         walk.later(HINTS, lambda: ",".join(_hints_of_handed(walk, function, cells, reads)))
     _describe_later(walk, function, source, cells)
     return parts
@@ -147,8 +150,9 @@ def _hints_of_handed(
     """What the annotations name of functions that this hands to others, which may go by them."""
     found = _hints(walk, function, cells, reads.inner_hints)
     for read in reads.handed:
-        value = _function_of(function, cells, read)
-        if value is not None:
+        value = _function_of(_value_at(function, cells, read))
+        names = (read.root, str(read)) if walk.is_home(function.__globals__) else ()
+        if value is not None and not walk.is_ignored(label_of(value), *names):
             try:
                 found += _hints(walk, value, cells_of(value), source_of(value).reads.hints)
             except (SourceError, RecursionError):
@@ -163,7 +167,9 @@ def _hints(
     """Some names in annotations, but for those that Python has for everybody."""
     found = []
     for read in hints:
-        if read.imported or read.root in function.__globals__ or read.root in cells:
+        value = _value_at(function, cells, read)
+        # Which of those of typing are classes depends on the version of Python.
+        if value is not _MISSING and value is not vars(typing).get(str(read).rpartition(".")[2]):
             try:
                 found.append(f"hint {read}={follow(walk, function, cells, read)}")
             except UndeterminedError:
@@ -171,21 +177,26 @@ def _hints(
     return found
 
 
-def _function_of(
-    function: types.FunctionType, cells: dict[str, Any], read: Read
-) -> types.FunctionType | None:
-    """The function of the user's that a name stands for, if it is one, without what wraps it."""
-    found = cells.get(read.root, function.__globals__.get(read.root))
+def _value_at(function: types.FunctionType, cells: dict[str, Any], read: Read) -> Any:
+    """What a function gets of a name, as far as that is found by looking into modules only."""
+    found = cells.get(read.root, _MISSING)
+    if found is _MISSING:
+        found = function.__globals__.get(read.root, _MISSING)
     if read.imported is not None:
         module = sys.modules.get(absolute(read.imported, function.__globals__))
-        found = vars(module or types).get(read.imported.name, module)
+        found = getattr(module, "__dict__", {}).get(read.imported.name, module)
     for name in read.chain:
-        found = vars(found).get(name) if issubclass(type(found), types.ModuleType) else None
-    if type(found) is not types.FunctionType:
-        return None
-    found = unwrapped(found)
-    is_users = type(found) is types.FunctionType and not is_library_file(found.__code__.co_filename)
-    return found if is_users else None
+        if not issubclass(type(found), types.ModuleType):
+            break
+        found = vars(found).get(name, _MISSING)
+    return found
+
+
+def _function_of(value: Any) -> types.FunctionType | None:
+    """The function of the user's that this is, without what wraps it; else ``None``."""
+    inner: Any = unwrapped(value) if type(value) is types.FunctionType else None
+    is_function = type(inner) is types.FunctionType
+    return inner if is_function and not is_library_file(inner.__code__.co_filename) else None
 
 
 def _import_all(walk: Walk, function: types.FunctionType, imports: set[Import]) -> None:

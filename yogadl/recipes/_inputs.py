@@ -64,7 +64,7 @@ def item_of(given: Any) -> tuple[str, Item]:
     if isinstance(given, IndexedDataRef):
         content = given.reader.content_id
         return "", Item("input", repr(given), digest_of([content]), content)
-    if isinstance(given, str | os.PathLike):
+    if isinstance(given, str | os.PathLike) and not isinstance(given, FileInput):
         given = FileInput(given)
     if not isinstance(given, FileInput):
         raise InvalidArgumentError(

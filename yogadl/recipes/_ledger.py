@@ -29,6 +29,7 @@ class Ledger:
         self._libraries: dict[str, str] = {}
         self._inner: dict[Item, str] = {}
         self._later: dict[tuple[str, str], Callable[[], str]] = {}
+        self._has_hints = False
         self._places: dict[tuple[int, str], int] = {}
         self._written: list[tuple[str, Any, str]] = []
 
@@ -79,12 +80,13 @@ class Ledger:
     def later(self, flag: str, make: Callable[[], str]) -> None:
         """What counts of the current item, too, if code asks for it; see ``FLAGS``."""
         self._later[self.current, flag] = make
+        self._has_hints |= flag == HINTS
 
     def add_due(self, mentioned: set[str]) -> bool:
         """Adds what code asks for by some names; whether there was any."""
         flags = {flag for flag, names in FLAGS.items() if not names.isdisjoint(mentioned)}
         due = [key for key in self._later if key[1] in flags]
-        if not due and "annotations" not in flags:
+        if not due and self._has_hints and "annotations" not in flags:
             due = [key for key in self._later if key[1] == HINTS]
         for token, flag in due:
             make = self._later.pop((token, flag))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import copyreg
 import sys
 import types
@@ -95,11 +94,11 @@ class Patched:
     def add_namesakes(self, ledger: Ledger) -> None:
         """Says of the user's abstract classes, which have the names of what is registered with
         them, which classes only have the same names. What modules are called does not count."""
+        bases = [(it, known) for it in self._described if (known := registered_with(it))]
         by_name: dict[str, list[type]] = {}
-        for kind in self._described:
+        for kind in self._described if bases else ():
             by_name.setdefault(kind.__qualname__, []).append(kind)
-        for base in (it for it in self._described if isinstance(it, abc.ABCMeta)):
-            known = registered_with(base)
+        for base, known in bases:
             others = {
                 self._described[other]
                 for kind in known

@@ -149,6 +149,8 @@ def text(value: str) -> str:
 
 def is_plain(value: Any) -> bool:
     """Whether a value is of Python's own types through and through, and not large."""
+    if type(value) in _PLAIN:
+        return True
     level, count = [value], 0
     for _ in range(_DEEPEST_PLAIN):
         inner: list[Any] = []
