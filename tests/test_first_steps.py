@@ -206,7 +206,7 @@ def test_what_things_look_like(dataref: Any, storage: LFSStorage) -> None:
     assert repr(stream) == f"IndexedStream({words} of {dataref!r})"
     assert repr(stream.batches(2)) == f"StreamBatches(2 batches of 2; {words})"
     assert repr(stream.map(len)) == f"{stream!r}.map(<built-in function len>)"
-    assert repr(LFSConfigurations("some/where")) == "LFSConfigurations('some/where')"
+    assert repr(LFSConfigurations("/some/where")) == "LFSConfigurations('/some/where')"
     joined = yogadl.concat([dataref[:1], dataref, dataref, dataref])
     assert repr(joined) == (
         f"DerivedDataRef(of {path!r}, {path!r}, {path!r}, and 1 more, 31 records of {spec})"
