@@ -23,6 +23,8 @@ class Trail:
     def __init__(self) -> None:
         self.steps: list[str] = []
         self.names: list[str] = []
+        # Where it was too deep, if it was.
+        self._deep: tuple[list[str], list[str]] | None = None
 
     def refuse(self, what: str, name: str = "") -> typing.NoReturn:
         """See ``Walk``."""
@@ -36,6 +38,8 @@ class Trail:
 
     def refuse_deep(self) -> typing.NoReturn:
         """Refuses what is in so many others that Python has given up."""
+        if self._deep is not None:
+            self.steps, self.names = self._deep
         del self.steps[_MOST_STEPS:]
         self.refuse(
             "a value that is nested too deeply, as some 200 objects that have each other are; "
@@ -62,5 +66,8 @@ class Trail:
         self.steps += names[1:]
         try:
             yield
+        except RecursionError:
+            self._deep = self._deep or ([*self.steps], [*self.names])
+            raise
         finally:
             del self.steps[depth:], self.names[named:]
