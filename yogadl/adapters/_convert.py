@@ -263,4 +263,6 @@ _TENSORS: tuple[Callable[[Any], Any] | None, ...] = (
     _from_torch,
     _from_tensorflow,
     _from_array_interface,
+    # Which who is given one refuses with better advice.
+    _refuse_table,
 )

@@ -29,7 +29,7 @@ _OF_TREE = (("x: int = 1", "x: int = 2"),), (("# a comment", "# another"),)
 PROGRAMS["a class named within a hint"] = Program(
     _TREE.format("", 'typing.Optional["Item"]'), *_OF_TREE
 )
-PROGRAMS["a class named in a list"] = Program(_TREE.format("", 'list["Item"]'), *_OF_TREE)
+PROGRAMS["a class named in a list"] = Program(_TREE.format("", 'typing.List["Item"]'), *_OF_TREE)
 PROGRAMS["a class named in a text within a text"] = Program(
     _TREE.format(_FUTURE, 'typing.Optional["Item"]'), *_OF_TREE
 )
