@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import pathlib
 import sys
@@ -290,6 +291,17 @@ def test_attrs() -> None:
     assert not [it for it in recipe_of(make, (Options(),)).items if "__hash__" in it.name]
 
 
+def told_twice(folder: pathlib.Path, name: str, text: str) -> str:
+    """The recipe of what a module makes, which its use does not change."""
+    (folder / f"{name}.py").write_text(text)
+    importlib.invalidate_caches()
+    made = importlib.import_module(name).make
+    before = recipe_of(made).digest
+    made()
+    assert recipe_of(made).digest == before
+    return before
+
+
 RESOLVED = """
 from __future__ import annotations
 
@@ -339,16 +351,7 @@ def test_attrs_finds_out_types(tmp_path: pathlib.Path, monkeypatch: pytest.Monke
     """That it was asked for them is no change; those of which only it knows what they are count."""
     pytest.importorskip("attrs")
     monkeypatch.syspath_prepend(tmp_path)
-
-    def told(name: str, text: str) -> str:
-        (tmp_path / f"{name}.py").write_text(text)
-        importlib.invalidate_caches()
-        made = importlib.import_module(name).make
-        before = recipe_of(made).digest
-        made()
-        assert recipe_of(made).digest == before
-        return before
-
+    told = functools.partial(told_twice, tmp_path)
     edits = (("x: int = 1", "x: int = 2"), ("list[Item]", "set[Item]"), ("(1, int)", "(2, int)"))
     edits += (("(1, int)", "(1, float)"), ("[Kind.__name__]", "['a']"), ('"off"]', '"no"]'))
     texts = [RESOLVED, *(RESOLVED.replace(*it) for it in edits)]
@@ -434,16 +437,7 @@ def test_pydantic_names_what_is_not_there_yet(
     """What pydantic adds to models when they are used first is not told as a change."""
     pytest.importorskip("pydantic")
     monkeypatch.syspath_prepend(tmp_path)
-
-    def told(name: str, text: str) -> str:
-        (tmp_path / f"{name}.py").write_text(text)
-        importlib.invalidate_caches()
-        made = importlib.import_module(name).make
-        before = recipe_of(made).digest
-        made()
-        assert recipe_of(made).digest == before
-        return before
-
+    told = functools.partial(told_twice, tmp_path)
     assert told("models_one", FORWARD) == told("models_two", FORWARD)
     others = [FORWARD.replace("x: int = 1", "x: int = 2"), FORWARD.replace('="first"', "='1st'")]
     assert len({told(f"models_{n}", it) for n, it in enumerate((FORWARD, *others))}) == 3

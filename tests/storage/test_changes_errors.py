@@ -572,55 +572,6 @@ def test_metadata_of_both_stay(storage: LFSStorage) -> None:
         assert len(ref) == 9
 
 
-def submit_anew(storage: LFSStorage) -> None:
-    storage.submit(rows([50, 51]), "a", "2")
-
-
-def commit_anew(storage: LFSStorage) -> None:
-    storage.tag("a", "main", "1")
-    storage.delete("a", "2")
-    with storage.change("a", "main", version="2") as change:
-        change.append(rows([50, 51]))
-
-
-@pytest.mark.parametrize("replace", [submit_anew, commit_anew])
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda change: change.append(rows([7])),
-        lambda change: change.drop("y"),
-        lambda change: change.metadata.update(k=1),
-        lambda change: change.submit(rows([1, 2])),
-    ],
-)
-def test_a_head_that_is_replaced_meanwhile_is_told(
-    storage: LFSStorage, replace: Callable[[LFSStorage], None], edit: Callable[[Change], Any]
-) -> None:
-    """The name of the version that the branch is at is the same, and its records are not."""
-    with storage.change("a", "main", version="2") as change:
-        change.delete([0])
-    change = storage.change("a", "main", version="3").__enter__()
-    edit(change)
-    replace(storage)
-    with pytest.raises(ConflictError, match="'2' was stored anew, with other records"):
-        change.__exit__(None, None, None)
-    assert {50, 51} <= set(numbers(storage))
-    assert not storage.exists("a", "3")
-    # Begun anew, it is as ever.
-    with storage.change("a", "main", version="3") as change:
-        change.append(rows([7]))
-    assert numbers(storage)[-1] == 7
-
-
-def test_a_head_that_is_compacted_meanwhile_is_the_same(storage: LFSStorage) -> None:
-    with storage.change("a", "main", version="2") as change:
-        change.delete([0])
-    with storage.change("a", "main", version="3") as change:
-        change.append(rows([7]))
-        storage.compact("a", "2")
-    assert numbers(storage) == [*range(1, 10), 7]
-
-
 def test_a_message_is_text(storage: LFSStorage) -> None:
     with pytest.raises(InvalidArgumentError, match="UTF-8"):
         storage.change("a", "main", message="a\ud800b")

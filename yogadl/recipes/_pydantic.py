@@ -5,11 +5,14 @@ What pydantic compiles of those is not looked at.
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any
 
 from yogadl.recipes._objects import kept
 from yogadl.recipes._protocol import Walk, pairs
+
+_log = logging.getLogger(__name__)
 
 _COMPLETE = "__pydantic_complete__"
 _MARK = "__pydantic_decorators__"
@@ -37,9 +40,9 @@ def complete(kind: type) -> None:
         rebuild = getattr(sys.modules.get("pydantic.dataclasses"), "rebuild_dataclass", len)
     try:
         rebuild(kind, raise_errors=False, _parent_namespace_depth=0)
-    except Exception:
-        # The call will tell.
-        return
+    except Exception as error:
+        # The user's own hooks may run, and raise anything; so they do when the model is used.
+        _log.debug("%s is not completed: %s", kind.__qualname__, type(error).__qualname__)
 
 
 def is_compiled(kind: type, name: str) -> bool:
