@@ -214,13 +214,13 @@ def test_a_server_that_repeats_what_it_was_asked(tmp_path: pathlib.Path, secret:
         body = line + b" is " + urllib.parse.unquote(line.decode()).encode()
         connection.sendall(b"HTTP/1.1 403 No\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
-    with _answering(echo) as port, pytest.raises(AccessDeniedError, match="sig=…") as raised:
+    with _answering(echo) as port, pytest.raises(AccessDeniedError, match="403: GET") as raised:
         yogadl.from_url(
             f"http://127.0.0.1:{port}/a/cache.mdb?v=2&sig={urllib.parse.quote(secret, safe='')}",
             local_cache_dir=tmp_path,
         )
     assert "SECRET" not in str(raised.value)
-    assert "a/cache.mdb?v=2" in str(raised.value)
+    assert "a/cache.mdb?… HTTP" in str(raised.value)
 
 
 @pytest.mark.parametrize(

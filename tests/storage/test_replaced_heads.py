@@ -77,3 +77,24 @@ def test_a_head_that_is_compacted_meanwhile_is_the_same(storage: LFSStorage) -> 
         change.append(rows([7]))
         storage.compact("a", "2")
     assert numbers(storage) == [*range(1, 10), 7]
+
+
+def test_what_the_catalogue_has_not_heard_of_is_no_reason_to_refuse(
+    storage: LFSStorage, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who replaced the version was killed before that was entered."""
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LFSStorage, "_enter", die)
+        with pytest.raises(KeyboardInterrupt):
+            storage.submit(rows([50, 51]), "a", "1")
+    again = LFSStorage(tmp_path)
+    with again.change("a", "main") as change:
+        change.append(rows([7]))
+    assert numbers(again) == [50, 51, 7]
+    again.set_metadata("a", "main", {"k": 1})
+    again.revert("a", again.log("a", "main")[1].dataset_version, on="main")
+    assert numbers(again) == [50, 51]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import pathlib
+import re
 import urllib.parse
 from email.message import Message
 
@@ -26,6 +27,7 @@ from yogadl.storage._configurations import as_directory
 from yogadl.storage._disk.folders import LocalFolders
 
 _ATTEMPTS = 5
+_QUERY = re.compile(r"\?[^\s\"'<>]+")
 
 
 def from_url(
@@ -131,9 +133,10 @@ class _Page:
     def refusal(self, status: int, said: str) -> StoreError:
         """See ``RemoteObject.refusal``."""
         for secret in self._secrets:
-            # Servers like to repeat what they were asked.
-            said = said.replace(secret, "…")
-        said = without_secrets(said)[:200]
+            # Servers like to repeat what they were asked, in ways of their own.
+            said = re.sub(re.escape(secret), "…", said, flags=re.IGNORECASE)
+        # That of another address may be repeated, too, or a part of one.
+        said = _QUERY.sub("?…", without_secrets(said))[:200]
         shown = "".join(letter if letter.isprintable() else " " for letter in said).strip()
         message = f"reading {self.name}: the server answered {status}: {shown}"
         if status in (401, 403):
@@ -147,7 +150,8 @@ class _Page:
 def _secrets_of(parts: urllib.parse.SplitResult) -> list[str]:
     """What of an address may be secret: passwords and the values of its query, as they are written
     and as they are meant; the longest first, since one may be a part of another."""
-    query = [pair.partition("=")[2] for pair in parts.query.split("&")]
+    pairs = [pair.partition("=") for pair in parts.query.split("&")]
+    query = [value if equals else name for name, equals, value in pairs]
     written = [value for value in (parts.password, *query) if value]
     unquoted = urllib.parse.unquote, urllib.parse.unquote_plus
     meant = [read(value) for value in written for read in unquoted]

@@ -15,8 +15,9 @@ from yogadl.cache.writer import metadata_json
 from yogadl.cards import Card, ComponentSample, sample_of
 from yogadl.errors import ForeignFileError, InvalidArgumentError
 from yogadl.format.provenance import UNKNOWN
-from yogadl.storage._commits.commit import Committer, Purpose, new_change
+from yogadl.storage._commits.commit import Committer
 from yogadl.storage._commits.made import Made
+from yogadl.storage._commits.purpose import Purpose, new_change
 from yogadl.storage._commits.user_metadata import same_json
 from yogadl.storage._history import first_parents
 from yogadl.storage._listing import V

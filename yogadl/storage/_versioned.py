@@ -31,10 +31,11 @@ from yogadl.storage._building.submission import Parts
 from yogadl.storage._catalogued import Found
 from yogadl.storage._commits.begun import Begun
 from yogadl.storage._commits.change import Change
-from yogadl.storage._commits.commit import Committer, Purpose, new_change
+from yogadl.storage._commits.commit import Committer
 from yogadl.storage._commits.lineage import changes_of, is_parent
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.new_records import PartWriter
+from yogadl.storage._commits.purpose import Purpose, new_change
 from yogadl.storage._commits.rewriting import stored_anew, taken_back
 from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.storage._disk.scratch import scratch_folder

@@ -30,12 +30,13 @@ from yogadl.errors import (
 from yogadl.format.provenance import UNKNOWN
 from yogadl.lazy import lazy
 from yogadl.storage._commits.begun import Begun
-from yogadl.storage._commits.commit import Committer, Purpose
+from yogadl.storage._commits.commit import Committer
 from yogadl.storage._commits.comparing import equal_records
 from yogadl.storage._commits.components import Components, NewColumn
 from yogadl.storage._commits.merging import rewritten
 from yogadl.storage._commits.new_records import NewRecords, PartWriter
 from yogadl.storage._commits.new_runs import put_together
+from yogadl.storage._commits.purpose import Purpose
 from yogadl.storage._commits.updating import Updated, is_function, values_of
 from yogadl.storage._commits.user_metadata import same_json
 from yogadl.versions.edits import Edits

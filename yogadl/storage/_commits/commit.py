@@ -7,10 +7,8 @@ import dataclasses
 import functools
 import logging
 import time
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -25,7 +23,7 @@ from yogadl.cache.table_writer import (
     write_version,
 )
 from yogadl.cache.writer import metadata_json
-from yogadl.catalogue import Catalogue, Entry, GoingTo, NameTakenError, ReplacedError
+from yogadl.catalogue import Entry, GoingTo, NameTakenError, ReplacedError
 from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheFormatError,
@@ -37,9 +35,9 @@ from yogadl.errors import (
 )
 from yogadl.storage._building import provenance
 from yogadl.storage._building.submission import Parts
+from yogadl.storage._commits.commit_storage import CommitStorage
 from yogadl.storage._commits.conflicts import (
     Look,
-    advice,
     check_undone,
     is_as_before,
     put_behind,
@@ -54,6 +52,7 @@ from yogadl.storage._commits.made import (
 from yogadl.storage._commits.merging import Rewritten
 from yogadl.storage._commits.new_records import PartWriter
 from yogadl.storage._commits.new_runs import NEW, NewRuns, sums_after
+from yogadl.storage._commits.purpose import Purpose
 from yogadl.storage._commits.refitting import refitted
 from yogadl.storage._commits.user_metadata import BothChangedError, merged
 from yogadl.storage._version import Version
@@ -64,56 +63,6 @@ Array = np.ndarray[Any, Any]
 V = TypeVar("V", bound=Version)
 
 _log = logging.getLogger(__name__)
-
-
-class CommitStorage(Protocol[V]):
-    """What a commit needs of its storage."""
-
-    _catalogue: Catalogue
-
-    def _version(self, dataset_id: str, dataset_version: str) -> V: ...
-
-    def _made(self, version: V) -> Made: ...
-
-    def _publish_new(self, file: PartialFile, version: V, parts: Any) -> Entry: ...
-
-    def _withdraw(self, version: V, tag: str) -> None: ...
-
-    def _take(self, version: V, made: Made, parts: Any) -> None: ...
-
-    def _open_here(self, version: V) -> StoredDataRef: ...
-
-    def _open_whole(self, version: V) -> StoredDataRef: ...
-
-    def _open_part(self, version: V, digest: bytes) -> RecordReader: ...
-
-    def _enter(self, entry: Entry) -> None: ...
-
-    def _left_by(self, tag: str, version: V) -> CacheNotFoundError: ...
-
-
-@dataclass(frozen=True)
-class Purpose:
-    """What is said of a commit.
-
-    Attributes:
-        message: the user's.
-        metadata: the user's, of the whole version; ``None`` for that of its parent.
-        change: the commit's id.
-        started: when it was begun, as of ``time.monotonic``.
-        reverts: the id of the commit that it takes back; empty for none.
-    """
-
-    message: str
-    metadata: Mapping[str, Any] | None
-    change: str
-    started: float
-    reverts: str = ""
-
-    @property
-    def advice(self) -> str:
-        """What to do if others have changed the same."""
-        return advice(bool(self.reverts))
 
 
 class Committer(Generic[V]):
@@ -353,9 +302,7 @@ class Committer(Generic[V]):
             self._storage._enter(entry)
             return None
         try:
-            self._storage._catalogue.commit(
-                entry, self._branch, base.dataset_version, base.content_id
-            )
+            self._enter(entry, self._branch, base)
         except NameTakenError as error:
             self._storage._withdraw(target, entry.object_tag)
             raise InvalidArgumentError(str(error)) from None
@@ -373,6 +320,27 @@ class Committer(Generic[V]):
             )
             raise
         return None
+
+    def _enter(self, entry: Entry, branch: str, base: Made) -> None:
+        """Enters a commit, and moves the branch from its base.
+
+        Raises:
+            ReplacedError: the base is another version of its name by now.
+            NameTakenError, TagMovedError, YogadlError: see ``Catalogue.commit``.
+        """
+        catalogue = self._storage._catalogue
+        try:
+            catalogue.commit(entry, branch, base.dataset_version, base.content_id)
+        except ReplacedError:
+            # The catalogue may be wrong: of several who store a version at once, or who are killed
+            # amid that, the last need not have entered it.
+            try:
+                is_same = self._look_at(base.dataset_version).content_id == base.content_id
+            except CacheNotFoundError:
+                is_same = False
+            if not is_same:
+                raise
+            catalogue.commit(entry, branch, base.dataset_version)
 
     @contextlib.contextmanager
     def _table(
@@ -465,8 +433,3 @@ class Committer(Generic[V]):
 
     def _look_at(self, name: str) -> Made:
         return self._storage._made(self._storage._version(self._target.dataset_id, name))
-
-
-def new_change() -> str:
-    """The id of a commit."""
-    return uuid.uuid4().hex
