@@ -371,3 +371,18 @@ def test_what_is_left_out_does_not_come_after_a_resume(
         for number, (state, _) in enumerate(told[:-1]):
             resumed = dataref.stream(state=state, **order).batches(size, drop_remainder=True)
             assert next(iter(resumed)).tolist() == following[number + 1]
+
+
+def test_behind_the_last_batch_all_ranks_are_in_the_next_epoch(ten: pathlib.Path) -> None:
+    """Also those that have fewer records, if these are left out."""
+    with LMDBDataRef(ten) as dataref:
+        for count in (2, 3, 4):
+            states = []
+            for rank in range(count):
+                stream = dataref[:7].stream(
+                    num_shards=count, shard_rank=rank, shuffle_then_shard=True
+                )
+                for _ in stream.batches(1 if count == 4 else 2, drop_remainder=True):
+                    states.append(stream.state_dict())
+            lasts = [(it["epoch"], it["offset"]) for it in states if it["epoch"]]
+            assert lasts == [(1, 0)] * count

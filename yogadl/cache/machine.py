@@ -26,7 +26,7 @@ def _limits(groups_of_self: pathlib.Path, mounted: pathlib.Path) -> Iterator[int
         mounted: where they are.
     """
     try:
-        lines = groups_of_self.read_text().splitlines()
+        lines = groups_of_self.read_text(errors="surrogateescape").splitlines()
     except OSError:
         # Systems that are not Linux have none.
         return

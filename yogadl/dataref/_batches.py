@@ -118,7 +118,7 @@ class StreamBatches:
             end = self._epochs.order.stop(epoch)
             # Unless all is left out, when there is no batch behind which that is.
             if end - start >= size:
-                cursor.skip(end - (end - start) % size, end)
+                cursor.end_at(end - (end - start) % size)
 
         def read(chunk: _Chunk) -> _Batched:
             announcer.before(chunk.start, chunk.stop)
@@ -136,7 +136,7 @@ class StreamBatches:
                 )
             yield from cursor.following(nests, at, stop, size)
             at = stop
-        cursor.is_finished = True
+        cursor.end()
 
     def _chunks(self, epoch: int, start: int) -> Iterator[_Chunk]:
         end = self._epochs.order.stop(epoch)

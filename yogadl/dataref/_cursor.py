@@ -17,14 +17,14 @@ class Cursor:
 
     Attributes:
         epoch: which epoch.
-        is_finished: whether the iterator has ended.
+        is_finished: whether the iterator has ended, or has nothing more to give out.
     """
 
     def __init__(self, epoch: int, start: int) -> None:
         self.epoch = epoch
-        self.is_finished = False
-        # What is left out: from where on, and up to where that is.
-        self._skipped = (-1, -1)
+        self._has_ended = False
+        # Behind it, all is left out.
+        self._last = -1
         self._chunk = (start, start, 1, itertools.repeat(True, 0))
 
     def following(self, items: Iterator[Item], start: int, stop: int, unit: int) -> Iterator[Item]:
@@ -40,9 +40,17 @@ class Cursor:
         self._chunk = (start, stop, unit, ticks)
         return itertools.compress(items, ticks)
 
-    def skip(self, start: int, stop: int) -> None:
-        """Says that some records are left out, so that who gets there is behind them."""
-        self._skipped = (start, stop)
+    def end_at(self, number: int) -> None:
+        """Says that the rest of the epoch is left out from a record on."""
+        self._last = number
+
+    def end(self) -> None:
+        """Says that the iterator has ended."""
+        self._has_ended = True
+
+    @property
+    def is_finished(self) -> bool:
+        return self._has_ended or self.number == self._last
 
     def move_to(self, number: int) -> None:
         """Says how far the iterator has got, where nothing follows."""
@@ -53,5 +61,4 @@ class Cursor:
         """The number after that of the last record that was taken."""
         start, stop, unit, ticks = self._chunk
         taken = -(-(stop - start) // unit) - operator.length_hint(ticks)
-        number = min(start + taken * unit, stop)
-        return self._skipped[1] if number == self._skipped[0] else number
+        return min(start + taken * unit, stop)

@@ -90,7 +90,7 @@ class Epochs:
                     for record, position in zip(records, found.tolist(), strict=True)
                 )
             yield from cursor.following(records, at, stop, 1)
-        cursor.is_finished = True
+        cursor.end()
 
     def begin(self) -> tuple[Cursor, int]:
         """The next epoch, of which the stream's place is that of the cursor, and its start."""

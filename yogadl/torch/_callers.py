@@ -20,8 +20,6 @@ _FETCHING = (
     _fetch._IterableDatasetFetcher.fetch.__code__,
     _fetch._MapDatasetFetcher.fetch.__code__,
 )
-
-
 _loader: Any = torch.utils.data.dataloader
 _TAKES_AHEAD = _loader._MultiProcessingDataLoaderIter._try_put_index.__code__
 
@@ -38,9 +36,17 @@ def loaded_dataset() -> Any:
     return None if frame is None else frame.f_locals["self"].dataset
 
 
-def is_taken_ahead() -> bool:
-    """Whether torch's ``DataLoader`` takes positions for its workers, ahead of its batches."""
-    return _caller(_TAKES_AHEAD) is not None
+def taker_ahead() -> Any:
+    """The iterator of torch's ``DataLoader`` that takes positions for its workers, ahead of the
+    batches that it gives out; ``None`` if none does. Others, such as torchdata's, know better, and
+    ask for states themselves."""
+    frame = _caller(_TAKES_AHEAD)
+    return None if frame is None else frame.f_locals["self"]
+
+
+def has_taken_ahead(taker: Any) -> bool:
+    """Whether there are positions that such an iterator has taken and given out no batch of."""
+    return bool(taker._tasks_outstanding)
 
 
 def _caller(*codes: types.CodeType) -> types.FrameType | None:

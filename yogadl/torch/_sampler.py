@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -131,14 +132,15 @@ class Sampler(_Sampler):  # type: ignore[misc] # known at run time only
             InvalidArgumentError: a ``DataLoader`` takes positions for its workers.
         """
         epoch, offset = self._next
-        if self._last is not None and not self._last.is_finished:
-            if self._last.is_taken_ahead:
+        if self._last is not None:
+            if self._last.is_ahead:
                 raise InvalidArgumentError(
                     "a DataLoader takes positions for its workers, ahead of the batches that it "
                     "gives out, so the sampler does not know which you have had; save the "
                     "state_dict() of torchdata's StatefulDataLoader, or use num_workers=0"
                 )
-            epoch, offset = self._last.next_place()
+            if not self._last.is_finished:
+                epoch, offset = self._last.next_place()
         return self._state(epoch, offset)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -169,13 +171,13 @@ class EpochPositions(Iterator[int]):
 
     Attributes:
         is_finished: whether it has ended.
-        is_taken_ahead: whether there may be no batches yet of the last that were taken.
     """
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self.is_finished = False
-        self.is_taken_ahead = False
+        # Who takes them ahead of its batches, if that is so, and is not over.
+        self._taker: Callable[[], Any] | None = None
         # A DataLoader makes iterators that it never uses, so nothing is begun yet.
         self._positions: Iterator[Any] | None = None
 
@@ -207,7 +209,8 @@ class EpochPositions(Iterator[int]):
         """The next of the items."""
         if self._positions is None:
             self._begin(*self._sampler._next)
-            self.is_taken_ahead = _callers.is_taken_ahead()
+            taker = _callers.taker_ahead()
+            self._taker = None if taker is None else weakref.ref(taker)
             assert self._positions is not None
         try:
             return next(self._positions)
@@ -219,6 +222,14 @@ class EpochPositions(Iterator[int]):
         position: int = self._next()
         self._number += 1
         return position
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether there may be no batches yet of the last that were taken."""
+        if self._taker is None:
+            return False
+        taker = self._taker()
+        return not self.is_finished or (taker is not None and _callers.has_taken_ahead(taker))
 
     def next_place(self) -> tuple[int, int]:
         """The epoch and the offset that come next, in the next epoch if this one is over."""

@@ -237,7 +237,11 @@ def _is_parent(source: Any, here: _Stored, there: _Stored, key: Key, parent: Key
     other = there.versions.get(parent)
     if parent in here.versions or other is None or parent != here.parents(key)[0]:
         return True
-    content = source._made(source._version(*key)).parent_content
+    try:
+        content = source._made(source._version(*key)).parent_content
+    except CacheNotFoundError:
+        # Nor is it copied then.
+        return True
     return content in ("", other[1].content_id)
 
 
