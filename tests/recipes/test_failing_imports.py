@@ -84,3 +84,34 @@ def test_a_script_in_a_branch_that_is_not_taken(shop: Any, statement: str) -> No
 def test_an_interrupt_goes_on(shop: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         shop(BRANCH.format(statement=STATEMENTS[0]), "raise KeyboardInterrupt")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def broken(:",
+        "raise RuntimeError(f'no file beside {__file__}')",
+        "raise FileNotFoundError(2, 'No such file', __file__)",
+        "unknown",
+    ],
+)
+def test_where_a_module_is_that_fails_does_not_count(shop: Any, body: str) -> None:
+    """Nor do the texts of Python's own errors, which each version has its own of."""
+    main = FALLBACK.format(statement=STATEMENTS[0]).replace(", *error.args", "")
+    here, made = shop(main, body)
+    folder = pathlib.Path(sys.path[0])
+    (folder / "else" / "where").mkdir(parents=True)
+    for name in ("__init__.py", "main.py", "gpu.py"):
+        target = folder / "else" / "where" / "shop" / name
+        target.parent.mkdir(exist_ok=True)
+        target.write_text((folder / "shop" / name).read_text())
+    for name in [it for it in sys.modules if it.partition(".")[0] == "shop"]:
+        del sys.modules[name]
+    sys.path.insert(0, str(folder / "else" / "where"))
+    importlib.invalidate_caches()
+    try:
+        make = importlib.import_module("shop.main").make
+        assert str(folder / "else") in make.__code__.co_filename
+        assert (recipe_of(make).digest, make()) == (here, made)
+    finally:
+        sys.path.pop(0)

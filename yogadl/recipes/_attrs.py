@@ -17,7 +17,9 @@ from typing import Any
 from yogadl.recipes._library_classes import is_library_class
 from yogadl.recipes._protocol import Walk, is_plain
 from yogadl.recipes._reads import Read, reads_of_expression
+from yogadl.recipes._syntax import hints_in_texts
 
+_ATTRS = ("attr", "attrs")
 _FIELDS = "__attrs_attrs__"
 # What is written without a name.
 _SYNTAX = (None, type(None), ..., types.UnionType)
@@ -35,7 +37,8 @@ def meet_fields(walk: Walk, kind: type) -> None:
     knows of them."""
     fields = vars(kind).get(_FIELDS)
     if isinstance(fields, tuple):
-        walk.annotated.update({id(it): it for it in fields if _is_annotated(kind, it)})
+        own = [it for it in fields if type(it).__module__.partition(".")[0] in _ATTRS]
+        walk.annotated.update({id(it): it for it in own if _is_annotated(kind, it)})
 
 
 def _is_annotated(kind: type, field: Any) -> bool:
@@ -58,8 +61,10 @@ def _is_named(found: Any, annotation: str, kind: type) -> bool:
     except (SyntaxError, ValueError):
         return False
     space = getattr(sys.modules.get(kind.__module__), "__dict__", {})
-    named = [_value_of(space, read) for read in reads_of_expression(expression).names]
-    constants = [it.value for it in ast.walk(expression) if isinstance(it, ast.Constant)]
+    texts = (expression, *hints_in_texts(expression))
+    named = [_value_of(space, read) for it in texts for read in reads_of_expression(it).names]
+    constants: list[Any] = [it.value for it in ast.walk(expression) if isinstance(it, ast.Constant)]
+    constants += [-it for it in constants if type(it) in (int, float)]
     known = {id(part) for value in (*named, *_SYNTAX) for part in _parts(value)}
     return all(
         id(part) in known
@@ -70,10 +75,11 @@ def _is_named(found: Any, annotation: str, kind: type) -> bool:
 
 
 def _value_of(space: dict[str, Any], read: Read) -> Any:
-    value = space.get(read.root, vars(builtins).get(read.root))
+    value: Any = space.get(read.root, vars(builtins).get(read.root))
     for name in read.chain:
-        is_open = issubclass(type(value), type | types.ModuleType)
-        value = vars(value).get(name) if is_open else None
+        owners: tuple[Any, ...] = (value,) if issubclass(type(value), types.ModuleType) else ()
+        owners = value.__mro__ if issubclass(type(value), type) else owners
+        value = next((vars(it)[name] for it in owners if name in vars(it)), None)
     return value
 
 

@@ -63,19 +63,37 @@ def recipe_of(
         more.append(Item("spec", "spec", digest_of([spec]), spec if len(spec) < 1000 else ""))
     paths = {path: item.digest for path, item in declared if path}
     bound = _bound(function, arguments, named or {})
+    leaves_hints = False
     while True:
-        walker = Walker(frozenset(ignore), paths)
+        walker = Walker(frozenset(ignore), paths, leaves_hints)
         try:
-            root = walker.begin(function)
-            for name, value in bound.items():
-                if not walker.is_ignored(name):
-                    walker.item("argument", function, name, name, value)
-            walker.describe_all()
-        except RecursionError:
-            walker.refuse_deep()
+            root = _walk(walker, function, bound)
+        except UndeterminedError:
+            # Few of those whom functions are handed to look at their annotations.
+            if leaves_hints or not walker.has_hints:
+                raise
+            leaves_hints = True
+            continue
         if not walker.is_outdated:
             item = Item("call", "what is called", digest_of([root]))
             return _showing(walker.recipe([*more, item]), item, function)
+
+
+def _walk(walker: Walker, function: Callable[..., Any], bound: Mapping[str, Any]) -> str:
+    """Describes a function and its arguments, and all that these lead to; what is called, as text.
+
+    Raises:
+        UndeterminedError: that cannot be told.
+    """
+    try:
+        root = walker.begin(function)
+        for name, value in bound.items():
+            if not walker.is_ignored(name):
+                walker.item("argument", function, name, name, value)
+        walker.describe_all()
+    except RecursionError:
+        walker.refuse_deep()
+    return root
 
 
 def _showing(recipe: Recipe, item: Item, function: Callable[..., Any]) -> Recipe:

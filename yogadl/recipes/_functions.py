@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import functools
 import inspect
 import re
@@ -19,7 +20,12 @@ from yogadl.recipes._libraries import among_others
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import absolute, follow
 from yogadl.recipes._objects import attributes_of
-from yogadl.recipes._owners import is_installed, is_library, is_library_file
+from yogadl.recipes._owners import (
+    is_installed,
+    is_library,
+    is_library_file,
+    is_library_module,
+)
 from yogadl.recipes._protocol import Walk, each, pairs
 from yogadl.recipes._reads import Read, Reads
 from yogadl.recipes._scopes import Import
@@ -130,11 +136,12 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
         walk.looks_up(function, cells)
     others = [it for it in reads.assumed if it.root in function.__globals__ or it.root in cells]
     named = named_in_own(function, reads) if reads.looks_up or is_hidden else ()
-    for read in (*reads.names, *others, *named):
+    passed = (one for it in reads.passed for one in _read_of(function, cells, reads, it))
+    for read in (*reads.names, *others, *named, *passed):
         parts.append(f"{read}={follow(walk, function, cells, read)}")
     for name in sorted(reads.writes):
         walk.writes(function.__globals__, name)
-    if reads.inner_hints:
+    if reads.inner_hints and not walk.leaves_hints:
         in_texts = (it for it in reads.inner_hints if it not in reads.annotated)
         parts += _hints(walk, function, cells, in_texts)
     handed = any(type(_value_at(function, cells, it)) is types.FunctionType for it in reads.handed)
@@ -142,6 +149,19 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
         walk.later(HINTS, lambda: ",".join(_hints_of_handed(walk, function, cells, reads)))
     _describe_later(walk, function, source, cells)
     return parts
+
+
+def _read_of(
+    function: types.FunctionType, cells: dict[str, Any], reads: Reads, passed: Read
+) -> list[Read]:
+    """What a function may read of what it imports for others: of a module of the user's, all that
+    has a name which the function's code or texts have, too."""
+    value = _value_at(function, cells, passed)
+    if not issubclass(type(value), types.ModuleType) or is_library_module(value):
+        return [passed]
+    names = sorted(it for it in list(vars(value)) if it[:2] != "__")
+    found = [it for it in names if it in reads.mentioned or any(it in one for one in reads.texts)]
+    return [dataclasses.replace(passed, chain=(*passed.chain, it)) for it in found]
 
 
 def _hints_of_handed(

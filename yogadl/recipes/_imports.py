@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import types
 
 from yogadl.recipes._protocol import Walk, is_plain, text
+from yogadl.recipes._users import is_users_class
+
+# What programs raise. What Python raises by itself has other texts in other versions.
+_OF_PROGRAMS = (Exception, RuntimeError, SystemExit)
 
 
 def imported(walk: Walk, name: str) -> types.ModuleType | None:
@@ -32,8 +37,11 @@ def failure(walk: Walk, name: str) -> str:
 
 
 def _failure(walk: Walk, error: BaseException) -> str:
-    kind = type(error)
-    # Whatever its class has by the name.
+    kind, told = type(error), ""
+    # Whatever its class, or the class of that, has by the names.
+    name = type.__dict__["__qualname__"].__get__(kind)
     arguments = BaseException.args.__get__(error)  # type: ignore[attr-defined]
-    told = walk.token(arguments) if is_plain(arguments) else ""
-    return f" by {text(kind.__qualname__)}{told}"
+    if (kind in _OF_PROGRAMS or is_users_class(kind)) and is_plain(arguments):
+        # Where a file is does not count.
+        told = "" if os.sep in repr(arguments) else walk.token(arguments)
+    return f" by {text(name)}{told}"

@@ -98,7 +98,11 @@ def attributes_of(value: Any) -> dict[str, Any]:
         found = vars(kind).get("__dict__")
         # The latter of types.SimpleNamespace.
         if isinstance(found, types.GetSetDescriptorType | types.MemberDescriptorType):
-            kept: dict[str, Any] = found.__get__(value)
+            try:
+                kept: dict[str, Any] = found.__get__(value)
+            except AttributeError:
+                # Some that are made in C say that they have one, and have none.
+                continue
             return kept
     return {}
 

@@ -109,13 +109,15 @@ class Patched:
                 ledger.add(self._described[base], f"not registered {token}")
 
     def add_values(self, walk: Walk, *names: set[str]) -> None:
-        """Adds what modules that are used as values have as plain values, as far as code, or texts
-        that it has, use their names."""
+        """Adds the plain values that the user may have put into modules that are used as values, as
+        far as code, or texts that it has, use their names."""
         for module in sorted(self._modules, key=lambda it: it.__name__):
             space = vars(module)
             for name in sorted(it for it in list(space) if any(it in some for some in names)):
                 label = f"{module.__name__}.{name}"
-                if name[:2] != "__" and is_plain(space[name]) and not walk.is_ignored(label):
+                is_told = name[:2] != "__" and is_plain(space[name]) and not walk.is_ignored(label)
+                # Libraries change their own, and make them of where they run.
+                if is_told and self.is_put(module.__name__, "", name, space[name]):
                     walk.restart("")
                     walk.item("constant", module, name, label, space[name])
 

@@ -27,11 +27,14 @@ class Walk(Protocol):
 
     Attributes:
         texts: that code and values have, in which libraries may look for names.
+        leaves_hints: whether what only annotations of functions that are handed to others name is
+            left out, as some of that cannot be told.
         failed: how modules have failed to be imported, by name; empty if they are not there.
         annotated: fields of classes whose types are told with these, by where they are in memory.
     """
 
     texts: set[str]
+    leaves_hints: bool
     failed: dict[str, str]
     annotated: dict[int, Any]
 

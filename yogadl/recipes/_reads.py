@@ -22,6 +22,8 @@ from yogadl.recipes._special import LOOKING_UP, meant_by
 from yogadl.recipes._syntax import FUNCTIONS, Function, hints_in_texts
 
 _LONGEST_NAME = 100
+# Which tell of all variables when they are called without arguments.
+_LISTING = ("locals", "vars")
 # Such as in np.r_[one, other] and np.bmat([[one, other]]).
 _NO_TEXTS = (ast.Dict, ast.List, ast.Slice, ast.Tuple)
 
@@ -55,6 +57,7 @@ class Reads:
 
     Attributes:
         names: in the order of the code, each once.
+        passed: what it imports for others that may read it, and not by its name.
         assumed: others, that are taken for what Python has by the name.
         annotated: names in annotations of functions.
         hints: those of the function itself, also in texts.
@@ -71,6 +74,7 @@ class Reads:
     """
 
     names: dict[Read, None] = field(default_factory=dict)
+    passed: dict[Read, None] = field(default_factory=dict)
     assumed: dict[Read, None] = field(default_factory=dict)
     annotated: dict[Read, None] = field(default_factory=dict)
     hints: dict[Read, None] = field(default_factory=dict)
@@ -144,7 +148,7 @@ class _Visitor:
     def _read_imports(self, scope: Scope) -> None:
         """What a scope imports for who does not read it there: as an attribute of a class, by
         ``locals()``, in a query, or in a function around it, of which it is a variable."""
-        lists_all = scope.is_class or self._lists_locals or "locals" in self.found.mentioned
+        lists_all = scope.is_class or self._lists_locals
         for name, imports in scope.imports.items():
             for found in imports:
                 # Whole modules of Python's are hardly meant, and some would be refused.
@@ -153,7 +157,7 @@ class _Visitor:
                     f"@{name}" in it for it in self.found.texts
                 )
                 if name in scope.outer or (is_meant and (lists_all or is_queried)):
-                    self.found.names[Read(name, (), found)] = None
+                    self.found.passed[Read(name, (), found)] = None
 
     def _bind_globals(self, scope: Scope) -> None:
         self.found.writes |= scope.not_here & (scope.bound | scope.imports.keys())
@@ -318,7 +322,7 @@ class _Visitor:
 
     def _call_bare(self, function: ast.expr) -> None:
         """A call without arguments, such as ``model.eval()``, which looks for nothing in a text."""
-        self._lists_locals |= isinstance(function, ast.Name) and function.id == "vars"
+        self._lists_locals |= isinstance(function, ast.Name) and function.id in _LISTING
         if isinstance(function, ast.Attribute):
             self._access(function, looks_up=False, looks_up_given=False, is_called=True)
         elif isinstance(function, ast.Name):

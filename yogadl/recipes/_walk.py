@@ -43,6 +43,7 @@ from yogadl.recipes._owners import (
 from yogadl.recipes._patched import Patched
 from yogadl.recipes._special import (
     CACHED,
+    HINTS,
     WHOLE_ENVIRONMENT,
     forbidden_mention,
     forbidden_together,
@@ -68,7 +69,9 @@ class Walker(Trail):
         inputs: that are declared, by the text of their paths.
     """
 
-    def __init__(self, ignore: frozenset[str], inputs: Mapping[str, str]) -> None:
+    def __init__(
+        self, ignore: frozenset[str], inputs: Mapping[str, str], leaves_hints: bool = False
+    ) -> None:
         super().__init__()
         self._ignore = ignore
         self._inputs = inputs
@@ -81,6 +84,8 @@ class Walker(Trail):
         self._left = _MOST_VALUES
         self._lookups = Lookups()
         self.texts = self._lookups.texts
+        self.leaves_hints = leaves_hints
+        self.has_hints = False
         self.failed: dict[str, str] = {}
         self.annotated: dict[int, Any] = {}
         self._patched = Patched()
@@ -297,7 +302,9 @@ class Walker(Trail):
 
     def later(self, flag: str, make: Callable[[], str]) -> None:
         """See ``Walk``."""
-        self._ledger.later(flag, make)
+        self.has_hints |= flag == HINTS
+        if not (flag == HINTS and self.leaves_hints):
+            self._ledger.later(flag, make)
 
     # What has items of its own
 
