@@ -64,7 +64,9 @@ class _Pixels(rig.keras.layers.Layer):  # type: ignore[misc]
         ops = rig.keras.ops
         if training:
             places = ops.one_hot(ops.cast(batch["n"], "int32"), augmented.COUNT)
-            self.pixels.assign_add(ops.matmul(ops.transpose(places), batch["x"]))
+            # Not by a product of matrices, of which GPUs round the factors.
+            spread = ops.expand_dims(places, 2) * ops.expand_dims(batch["x"], 1)
+            self.pixels.assign_add(ops.sum(spread, axis=0))
         return batch["x"] * self.scale
 
 
