@@ -253,6 +253,14 @@ def test_dtypes_that_cannot_be_stored(dtype: str) -> None:
         specs.TensorSpec(np.dtype(dtype))
 
 
+@pytest.mark.parametrize(
+    "dtype", ["\n", "\0", "\ud800", "(1,", None, ("i4", (-1,)), {"a": ("i4", 10**30)}]
+)
+def test_what_is_no_dtype(dtype: Any) -> None:
+    with pytest.raises(UnsupportedTypeError, match="is no dtype; a cache can hold"):
+        specs.TensorSpec(dtype)
+
+
 def test_leaves_compare_by_value_and_cannot_be_changed() -> None:
     one, two = specs.TensorSpec("int8", [2, None]), specs.TensorSpec(np.int8, (2, None))  # type: ignore[arg-type]
     assert one == two

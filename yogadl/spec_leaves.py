@@ -75,16 +75,18 @@ def _checked_dtype(dtype: Any) -> str:
     """A dtype name from a name or anything NumPy takes for a dtype."""
     if isinstance(dtype, str) and dtype in dtypes.NAMES:
         return dtype
-    if dtype is None:
-        # To NumPy, that is float64.
-        raise UnsupportedTypeError(f"None is no dtype; a cache can hold {sorted(dtypes.NAMES)}")
+    if dtype is None or (isinstance(dtype, str) and not dtype.isprintable()):
+        # To NumPy, None is float64, and a control character the dtype of its number.
+        raise UnsupportedTypeError(
+            f"{dtype!r:.100} is no dtype; a cache can hold {sorted(dtypes.NAMES)}"
+        )
     try:
         return dtypes.from_numpy(np.dtype(dtype))
     except UnsupportedTypeError:
         raise
-    except TypeError as error:
+    except (TypeError, ValueError, OverflowError, SyntaxError) as error:
         raise UnsupportedTypeError(
-            f"{dtype!r} is no dtype; a cache can hold {sorted(dtypes.NAMES)}"
+            f"{dtype!r:.100} is no dtype; a cache can hold {sorted(dtypes.NAMES)}"
         ) from error
 
 
