@@ -116,6 +116,12 @@ def test_what_cannot_be(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
     for bad in ({"x": {1}}, {1: 2}, {"__yogadl__": {}}, {"x": float("nan")}, [("x", 1)]):
         with pytest.raises(InvalidArgumentError, match="metadata"):
             storage.set_metadata("a", "main", bad)  # type: ignore[arg-type]
+    for empty in ([], "", ()):
+        with (
+            pytest.raises(InvalidArgumentError, match="must be a dict"),
+            storage.change("a", "main") as change,
+        ):
+            change.metadata = empty
     with pytest.raises(InvalidArgumentError, match="'x': both set and removed"):
         storage.set_metadata("a", "main", {"x": 1}, remove=["x"])
     with pytest.raises(InvalidArgumentError, match="message"):

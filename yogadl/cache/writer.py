@@ -51,6 +51,8 @@ def metadata_json(metadata: Mapping[str, Any] | None, provenance: Provenance) ->
         if isinstance(metadata, Mapping) and key in metadata:
             raise InvalidArgumentError(f"the key {key!r} of metadata is yogadl's own")
     try:
+        if not isinstance(metadata, Mapping | None):
+            raise TypeError("it is no dict")
         _check_json(metadata)
         own = {METADATA_KEY: provenance.to_json(), RECIPE_KEY: provenance.recipe_document}
         whole = {**(metadata or {}), **{key: value for key, value in own.items() if value}}
