@@ -26,7 +26,7 @@ from yogadl.cards._text import visible
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import CacheNotFoundError, InvalidArgumentError, YogadlError
 from yogadl.storage import Collected, LFSConfigurations, Synced, open_storage
-from yogadl.storage._open_storage import scheme_of
+from yogadl.storage._open_storage import path_of, scheme_of
 
 _ENDED_BY_SIGPIPE = 141
 """What a shell says of a command whose reader went away."""
@@ -72,7 +72,7 @@ def _directory(url: str) -> pathlib.Path | None:
         return LFSConfigurations(url).storage_dir_path
     if scheme != "file":
         return None
-    return pathlib.Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
+    return pathlib.Path(path_of(urllib.parse.urlsplit(url).path))
 
 
 def _open(url: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pathlib
 import sys
 from typing import Any
@@ -51,6 +52,11 @@ def test_files(tmp_path: pathlib.Path) -> None:
     for url in (folder.as_uri(), folder.as_uri().replace("file:///", "FILE://localhost/")):
         yogadl.open_storage(url).submit([1], "a", "1")
     assert (folder / "a" / "1" / "cache.mdb").is_file()
+    # Names are bytes on Linux.
+    odd = pathlib.Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    if sys.platform == "linux":
+        open_storage(odd.as_uri())
+        assert odd.is_dir()
     for bad in ("file://host/data", "file://", "file://data"):
         with pytest.raises(InvalidArgumentError, match="file:///data/yogadl"):
             open_storage(bad)
@@ -109,6 +115,9 @@ def test_secrets_are_refused_and_not_shown(name: str, opened: list[Any]) -> None
         ("gs://bucket/?skip_verify=perhaps", "skip_verify must be true or false"),
         ("gs://bucket/?region=x", "no argument region"),
         ("s3://[bucket/", "no URL"),
+        ("s3://bucket/%ff", "not UTF-8"),
+        ("s3://bucket/a\tb", "%09"),
+        ("file:///data\n", "%0A"),
         ("https://host/a/1/cache.mdb", "yogadl.from_url"),
         ("nobody://knows", "no storage is known"),
     ],

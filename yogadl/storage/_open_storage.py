@@ -197,7 +197,12 @@ def _open_file(url: str, **configuration: Any) -> LFSStorage:
             "file:///data/yogadl"
         )
     _check_names({**_arguments(parts.query), **configuration}, {}, "a file:// URL")
-    return LFSStorage(LFSConfigurations(urllib.parse.unquote(parts.path)))
+    return LFSStorage(LFSConfigurations(path_of(parts.path)))
+
+
+def path_of(escaped: str) -> str:
+    """The path on this machine that a ``file://`` URL has, whose names may be any bytes."""
+    return os.fsdecode(urllib.parse.unquote_to_bytes(escaped))
 
 
 def _open_bucket(
@@ -222,7 +227,12 @@ def _open_bucket(
     _check_names(given, kinds, f"a {parts.scheme}:// URL")
     _check_names(configuration, {**kinds, **dict.fromkeys(SECRETS)}, made.__name__)
     read = {name: _read(name, value, kinds[name]) for name, value in given.items()}
-    directory = urllib.parse.unquote(parts.path).strip("/")
+    try:
+        directory = urllib.parse.unquote(parts.path, errors="strict").strip("/")
+    except UnicodeDecodeError:
+        raise InvalidArgumentError(
+            f"{_shown(url)!r} is no URL: what it has escaped is not UTF-8"
+        ) from None
     return storage(made(parts.netloc, directory, **read, **configuration))
 
 
@@ -234,6 +244,11 @@ _BUILT_IN: Mapping[str, Opener] = {
 
 
 def _split(url: str) -> urllib.parse.SplitResult:
+    if any(character in "\t\r\n" for character in url):
+        # Else it would be left out, and be a URL of something else.
+        raise InvalidArgumentError(
+            f"{_shown(url)!r} has a tab or an end of a line, which are written as %09 and %0A"
+        )
     try:
         parts = urllib.parse.urlsplit(url)
     except ValueError as error:
