@@ -178,6 +178,35 @@ def test_what_is_no_url(given: Any) -> None:
         yogadl.open_storage(given)
 
 
+@pytest.mark.parametrize("made", [S3Configurations, GCSConfigurations])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("bucket_directory_path", None),
+        ("bucket_directory_path", b"x"),
+        ("local_cache_dir", None),
+        ("local_cache_dir", b"/tmp"),
+        ("skip_verify", "no"),
+        ("lease_seconds", "60"),
+        ("lease_seconds", None),
+        ("lease_seconds", True),
+        ("conditional_writes", "false"),
+        ("conditional_writes", []),
+    ],
+)
+def test_arguments_of_another_type(made: Any, name: str, given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{name} must be"):
+        made(**{"bucket": "bucket", "bucket_directory_path": "", name: given})
+
+
+@pytest.mark.parametrize("name", ["region", "endpoint_url"])
+def test_arguments_of_s3_of_another_type(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{name} must be a string"):
+        S3Configurations("bucket", "", **{name: 5})  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="storage_dir_path must be a string or a path"):
+        LFSConfigurations(5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("kind", [S3Storage, GCSStorage])
 @pytest.mark.parametrize("given", ["s3://bucket/folder", LFSConfigurations("/tmp"), None])
 def test_what_is_no_configuration_of_a_bucket(kind: Any, given: Any) -> None:

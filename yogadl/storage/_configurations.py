@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import pathlib
 import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from yogadl.arguments import as_index
+from yogadl.arguments import as_flag, as_index
 from yogadl.errors import InvalidArgumentError
 from yogadl.redaction import without_password
 
@@ -32,10 +33,12 @@ def as_directory(name: str, given: str | os.PathLike[str]) -> pathlib.Path:
     """The absolute path of a directory as users give it.
 
     Raises:
-        InvalidArgumentError: it is empty, a URL, in the home of somebody unknown, or below a
-            current directory that is gone.
+        InvalidArgumentError: it is no path, empty, a URL, in the home of somebody unknown, or below
+            a current directory that is gone.
     """
-    text = os.fspath(given)
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"{name} must be a string or a path, not {given!r:.100}")
     if not text:
         raise InvalidArgumentError(f"{name} is empty; the current directory is '.'")
     if "\0" in text:
@@ -138,28 +141,37 @@ class BaseCloudConfigurations:
     ) -> None:
         if not isinstance(bucket, str) or not bucket:
             raise InvalidArgumentError(f"bucket must be a non-empty string, not {bucket!r}")
+        if not isinstance(bucket_directory_path, str | os.PathLike):
+            raise InvalidArgumentError(
+                "bucket_directory_path must be a string, which may be empty, not "
+                f"{bucket_directory_path!r:.100}"
+            )
         if url is not None and not str(url).startswith(("ws://", "wss://")):
             raise InvalidArgumentError(
                 "url must be that of a lock server, ws://… or wss://…, or None, not "
                 f"{_shown(url)!r}"
             )
-        if not SHORTEST_LEASE_SECONDS <= lease_seconds <= LONGEST_LEASE_SECONDS:
+        given: Any = lease_seconds
+        is_number = isinstance(given, numbers.Real) and not isinstance(given, bool)
+        if not is_number or not SHORTEST_LEASE_SECONDS <= lease_seconds <= LONGEST_LEASE_SECONDS:
             raise InvalidArgumentError(
                 f"lease_seconds must be in [{SHORTEST_LEASE_SECONDS:g}, "
-                f"{LONGEST_LEASE_SECONDS:g}], not {lease_seconds!r}"
+                f"{LONGEST_LEASE_SECONDS:g}], not {lease_seconds!r:.100}"
             )
         self.bucket = bucket
         self.bucket_directory_path = pathlib.Path(bucket_directory_path)
         self.url = url
         self.local_cache_dir = as_directory("local_cache_dir", local_cache_dir)
         self.cache_format = "LMDB"
-        self.skip_verify = skip_verify
+        self.skip_verify = as_flag("skip_verify", skip_verify)
         self.coordinator_cert_file = coordinator_cert_file
         self.coordinator_cert_name = coordinator_cert_name
         self.coordinator_client_cert = coordinator_client_cert
         self.coordinator_client_key = coordinator_client_key
         self.coordinator_secret = coordinator_secret
         self.lease_seconds = float(lease_seconds)
+        if conditional_writes is not None:
+            conditional_writes = as_flag("conditional_writes", conditional_writes)
         self.conditional_writes = conditional_writes
         if local_cache_bytes is not None:
             local_cache_bytes = as_index("local_cache_bytes", local_cache_bytes)
@@ -222,6 +234,8 @@ class S3Configurations(BaseCloudConfigurations):
         region: str | None = None,
         **options: Unpack[CloudOptions],
     ) -> None:
+        if not isinstance(endpoint_url, str | None):
+            raise InvalidArgumentError("endpoint_url must be a string, or None")
         if endpoint_url is not None and not endpoint_url.strip().lower().startswith(
             ("http://", "https://")
         ):
@@ -244,6 +258,8 @@ class S3Configurations(BaseCloudConfigurations):
         self.secret_key = secret_key
         self.session_token = session_token
         self.endpoint_url = endpoint_url
+        if not isinstance(region, str | None):
+            raise InvalidArgumentError(f"region must be a string, or None, not {region!r:.100}")
         if region == "":
             raise InvalidArgumentError("region is empty; leave it out to have boto3 find it")
         self.region = region
