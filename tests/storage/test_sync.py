@@ -505,3 +505,6 @@ def test_a_branch_moves_on_from_what_was_collected_here(
 def test_names_that_are_none(storage: LFSStorage, other: LFSStorage) -> None:
     with pytest.raises(InvalidArgumentError, match="names are versions and tags, not 5"):
         storage.sync(other, "a", names=5)  # type: ignore[arg-type]
+    for name in ([], {}, None):
+        with pytest.raises(InvalidArgumentError, match="names are versions and tags, not"):
+            storage.sync(other, "a", names=[name])  # type: ignore[list-item]

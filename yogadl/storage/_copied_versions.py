@@ -132,7 +132,11 @@ class CopiedVersions(KeptVersions[V]):
         if names is not None and dataset_id is None:
             raise InvalidArgumentError("names are those of one data set; give its dataset_id, too")
         chosen = [names] if isinstance(names, str) else names
-        if not isinstance(chosen, Iterable | None):
+        if isinstance(chosen, Iterable):
+            chosen = list(chosen)
+        if chosen is not None and not (
+            isinstance(chosen, list) and all(isinstance(name, str) for name in chosen)
+        ):
             raise InvalidArgumentError(f"names are versions and tags, not {names!r:.100}")
         force, dry_run = as_flag("force", force), as_flag("dry_run", dry_run)
         return synced(self, to, dataset_id, chosen, force, dry_run)
