@@ -572,6 +572,14 @@ def test_metadata_of_both_stay(storage: LFSStorage) -> None:
         assert len(ref) == 9
 
 
+@pytest.mark.parametrize("on", [[], {}, None, 5])
+def test_a_branch_is_a_string(on: Any, storage: LFSStorage) -> None:
+    with storage.change("a", "main") as change:
+        change.delete([0])
+    with pytest.raises(InvalidArgumentError, match="must be a non-empty string"):
+        storage.revert("a", "main", on=on)
+
+
 def test_a_message_is_text(storage: LFSStorage) -> None:
     with pytest.raises(InvalidArgumentError, match="UTF-8"):
         storage.change("a", "main", message="a\ud800b")

@@ -305,6 +305,7 @@ class VersionedStorage(HistoryStorage[V]):
         started = time.monotonic()
         undone, _ = self._named(dataset_id, dataset_version)
         target = self._version(dataset_id, _new_name() if version is None else version)
+        self._version(dataset_id, on)
         if self._tagged(dataset_id, on) is None:
             raise InvalidArgumentError(f"{on!r} is no tag of data set {dataset_id!r} to move")
         self._prove_tags(target)
