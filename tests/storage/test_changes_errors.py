@@ -589,6 +589,7 @@ def test_only_true_is_true(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
     other = LFSStorage(tmp_path / "other")
     for call in (
         lambda: storage.delete("a", "1", force="no"),  # type: ignore[arg-type]
+        lambda: storage.fetch("a", "1", check_records="no"),  # type: ignore[arg-type]
         lambda: storage.gc(dry_run="no"),  # type: ignore[arg-type]
         lambda: storage.collect_parts(dry_run="no"),  # type: ignore[arg-type]
         lambda: storage.sync(other, force="no"),  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING
 
+from yogadl.arguments import as_flag
 from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.mapping import Access
@@ -54,7 +55,7 @@ class LMDBDataRef(OpenedDataRef[FileReader]):
         access: str = "random",
     ) -> None:
         self._path = pathlib.Path(cache_filepath).absolute()
-        self._check_records = check_records
+        self._check_records = as_flag("check_records", check_records)
         self._access = _access(access)
         self._open()
 

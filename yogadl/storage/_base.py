@@ -179,12 +179,13 @@ class CacheStorage(CopiedVersions[V]):
             download: of a bucket, see ``S3Storage.fetch``. On a disk there is nothing to download.
 
         Raises:
-            InvalidArgumentError: ``download`` is none of these.
+            InvalidArgumentError: ``download`` or ``check_records`` is none of these.
             StoreError: the bucket cannot be read.
             StorageFullError: the copy does not fit on this machine.
         """
         if download is not None:
             as_flag("download", download)
+        check_records = as_flag("check_records", check_records)
         return self._fetch_named(
             dataset_id, dataset_version, lambda it: self._fetch_best(it, check_records)
         )

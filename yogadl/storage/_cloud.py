@@ -161,13 +161,14 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
                 ``local_cache_bytes`` is configured.
 
         Raises:
-            InvalidArgumentError: ``download`` is none of these.
+            InvalidArgumentError: ``download`` or ``check_records`` is none of these.
             StoreError: the bucket cannot be read.
             StorageFullError: the copy does not fit on this machine, or into ``local_cache_bytes``
                 with those that are open or pinned; or, without a download, not even a folder does.
             ForeignFileError: it is to be read without a download, and yogadl 0.1.4 wrote it.
         """
         wanted = None if download is None else as_flag("download", download)
+        check_records = as_flag("check_records", check_records)
 
         def fetch(version: ObjectVersion) -> StoredDataRef:
             if wanted is None:
