@@ -18,7 +18,6 @@ from test_claims import claiming
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
-from yogadl.remote import _reader
 from yogadl.remote._fetching import fetcher as fetcher_module
 from yogadl.remote._fetching import lateness, work_queue
 from yogadl.remote._fetching.planner import FIRST_RECORDS
@@ -91,18 +90,12 @@ def test_data_sets_take_turns(
 
 
 @pytest.mark.parametrize(
-    ("pieces", "kind", "begun"),
-    [
-        (4, {}, 4),
-        (4, {"is_small": True}, 2),
-        (5, {}, 2),
-        (4, {"has_many_files": True}, 3),
-    ],
+    ("pieces", "has_many_files", "begun"), [(4, False, 4), (5, False, 2), (4, True, 3)]
 )
 def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
-    site: Site, monkeypatch: pytest.MonkeyPatch, pieces: int, kind: dict[str, bool], begun: int
+    site: Site, monkeypatch: pytest.MonkeyPatch, pieces: int, has_many_files: bool, begun: int
 ) -> None:
-    """What comes at once need not wait, since the first records come with it, if they are large."""
+    """What comes at once need not wait, since the first records come with it."""
     monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
     monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
     monkeypatch.setattr(work_queue, "HELD_CONNECTIONS", 2)
@@ -113,7 +106,7 @@ def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
     with site.ref() as ref:
         files, queue = ref.reader.files, work_queue.WorkQueue()
         whole = (files.file(0), HEAD_BYTES, HEAD_BYTES + pieces * PIECE)
-        bulk = Bulk(iter([whole]), pieces * PIECE, files.traffic, **kind)  # type: ignore[arg-type]
+        bulk = Bulk(iter([whole]), pieces * PIECE, files.traffic, has_many_files=has_many_files)
         queue.add_bulk(bulk)
 
         def taken() -> int:
@@ -256,25 +249,6 @@ def test_what_is_small_is_not_left_to_bulk_that_takes_long(
         file.pieces.release(work.start, work.stop, work.is_bulk)
 
 
-def test_first_records_that_bulk_brings_at_once_come_twice_but_a_little(site: Site) -> None:
-    store(site, (400, 3_000), None)
-    with site.ref() as ref:
-        files, queue = ref.reader.files, work_queue.WorkQueue()
-        file = files.file(0)
-        large = HEAD_BYTES + work_queue.LARGE_BYTES
-        for processes, count in ((1, 3), (2, 0)):
-            bulk = Bulk(iter([]), file.size, files.traffic, processes, is_small=True)
-            bulk.work = Work(file, HEAD_BYTES, file.size)
-            queue.add_bulk(bulk)
-            file.twice.most, file.twice.nbytes = 4 * CELL - 1, 0
-            assert not queue.precedes_bulk(file, HEAD_BYTES, large)
-            ends = [queue.precedes_bulk(file, HEAD_BYTES, HEAD_BYTES + CELL) for _ in range(5)]
-            assert ends == [True] * count + [False] * (5 - count)
-            assert file.twice.nbytes == count * CELL
-            queue.end_bulk(bulk)
-        assert not queue.precedes_bulk(file, HEAD_BYTES, HEAD_BYTES + CELL)
-
-
 def test_records_come_though_bulk_that_was_to_bring_them_stands_still(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,15 +274,12 @@ def test_records_come_though_bulk_that_was_to_bring_them_stands_still(
         assert len(set(numbers)) == 60 < count
 
 
-@pytest.mark.parametrize("at_once", [PIECE, work_queue.AT_ONCE_BYTES])
 def test_the_first_records_need_not_wait_for_bulk_that_has_claimed_them(
-    site: Site, monkeypatch: pytest.MonkeyPatch, at_once: int
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are asked for beside it; and nothing of them stays in memory."""
     monkeypatch.setattr(work_queue, "BULK_BYTES", 16 * PIECE)
-    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", at_once)
-    monkeypatch.setattr(_reader, "TWICE", 0.1)
-    monkeypatch.setattr(fetcher_module, "OVERTAKE_SECONDS", 1000.0)
+    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
     monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 2)
     # What is late is asked for again in any case.
     monkeypatch.setattr(lateness, "_LATE_SECONDS", 1000.0)

@@ -28,7 +28,6 @@ from yogadl.remote._fetching.work_queue import (
     BULK_CONNECTIONS,
     FEWEST_CONNECTIONS,
     HELD_CONNECTIONS,
-    LARGE_BYTES,
     MACHINE_CONNECTIONS,
     TWICE,
 )
@@ -148,7 +147,7 @@ def plan(
         # Each process asks for the first records by themselves, unless they come in bulk already.
         is_by_file = all(_are_in_most(files, first_batch * shards_here) for files, _ in kinds)
         alone = 0.0 if is_by_file else -(-FIRST_RECORDS // batch_size) * float(batch_size)
-        early = _bulk_at_first(shards_here, files_bytes, size < LARGE_BYTES) / files_bytes
+        early = _bulk_at_first(shards_here, files_bytes) / files_bytes
         if not all(is_whole_cheaper(size, num_shards) for size in sizes):
             # Before it sees that the others are here.
             alone, early = alone * _SETTLING, 0.0
@@ -205,14 +204,13 @@ def _touched(files: RemoteFiles, count: float) -> float:
     return float(len(files) * (1 - left ** (files.record_count / len(files))))
 
 
-def _bulk_at_first(processes: int, files_bytes: int, is_small: bool) -> int:
+def _bulk_at_first(processes: int, files_bytes: int) -> int:
     """Bytes that are there, or that come at once, when one of some processes, which begin together,
     asks for its first records; what is small is left to bulk afterwards."""
-    if files_bytes <= AT_ONCE_BYTES and not (is_small and processes == 1):
+    if files_bytes <= AT_ONCE_BYTES:
         return files_bytes
     # By then about as much has come as they may have in flight, as measured.
-    is_much = files_bytes > AT_ONCE_BYTES and processes == 1
-    return 0 if is_much else min(HELD_CONNECTIONS * BULK_BYTES, files_bytes)
+    return 0 if processes == 1 else HELD_CONNECTIONS * BULK_BYTES
 
 
 def _total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:

@@ -48,8 +48,8 @@ BRIDGED_BYTES = 16 << 10
 """Bulk is not cut up by what is there in no larger pieces, which then come twice."""
 TWICE = 0.01
 """As a share of all files of a version, what may come twice, since a request costs more than it."""
-# Until the first records have been read, or for so long, bulk has but some of the connections, if
-# it does not come at once, or would keep small records of this process waiting.
+# Until the first records have been read, or for so long, bulk that does not come at once has
+# but some of the connections.
 _HOLD_SECONDS = 0.5
 HELD_CONNECTIONS = 16
 # Of small files, each request takes processors longer than the network.
@@ -98,8 +98,7 @@ class WorkQueue:
     def add_bulk(self, bulk: Bulk) -> None:
         """Adds ranges of which everything will be needed, some time."""
         comes_late = bulk.nbytes > AT_ONCE_BYTES or bulk.has_many_files
-        is_waited_for = bulk.is_small and bulk.processes == 1
-        if (comes_late or is_waited_for) and not bulk.is_begun and not self.has_bulk():
+        if comes_late and not bulk.is_begun and not self.has_bulk():
             self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
         self._bulk.append(bulk)
 
@@ -228,19 +227,11 @@ class WorkQueue:
             traffic is None or any(bulk.traffic is traffic for bulk in self._bulk)
         )
 
-    def precedes_bulk(self, file: RemoteFile, start: int, stop: int) -> bool:
-        """Whether one of the first ranges is asked for though it is coming in bulk, being small:
-        if that does not come at once, or, as far as some bytes may come twice, is nobody else's."""
-        size = stop - start
-        if size >= LARGE_BYTES:
-            return False
-        bulks = [bulk for bulk in self._bulk if bulk.traffic is file.traffic]
-        if any(bulk.nbytes > AT_ONCE_BYTES for bulk in bulks):
-            return True
-        if not any(bulk.processes == 1 for bulk in bulks) or not file.twice.has_room(size):
-            return False
-        file.twice.nbytes += size
-        return True
+    def is_much(self, file: RemoteFile, start: int, stop: int) -> bool:
+        """Whether a range is small, and bulk that brings it does not come at once."""
+        return stop - start < LARGE_BYTES and any(
+            bulk.traffic is file.traffic and bulk.nbytes > AT_ONCE_BYTES for bulk in self._bulk
+        )
 
     def is_coming(self, file: RemoteFile, start: int, stop: int) -> bool:
         """Whether a range is so small that it is left to bulk, which brings it soon."""
