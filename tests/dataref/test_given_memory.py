@@ -87,12 +87,30 @@ def test_memory_that_does_not_fit(wide: pathlib.Path) -> None:
             for out in ([nest], [good, nest]):
                 with pytest.raises(InvalidArgumentError):
                     stream.batches(4, out=out)
-        for out in ([], good):
-            with pytest.raises(InvalidArgumentError):
+        for out in ([], good, 2):
+            with pytest.raises(InvalidArgumentError, match="out="):
                 stream.batches(4, out=out)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgumentError, match="read ahead"):
             stream.batches(4, out=[good], read_ahead=1)
         assert next(iter(stream.batches(4, out=[good])))["y"].tolist() == [0, 1, 2, 3]
+
+
+def test_memory_that_is_shared(wide: pathlib.Path) -> None:
+    """The batch in use would be overwritten by the one that is read ahead."""
+
+    def batch(memory: np.ndarray[Any, Any]) -> dict[str, Any]:
+        return {"x": np.empty((4, 1000), "i8"), "y": memory}
+
+    memory = np.empty(12, "i2")
+    with LMDBDataRef(wide) as dataref:
+        stream = dataref.stream()
+        for out in ([batch(memory[:4])] * 2, [batch(memory[4:8]), batch(memory[1:5])]):
+            with pytest.raises(InvalidArgumentError, match="share memory"):
+                stream.batches(4, out=out)
+        # Beside each other, they do not.
+        out = [batch(memory[4:8]), batch(memory[:4]), batch(memory[8:])]
+        numbers = [found["y"][0] for found in stream.batches(4, out=out)]
+        assert numbers[:3] == [0, 4, 8]
 
 
 @pytest.mark.parametrize(

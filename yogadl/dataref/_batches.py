@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias
 
@@ -74,10 +74,8 @@ class StreamBatches:
         self._size = as_index("batch_size", batch_size, 1)
         self._drop_remainder = bool(drop_remainder)
         self._padding = None if pad is None else Padding(self._spec, pad)
-        self._out = None if out is None else [self._checked_out(nest) for nest in out]
+        self._out = None if out is None else self._checked_memory(out)
         if self._out is not None:
-            if not self._out:
-                raise InvalidArgumentError("out= needs one batch of arrays at least")
             if read_ahead is not None:
                 raise InvalidArgumentError("with out=, its length says how much is read ahead")
             read_ahead = len(self._out) - 1
@@ -193,6 +191,29 @@ class StreamBatches:
             for start in range(0, len(positions), self._size)
         ]
         return batches if self._padding is None else list(map(self._padding.apply, batches))
+
+    def _checked_memory(self, out: Any) -> list[list[Array]]:
+        """The arrays of ``out``.
+
+        Raises:
+            InvalidArgumentError: they are not such that batches can be read into them.
+        """
+        if not isinstance(out, Iterable):
+            raise InvalidArgumentError(f"out= takes a list of batches of arrays, not {out!r:.100}")
+        found = [self._checked_out(nest) for nest in out]
+        if not found:
+            raise InvalidArgumentError("out= needs one batch of arrays at least")
+        # Contiguous, so those that overlap follow on one another.
+        places = sorted(
+            (array.ctypes.data, array.nbytes) for arrays in found for array in arrays if array.size
+        )
+        if any(start + size > after for (start, size), (after, _) in itertools.pairwise(places)):
+            raise InvalidArgumentError(
+                "out= has arrays that share memory, so that one would be overwritten while it is "
+                "in use; make each by itself, [np.empty(…) for _ in range(2)]; [np.empty(…)] * 2 "
+                "has one array twice"
+            )
+        return found
 
     def _checked_out(self, nest: Any) -> list[Array]:
         """The arrays of one element of ``out``.

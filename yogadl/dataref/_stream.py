@@ -93,8 +93,9 @@ class IndexedStream(Stream, Closing):
                 their batch, so that they too are stacked; or a nest of numbers as of the spec, with
                 ``None`` for leaves to leave alone. Arrays of strings are always left alone.
             out: memory to read into, for records of numbers of static shape: one or more nests of
-                C-contiguous arrays ``[batch_size, *shape]``, which are filled in turn. A batch is
-                overwritten after the next one was asked for, and ``len(out) - 1`` are read ahead.
+                C-contiguous arrays ``[batch_size, *shape]``, which are filled in turn and share no
+                memory. A batch is overwritten after the next one was asked for, and ``len(out) -
+                1`` are read ahead.
             read_ahead: reads to have under way beyond the batch in use, of one batch or of as many
                 small ones as make a megabyte; 2 without ``out``. With 0, no threads are used.
             transform: called with every batch, in the thread that asks for it; what it returns is
