@@ -200,7 +200,7 @@ def test_wrong_arguments() -> None:
             yogadl.seeded(augmented.augment, seed)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="function"):
         yogadl.seeded(7, 7)  # type: ignore[arg-type]
-    for places in ([-1], [[1]], [1.5], 3):
+    for places in ([-1], [[1]], [[1], []], [1.5], 3):
         with pytest.raises(InvalidArgumentError, match="positions"):
             seeding.seeds(1, 0, places)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="epoch"):

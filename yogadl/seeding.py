@@ -72,7 +72,11 @@ def seeds(seed: int, epoch: int, positions: Sequence[int] | Array) -> Array:
     Raises:
         InvalidArgumentError: an argument is out of range.
     """
-    given = np.asarray(positions)
+    try:
+        given = np.asarray(positions)
+    except ValueError:
+        # Lists of several lengths.
+        given = np.empty((0, 0))
     if given.ndim != 1 or (given.size and (given.dtype.kind not in "iu" or given.min() < 0)):
         raise InvalidArgumentError(
             "positions must be a list or 1-D array of integers of at least 0, not "

@@ -326,7 +326,9 @@ def test_a_mix_keeps_to_its_weights(
 
 
 @pytest.mark.parametrize(
-    "weights", [(1,), (1, 0), (1, -1), (1, float("nan")), (1, "1"), (1, True), (1, np.complex64(1))]
+    "weights",
+    [(1,), (1, 0), (1, -1), (1, float("nan")), (1, "1"), (1, True), (1, np.complex64(1))]
+    + [0.5, None, np.array(2), {1: 1, 2: 1}, iter([1, 1])],
 )
 def test_impossible_weights(ten: LMDBDataRef, six: LMDBDataRef, weights: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="weight"):

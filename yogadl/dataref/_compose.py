@@ -60,9 +60,15 @@ def mix(datarefs: Sequence[IndexedDataRef], weights: Sequence[float]) -> Derived
         SpecMismatchError: the records are nested differently, or of other dtypes.
     """
     parts = _checked(datarefs, "mix")
-    if len(parts) != len(weights):
+    try:
+        count = len(weights)
+    except TypeError:
+        # A number, such as the weight of the first of two.
+        count = -1
+    if count != len(parts) or isinstance(weights, Mapping):
         raise InvalidArgumentError(
-            f"mix takes one weight for each of {len(parts)} data sets, not {len(weights)}"
+            f"mix takes a list of one weight for each of {len(parts)} data sets, not "
+            f"{weights!r:.100}"
         )
     positions = Mixed([len(part) for part in parts], weights)
     whole = DerivedDataRef(concatenated, parts)
