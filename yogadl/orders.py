@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.arguments import SEEDS, check_seed, check_shard
+from yogadl.arguments import SEEDS, as_flag, check_seed, check_shard
 from yogadl.errors import InvalidArgumentError
 from yogadl.shuffles import FULL, Permutation, Shuffle
 
@@ -81,7 +81,11 @@ class Order:
         """
         rank, shards = check_shard(shard_rank, num_shards, "shard_rank")
         _check_shuffle(shuffle)
-        if shuffle and shuffle_seed is None and not skip_shuffle_at_epoch_end:
+        # A seed in the place of a flag, ``stream(0, True, 777)``, would be lost without a word.
+        keeps = _flag("skip_shuffle_at_epoch_end", skip_shuffle_at_epoch_end)
+        drops = _flag("drop_shard_remainder", drop_shard_remainder)
+        shuffle_then_shard = _flag("shuffle_then_shard", shuffle_then_shard)
+        if shuffle and shuffle_seed is None and not keeps:
             raise InvalidArgumentError(
                 "shuffle=True needs a shuffle_seed (any integer in [0, 2**32)), without which an "
                 "interrupted run could not be resumed; or set skip_shuffle_at_epoch_end=True"
@@ -96,11 +100,11 @@ class Order:
             record_count=record_count,
             shard_rank=rank,
             num_shards=shards,
-            drop_remainder=bool(drop_shard_remainder),
+            drop_remainder=drops,
             shuffle=bool(shuffle),
-            reshuffle=bool(shuffle) and not skip_shuffle_at_epoch_end,
+            reshuffle=bool(shuffle) and not keeps,
             seed=seed if shuffle else 0,
-            shuffle_then_shard=bool(shuffle_then_shard),
+            shuffle_then_shard=shuffle_then_shard,
             how=shuffle if isinstance(shuffle, Shuffle) else FULL,
         )
 
@@ -290,6 +294,11 @@ class Permutations:
 
     def __setstate__(self, order: Order) -> None:
         self.__init__(order)  # type: ignore[misc] # the state is what the constructor takes
+
+
+def _flag(name: str, value: Any) -> bool:
+    """A caller's ``True`` or ``False``; ``None`` is false, as it was in yogadl 0.1.4."""
+    return value is not None and as_flag(name, value)
 
 
 def _check_shuffle(shuffle: Any) -> None:

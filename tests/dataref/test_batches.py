@@ -269,6 +269,7 @@ def test_arrays_are_fresh_and_writable(
         ({"batch_size": True}, "batch_size"),
         ({"batch_size": 2.0}, "batch_size"),
         ({"batch_size": None}, "batch_size"),
+        ({"batch_size": 2, "drop_remainder": "no"}, "drop_remainder"),
         ({"batch_size": 2, "read_ahead": -1}, "read_ahead"),
         ({"batch_size": 2, "read_ahead": 1.5}, "read_ahead"),
         ({"batch_size": 2, "read_ahead": "1"}, "read_ahead"),

@@ -315,6 +315,8 @@ def test_a_stream_built_by_hand_of_keys(tmp_path: pathlib.Path) -> None:
         ({"batch_size": 2.0}, "batch_size"),
         ({"batch_size": "2"}, "batch_size"),
         ({"drop_remainder": True}, "batch_size"),
+        ({"batch_size": 2, "drop_remainder": "no"}, "drop_remainder"),
+        ({"batch_size": 2, "ragged": "no"}, "ragged"),
         ({"epochs": -1}, "epochs"),
         ({"epochs": 1.5}, "epochs"),
         ({"epochs": "all"}, "epochs"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from yogadl import chunk_sizes, dtypes
 from yogadl import spec as specs
-from yogadl.arguments import as_index
+from yogadl.arguments import as_flag, as_index
 from yogadl.cache.columns import Column, records_of
 from yogadl.dataref._epochs import Epochs
 from yogadl.dataref._padding import Padding
@@ -72,7 +72,7 @@ class StreamBatches:
         self._epochs = epochs
         self._spec = epochs.reader().spec
         self._size = as_index("batch_size", batch_size, 1)
-        self._drop_remainder = bool(drop_remainder)
+        self._drop_remainder = as_flag("drop_remainder", drop_remainder)
         self._padding = None if pad is None else Padding(self._spec, pad)
         self._out = None if out is None else self._checked_memory(out)
         if self._out is not None:

@@ -101,9 +101,6 @@ class IndexedDataRef(DataRef, Closing):
         Raises:
             StateMismatchError: the state is of another data set, order or shard.
         """
-        is_plain = not (
-            shuffle or skip_shuffle_at_epoch_end or drop_shard_remainder or shuffle_then_shard
-        )
         if state is not None and shuffle and shuffle_seed is None and isinstance(state, Mapping):
             shuffle_seed = state.get("seed")
         order = Order.of_stream(
@@ -115,6 +112,9 @@ class IndexedDataRef(DataRef, Closing):
             num_shards=num_shards,
             drop_shard_remainder=drop_shard_remainder,
             shuffle_then_shard=shuffle_then_shard,
+        )
+        is_plain = not (
+            shuffle or skip_shuffle_at_epoch_end or drop_shard_remainder or shuffle_then_shard
         )
         offset = as_index("start_offset", start_offset)
         if state is None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from yogadl import dtypes
 from yogadl import spec as specs
-from yogadl.arguments import as_index
+from yogadl.arguments import as_flag, as_index
 from yogadl.dataref._batches import tell_of_no_batches
 from yogadl.dataref._cursor import Cursor
 from yogadl.dataref._place import Place
@@ -92,7 +92,7 @@ class Batches:
         self._stream = stream
         self._size = as_index("batch_size", batch_size, 1)
         self._sharding: Any = sharding
-        self._drop_remainder = bool(drop_remainder)
+        self._drop_remainder = as_flag("drop_remainder", drop_remainder)
         self._pad = pad
         self._prefetch = as_index("prefetch", prefetch)
         self._spec = stream.spec

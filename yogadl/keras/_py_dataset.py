@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.arguments import as_index
+from yogadl.arguments import as_flag, as_index
 from yogadl.closing import Closing
 from yogadl.dataref import IndexedDataRef
 from yogadl.dataref._place import Place
@@ -112,7 +112,7 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
             "shuffle_then_shard": shuffle_then_shard,
         }
         self._size = as_index("batch_size", batch_size, 1)
-        self._drop_remainder = bool(drop_remainder)
+        self._drop_remainder = as_flag("drop_remainder", drop_remainder)
         self._reader = BatchReader(dataref, pad, transform)
         self._worker_arguments = (
             as_index("workers", workers),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from yogadl import spec as specs
-from yogadl.arguments import as_index
+from yogadl.arguments import as_flag, as_index
 from yogadl.core import Stream
 from yogadl.dataref import IndexedStream
 from yogadl.errors import InvalidArgumentError
@@ -67,6 +67,7 @@ def make_tf_dataset(
         UnsupportedTypeError: TensorFlow has no such dtype, or cannot batch such components.
         ClosedError: the stream or its DataRef is closed.
     """
+    drop_remainder, ragged = as_flag("drop_remainder", drop_remainder), as_flag("ragged", ragged)
     if batch_size is not None:
         batch_size = as_index("batch_size", batch_size, 1)
     elif drop_remainder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from yogadl.arguments import as_index
+from yogadl.arguments import as_flag, as_index
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.torch._runs import BatchPositions, Run
@@ -40,7 +40,8 @@ class BatchSampler(_BatchSampler):  # type: ignore[misc] # known at run time onl
                 f"BatchSampler takes a yogadl.torch.Sampler or DistributedSampler, not "
                 f"{sampler!r:.100}; for others, there is torch.utils.data.BatchSampler"
             )
-        super().__init__(sampler, as_index("batch_size", batch_size, minimum=1), bool(drop_last))
+        size = as_index("batch_size", batch_size, minimum=1)
+        super().__init__(sampler, size, as_flag("drop_last", drop_last))
 
     def __iter__(self) -> PositionBatches:
         return PositionBatches(self.sampler, self.batch_size, self.drop_last)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from yogadl import chunk_sizes
-from yogadl.arguments import as_index
+from yogadl.arguments import as_flag, as_index
 from yogadl.dataref import IndexedStream, state_of
 from yogadl.dataref._batches import tell_of_no_batches
 from yogadl.dataref._place import Place
@@ -81,7 +81,7 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         _tensors.check_spec(stream.spec)
         self.stream = stream
         self.batch_size = None if batch_size is None else as_index("batch_size", batch_size, 1)
-        self.drop_remainder = bool(drop_remainder)
+        self.drop_remainder = as_flag("drop_remainder", drop_remainder)
         self.pad = pad
         self.transform = check_transform(transform)
         if self.batch_size is not None:
