@@ -103,6 +103,15 @@ def test_batches_that_tensorflow_cannot_make_are_refused_as_batch_does(
         make_tf_dataset(ref.stream(), batch_size=4)
 
 
+def test_arrays_of_other_shapes_with_as_many_items_are_no_batch(storage_dir: pathlib.Path) -> None:
+    arrays = [np.zeros((1, 2)), np.ones((2, 1))]
+    ref = store(arrays, storage_dir, spec=TensorSpec("float64", (None, None)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different shapes"):
+        list(make_tf_dataset(ref.stream(), batch_size=2))
+    # A remainder that is left out is not put together.
+    assert list(make_tf_dataset(ref.stream(), batch_size=3, drop_remainder=True)) == []
+
+
 @pytest.mark.parametrize("batch_size", [None, 1, 5])
 @pytest.mark.parametrize("kind", MAPPED)
 def test_the_mapped_file_gives_what_numpy_reads(

@@ -402,7 +402,9 @@ class Pipeline:
         if self._ragged:
             return elements.ragged_batch(size, drop)
         if self._padding is None:
-            return elements.batch(size, drop)
+            # Of a map and a batch right behind it, TensorFlow makes one step, which takes arrays of
+            # as many items for arrays of the same shape.
+            return elements.take(np.iinfo("i8").max).batch(size, drop)
         return self._padded(elements, self._padding, words=False)
 
     def _padded(self, elements: Any, padding: Padding, words: bool) -> Any:
