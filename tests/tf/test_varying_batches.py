@@ -22,7 +22,7 @@ from yogadl import spec as specs
 from yogadl.cache.reader import CacheFile
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import ChecksumError, InvalidArgumentError, UnsupportedTypeError
-from yogadl.spec import OptionalSpec, TensorSpec
+from yogadl.spec import NoneSpec, OptionalSpec, RaggedSpec, TensorSpec
 from yogadl.tensorflow import make_tf_dataset
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"
@@ -410,6 +410,12 @@ def test_what_cannot_be_padded(tmp_path: pathlib.Path) -> None:
         for options in WAYS.values():
             with pytest.raises(UnsupportedTypeError, match="optional"):
                 make_tf_dataset(ref.stream(), batch_size=2, **options)
+    others: list[Any] = [RaggedSpec("int32", (2, None), 1), NoneSpec()]
+    for number, other in enumerate(others):
+        spec = (other, TensorSpec("int32", (None,)))
+        ref = write(tmp_path / f"other {number}", spec, [])
+        with ref, pytest.raises(UnsupportedTypeError, match="cannot pad"):
+            make_tf_dataset(ref.stream(), batch_size=2, pad=0)
 
 
 def test_a_stream_of_ones_own() -> None:

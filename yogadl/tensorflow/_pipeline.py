@@ -373,6 +373,13 @@ class Pipeline:
             )
             for leaf in specs.leaves(self._spec)
         )
+        if self._padding is not None and not stacks:
+            for leaf in specs.leaves(self._spec):
+                if not isinstance(leaf, specs.TensorSpec):
+                    raise UnsupportedTypeError(
+                        f"TensorFlow cannot pad batches of records with components as {leaf}; read "
+                        "single records and map them to some without, then padded_batch"
+                    )
 
         def plan(start: Any) -> Any:
             size, parallel = self._batch_size, _PARALLEL_NUMPY_ROWS
