@@ -249,6 +249,29 @@ def test_what_is_small_is_not_left_to_bulk_that_takes_long(
         file.pieces.release(work.start, work.stop, work.is_bulk)
 
 
+@pytest.mark.parametrize("is_much", [False, True])
+def test_first_records_that_bulk_brings_come_twice_but_a_little(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_much: bool
+) -> None:
+    """And not at all where bulk comes at once."""
+    store(site, (400, 3_000), None)
+    if is_much:
+        monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
+    with site.ref() as ref:
+        files, queue = ref.reader.files, work_queue.WorkQueue()
+        file, count = files.file(0), 3 if is_much else 0
+        bulk = Bulk(iter([]), file.size, files.traffic, is_small=True)
+        bulk.work = Work(file, HEAD_BYTES, file.size)
+        queue.add_bulk(bulk)
+        file.twice.most, file.twice.nbytes = 4 * CELL - 1, 0
+        assert not queue.precedes_bulk(file, HEAD_BYTES, HEAD_BYTES + work_queue.LARGE_BYTES)
+        ends = [queue.precedes_bulk(file, HEAD_BYTES, HEAD_BYTES + CELL) for _ in range(5)]
+        assert ends == [True] * count + [False] * (5 - count)
+        assert file.twice.nbytes == count * CELL
+        queue.end_bulk(bulk)
+        assert not queue.precedes_bulk(file, HEAD_BYTES, HEAD_BYTES + CELL)
+
+
 def test_records_come_though_bulk_that_was_to_bring_them_stands_still(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

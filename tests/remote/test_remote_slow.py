@@ -79,6 +79,27 @@ def test_the_first_records_overtake_bulk(
         assert not pieces.memory
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_many_first_records_come_twice_but_a_little(
+    site: Site, slow: Callable[[], None], monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    """Small ones that have a fifth of all bytes; bulk is cut off, so that they need not wait."""
+    if not at_once:
+        monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
+    count = store(site, (160, 50_000), None)
+    with site.ref() as ref:
+        batches = iter(ref.stream(shuffle=True, shuffle_seed=1).batches(32))
+        found = [int(n) for n in next(batches)["number"]]
+        slow()
+        found += [int(n) for batch in batches for n in batch["number"]]
+        assert sorted(found) == list(range(count))
+        wait_until(is_nothing_fetched)
+        files = ref.reader.files
+        assert files.traffic.nbytes < 1.02 * files.nbytes
+        assert files.file(0).pieces.is_kept(0, files.nbytes)
+        assert not files.file(0).pieces.memory
+
+
 def test_large_records_are_not_kept_waiting_by_bulk(
     site: Site, slow: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

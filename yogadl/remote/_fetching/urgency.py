@@ -62,7 +62,7 @@ class Urgency:
         return is_ours
 
     def ask_again(self, ranges: Sequence[Range]) -> list[Range]:
-        """Asks for small ranges that are in flight in bulk, of which much may come before them.
+        """Asks for small ranges that are in flight in bulk, which may bring much before them.
 
         Returns:
             Those that it asked for.
@@ -70,9 +70,10 @@ class Urgency:
         again: list[Range] = []
         for file, *where in ranges:
             pieces, (start, stop) = file.pieces, cells(*where)
-            if not self._queue.is_much(file, start, stop) or pieces.has(start, stop):
+            if pieces.has(start, stop):
                 continue
-            if not pieces.missing(start, stop) or pieces.others_have(start, stop):
+            is_claimed = not pieces.missing(start, stop) or pieces.others_have(start, stop)
+            if is_claimed and self._queue.precedes_bulk(file, start, stop):
                 self._ask_unclaimed(file, start, stop)
                 again.append((file, start, stop))
         return again
@@ -90,7 +91,7 @@ class Urgency:
                 known.note(self._ask_unclaimed(file, start, stop))
                 again.append((file, start, stop))
             else:
-                self._queue.cut_bulk(file, start, stop)
+                self._queue.cut_bulk(file, start, stop, is_first)
         return again
 
     def _is_left_to_bulk(self, wanted: Range, asked: dict[Range, float]) -> bool:

@@ -37,7 +37,8 @@ LARGE_BYTES = 64 << 10
 """From which on a request costs little beside what it brings."""
 
 # What bulk brings so late that it takes so long yet is asked for by itself, if it is one of the
-# first records; other bulk ends where it is, if a large range is waited for.
+# first records, as far as that may come twice; other bulk ends where it is, if a large range, or
+# one of the first, is waited for.
 _FIRST_LATE_SECONDS, _LATE_SECONDS = 0.25, 1.0
 # Bulk that was late comes in pieces that take so long, and are not smaller, at so many connections
 # of a process; and beside it, what streams need next at more of them than otherwise.
@@ -227,11 +228,17 @@ class WorkQueue:
             traffic is None or any(bulk.traffic is traffic for bulk in self._bulk)
         )
 
-    def is_much(self, file: RemoteFile, start: int, stop: int) -> bool:
-        """Whether a range is small, and bulk that brings it does not come at once."""
-        return stop - start < LARGE_BYTES and any(
-            bulk.traffic is file.traffic and bulk.nbytes > AT_ONCE_BYTES for bulk in self._bulk
-        )
+    def precedes_bulk(self, file: RemoteFile, start: int, stop: int) -> bool:
+        """Whether one of the first ranges is asked for though it is coming in bulk: if it is small,
+        and that does not come at once; as far as some bytes may come twice."""
+        size = stop - start
+        if size >= LARGE_BYTES or not file.twice.has_room(size):
+            return False
+        bulks = (bulk for bulk in self._bulk if bulk.traffic is file.traffic)
+        if not any(bulk.nbytes > AT_ONCE_BYTES for bulk in bulks):
+            return False
+        file.twice.nbytes += size
+        return True
 
     def is_coming(self, file: RemoteFile, start: int, stop: int) -> bool:
         """Whether a range is so small that it is left to bulk, which brings it soon."""
@@ -243,19 +250,20 @@ class WorkQueue:
         return any(bulk.traffic is file.traffic and _is_quick(bulk, now) for bulk in self._bulk)
 
     def overtakes_bulk(self, file: RemoteFile, start: int, stop: int) -> bool:
-        """Whether one of the first ranges is asked for though it comes in bulk, being late; large
-        ones only as far as some bytes may come twice."""
+        """Whether one of the first ranges is asked for though it comes in bulk, being late; as far
+        as some bytes may come twice."""
+        size = stop - start
+        if not file.twice.has_room(size):
+            return False
         if not self._late_bulk(file, start, stop, _FIRST_LATE_SECONDS):
             return False
-        if stop - start >= LARGE_BYTES:
-            if not file.twice.has_room(stop - start):
-                return False
-            file.twice.nbytes += stop - start
+        file.twice.nbytes += size
         return True
 
-    def cut_bulk(self, file: RemoteFile, start: int, stop: int) -> None:
-        """Has bulk that is late with a large range end where it is, and come in small pieces."""
-        if stop - start >= LARGE_BYTES:
+    def cut_bulk(self, file: RemoteFile, start: int, stop: int, is_first: bool = False) -> None:
+        """Has bulk that is late with a large range, or with one of the first, end where it is, and
+        come in small pieces."""
+        if is_first or stop - start >= LARGE_BYTES:
             for work in self._late_bulk(file, start, stop, _LATE_SECONDS):
                 self._cut(work)
 
