@@ -19,7 +19,7 @@ from yogadl.recipes._imports import imported
 from yogadl.recipes._libraries import among_others
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import absolute, follow
-from yogadl.recipes._objects import attributes_of
+from yogadl.recipes._objects import OF_DISPATCHERS, added, attributes_of
 from yogadl.recipes._owners import (
     is_installed,
     is_library,
@@ -36,7 +36,7 @@ from yogadl.recipes._users import holds_users, is_dispatcher
 _UNSET = "unset"
 _MISSING = object()
 _WRAPPED = frozenset(("__wrapped__",))
-_OF_DISPATCHERS = frozenset(("__wrapped__", "_clear_cache", "dispatch", "register", "registry"))
+_OF_DISPATCHERS = _WRAPPED | OF_DISPATCHERS
 
 # Which comprehensions are functions depends on the version of Python.
 _COMPREHENSION = re.compile(r"<(?:list|dict|set)comp>\.(?:<locals>\.)?")
@@ -309,7 +309,8 @@ def _attributes(
 ) -> list[str]:
     return [
         f".{name}={walk.inside(f'.{name}', it)}"
-        for name, it in vars(function).items()
+        # What wraps a cached function has copied the attributes of that.
+        for name, it in added(function).items()
         if name != CACHED and name not in MARKS and name not in LEFT and name not in besides
     ]
 

@@ -36,6 +36,8 @@ def _nothing(_value: Any) -> None:
 _WRAPPERS = (property, staticmethod, classmethod)
 _COPIED = frozenset((*functools.WRAPPER_ASSIGNMENTS, "__type_params__"))
 _OF_WRAPPERS = _COPIED | {"__wrapped__"}
+OF_DISPATCHERS = frozenset(("_clear_cache", "dispatch", "register", "registry"))
+"""What ``functools.singledispatch`` puts on what it makes."""
 
 # Those of derived classes come before what they derive from.
 _CONTENTS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
@@ -124,10 +126,12 @@ def added(value: Any) -> dict[str, Any]:
     if wrapped is None:
         return found
     is_function = isinstance(wrapped, types.FunctionType)
+    is_of_dispatcher = type(found.get("registry")) is types.MappingProxyType
+    copied = _COPIED | OF_DISPATCHERS if is_of_dispatcher else _COPIED
     return {
         name: it
         for name, it in found.items()
-        if name not in _COPIED
+        if name not in copied
         or it
         is not (getattr(wrapped, name, ()) if is_function else attributes_of(wrapped).get(name))
     }

@@ -502,3 +502,53 @@ def make():
 """,
     (('SET"] = "1"', 'SET"] = "3"'),),
 )
+
+PROGRAMS["what wraps functions that are cached or dispatch"] = Program(
+    """
+=== main.py
+import functools
+def timed(f):
+    @functools.wraps(f)
+    def inner(*args): return f(*args)
+    return inner
+class Called:
+    def __init__(self, f):
+        functools.update_wrapper(self, f)
+        self.f = f
+    def __call__(self, n): return self.f(n)
+@timed
+@timed
+@functools.lru_cache(maxsize=None)
+def load(n):
+    "doc A"
+    return n + 1
+@timed
+@Called
+@timed
+def called(n):
+    "doc B"
+    return n + 2
+@timed
+@Called
+@timed
+@functools.singledispatch
+def shown(n):
+    "doc C"
+    return n + 3
+@shown.register(str)
+def _(n): return n + "4"
+def make():
+    return [load(1), called(1), shown(1), shown("1")]
+""",
+    (
+        ("n + 1", "n + 5"),
+        ("n + 2", "n + 5"),
+        ("n + 3", "n + 5"),
+        ('n + "4"', 'n + "5"'),
+    ),
+    (
+        ("doc A", "doc D"),
+        ("doc B", "doc D"),
+        ("doc C", "doc D"),
+    ),
+)
