@@ -360,6 +360,35 @@ def test_attrs_finds_out_types(tmp_path: pathlib.Path, monkeypatch: pytest.Monke
     assert told("attrs_again", RESOLVED) == found[0]
 
 
+def test_attrs_says_that_its_own_functions_are_of_the_last_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From Python 3.13 on, where it also puts them into each class."""
+    attrs = pytest.importorskip("attrs")
+    evolve = attrs.evolve
+
+    @attrs.define
+    class Item:
+        size: int = 1
+
+    def make() -> Any:
+        return evolve(Item(), size=2), attrs.evolve(Item(), size=3)
+
+    monkeypatch.setattr(evolve, "__module__", "attr._make")
+    monkeypatch.setattr(evolve, "__qualname__", "evolve")
+    before = recipe_of(make).digest
+    monkeypatch.setattr(evolve, "__module__", __name__)
+    monkeypatch.setattr(evolve, "__qualname__", "others.<locals>.Other.evolve")
+    assert recipe_of(make).digest == before
+    if "__replace__" in vars(Item):
+        del Item.__replace__
+    else:
+        Item.__replace__ = evolve
+    assert recipe_of(make).digest == before
+    Item.__replace__ = lambda item: item
+    assert recipe_of(make).digest != before
+
+
 def test_pydantic() -> None:
     pydantic: Any = pytest.importorskip("pydantic")
 

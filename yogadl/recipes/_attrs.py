@@ -24,12 +24,16 @@ _FIELDS = "__attrs_attrs__"
 # What is written without a name.
 _SYNTAX = (None, type(None), ..., types.UnionType)
 _SPECIAL = type(typing.Union)
-_RESOLVED = "__attrs_types_resolved__"
+_RESOLVED, _REPLACE = "__attrs_types_resolved__", "__replace__"
 
 
-def is_found_out(kind: type, name: str) -> bool:
-    """Whether something in a class only says that attrs has been asked for the types."""
-    return name == _RESOLVED and _FIELDS in vars(kind)
+def is_left_out(kind: type, name: str) -> bool:
+    """Whether something in a class only says that attrs has been asked for the types, or is what
+    attrs puts there from Python 3.13 on."""
+    if _FIELDS not in vars(kind):
+        return False
+    space = getattr(vars(kind)[name], "__globals__", {}) if name == _REPLACE else {}
+    return name == _RESOLVED or space.get("__name__", "").partition(".")[0] in _ATTRS
 
 
 def meet_fields(walk: Walk, kind: type) -> None:

@@ -188,7 +188,7 @@ def _entries(kind: type) -> Iterator[tuple[str, Any]]:
         is_kept_apart = name in BOOKKEEPING or (name in OF_TYPED_DICTS and is_typed_dict(kind))
         if is_kept_apart or name in MARKS or _pydantic.is_compiled(kind, name):
             continue
-        if _attrs.is_found_out(kind, name):
+        if _attrs.is_left_out(kind, name):
             continue
         if name == "_new_member_" and "__new_member__" in vars(kind):
             # From Python 3.11 on, it has two names.

@@ -59,6 +59,10 @@ def library_function(walk: Walk, value: Any) -> str:
     is_plain = not value.__closure__ and "__wrapped__" not in vars(function)
     if is_plain and not isinstance(value, types.MethodType):
         if not function.__defaults__ and not function.__kwdefaults__:
+            space, own = function.__globals__, function.__name__
+            if space.get(own) is function:
+                # From Python 3.13 on, attrs gives its evolve() the name of the last class it made.
+                return walk.library(space.get("__name__", module), own)
             home = walk.library(function.__globals__.get("__name__", module), name)
             return f"{home}{among_others(function)}"
     return ""
