@@ -389,6 +389,34 @@ def test_attrs_says_that_its_own_functions_are_of_the_last_class(
     assert recipe_of(make).digest != before
 
 
+def test_intervals_and_periods_of_pandas() -> None:
+    """By themselves, and in what has many."""
+    pandas: Any = pytest.importorskip("pandas")
+    given = (
+        pandas.Interval(0, 1),
+        pandas.Interval(0, 2),
+        pandas.Interval(0, 1, "left"),
+        pandas.Interval(0.0, 1.0),
+        pandas.Interval(pandas.Timestamp("2020"), pandas.Timestamp("2021")),
+        pandas.Period("2020-01", "M"),
+        pandas.Period("2020-02", "M"),
+        pandas.Period("2020-01", "D"),
+        pandas.Period("2020", "Y-MAR"),
+        pandas.Period("2020", "Y-APR"),
+        pandas.interval_range(0, 2),
+        pandas.interval_range(0, 3),
+        pandas.interval_range(0, 2, closed="left"),
+        pandas.period_range("2020", periods=2, freq="M"),
+        pandas.period_range("2020", periods=2, freq="D"),
+        pandas.cut([1, 2, 3], 2),
+        pandas.cut([1, 2, 3], 2, right=False),
+    )
+    digests = [digest(value) for value in given]
+    assert len(set(digests)) == len(given)
+    again = digest(pandas.cut([1, 2, 3], 2))
+    assert again == digests[-2]
+
+
 def test_pydantic() -> None:
     pydantic: Any = pytest.importorskip("pydantic")
 

@@ -185,6 +185,12 @@ def _of_pandas(value: Any, pandas: Any) -> Rule | None:
         return lambda _walk, it: (
             f"{type(it).__name__}({text(repr(it))},{it.value},{getattr(it, 'unit', '')})"
         )
+    if isinstance(value, pandas.Interval):
+        return lambda walk, it: (
+            f"interval({walk.token(it.left)},{walk.token(it.right)},{it.closed})"
+        )
+    if isinstance(value, pandas.Period):
+        return lambda _walk, it: f"period({it.ordinal},{it.freqstr})"
     if isinstance(value, pandas.api.extensions.ExtensionDtype):
         return lambda walk, it: f"dtype({_pandas_dtype(walk, it)})"
     if isinstance(value, pandas.api.extensions.ExtensionArray):
