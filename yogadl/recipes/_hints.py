@@ -56,5 +56,8 @@ def hint_rule(walk: Walk, value: Any) -> str:
     if origin is None:
         shown = text(_shown_type(value))
         found = [(name, getattr(value, name, None)) for name in _OF_TYPES]
+        if isinstance(value, typing.ParamSpec):
+            # From Python 3.12 on, that of one without a bound is the type of None.
+            found = [it for it in found if it[1] is not type(None)]
         return f"typing({shown},{pairs(walk, (it for it in found if it[1]))})"
     return f"typing({walk.token(origin)},{each(walk, typing.get_args(value))})"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import collections
+import collections.abc
 import datetime
 import decimal
 import enum
@@ -363,6 +364,8 @@ EXACT: dict[type, Rule] = {
     _CachedProperty: _cached_property,
     functools.singledispatchmethod: _dispatching,
     types.GenericAlias: hint_rule,
+    # Of a class of its own, which says that it is the one above.
+    type(collections.abc.Callable[[], None]): hint_rule,
     types.UnionType: hint_rule,
     typing.TypeVar: hint_rule,
     typing.ParamSpec: hint_rule,

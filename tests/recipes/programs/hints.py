@@ -120,3 +120,28 @@ def other(x: Other): return "own"
         ("int, int\ndef taken", "int, float\ndef taken"),
     ),
 )
+
+PROGRAMS["hints of Python's abstract Callable"] = Program(
+    """
+=== main.py
+import dataclasses, typing
+from collections.abc import Callable
+P = typing.ParamSpec("P")
+Shown = Callable[[int], str]
+Any = Callable[..., int]
+Kept = Callable[P, int]
+@dataclasses.dataclass
+class Column:
+    show: Callable[[int], str] = str
+    other: "Any | None" = None
+def make():
+    hints = typing.get_type_hints(Column)
+    return [Column().show(1), *map(str, (hints["show"], hints["other"], Shown, Any, Kept))]
+""",
+    (
+        ("show: Callable[[int], str]", "show: Callable[[float], str]"),
+        ("Any = Callable[..., int]", "Any = Callable[..., float]"),
+        ("Shown = Callable[[int], str]", "Shown = Callable[[int, int], str]"),
+    ),
+    (("import dataclasses, typing", "import typing, dataclasses"),),
+)
