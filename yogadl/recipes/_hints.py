@@ -49,6 +49,8 @@ def hint_rule(walk: Walk, value: Any) -> str:
     if value is typing.Any:
         # Before Python 3.11, it is no class.
         return f"typing({text('typing.Any')})"
+    if value is typing.Annotated:
+        return walk.library("typing", "Annotated")
     if origin is typing.Annotated:
         # From Python 3.13 on, it is no class.
         made = walk.library("typing", "Annotated")

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import types
+import typing
 from typing import Any
 
 from yogadl.recipes._imports import failure, imported
@@ -203,6 +204,9 @@ def _follow_library(
         return f"{found} is {walk.token(value)}"
     if issubclass(type(value), type):
         return f"{found} is {walk.reference(value)}"
+    if value is typing.Any or value is typing.Annotated:
+        # Which of them is a class depends on the version of Python.
+        return f"{found} is {walk.token(value)}"
     if is_plain(value):
         return walk.item("constant", module, str(read), label, value)
     return found

@@ -7,6 +7,7 @@ import functools
 import os
 import pathlib
 import types
+import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -313,6 +314,8 @@ class Walker(Trail):
         if kind == "global":
             self.met(owner, name)
         is_reference = issubclass(type(value), types.FunctionType | type | types.ModuleType)
+        # Which of these is a class depends on the version of Python.
+        is_reference = is_reference or value is typing.Any or value is typing.Annotated
         if is_reference and kind not in _WITH_REFERENCES:
             # Whoever asks has it in what it describes.
             with self.named(label, label):

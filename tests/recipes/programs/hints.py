@@ -145,3 +145,22 @@ def make():
     ),
     (("import dataclasses, typing", "import typing, dataclasses"),),
 )
+
+PROGRAMS["hints that are classes only on some versions of Python"] = Program(
+    """
+=== main.py
+from __future__ import annotations
+import dataclasses, typing
+from typing import Annotated, Any
+@dataclasses.dataclass
+class Order:
+    a: Annotated[int, "two"] = 0
+    b: Any = 1
+    c: typing.Any = 2
+    d: typing.Annotated[int, "two"] = 3
+def make():
+    return [Order()]
+""",
+    (("b: Any = 1", "b: Any = 4"),),
+    (("import dataclasses, typing", "import typing, dataclasses"),),
+)
