@@ -339,6 +339,28 @@ def test_arguments_out_of_range(
         make_tf_dataset(stream, **options)
 
 
+@pytest.mark.parametrize("size", [2**31, 2**62, 2**70])
+def test_batches_larger_than_all_there_is(size: int) -> None:
+    """Padded, TensorFlow would end the process over the room for them."""
+    ref = yogadl.from_source(
+        [np.arange(n % 3) for n in range(10)], spec=TensorSpec("int64", (None,))
+    )
+    (batch,) = make_tf_dataset(ref.stream(start_offset=3), batch_size=size, pad=-1, epochs=1)
+    assert batch.shape == (7, 2)
+    whole = make_tf_dataset(ref.stream(), batch_size=size, ragged=True, epochs=2)
+    assert [int(batch.nrows()) for batch in whole] == [10, 10]
+    dropped = make_tf_dataset(ref.stream(), batch_size=size, pad=0, drop_remainder=True, epochs=2)
+    assert list(dropped) == []
+
+
+def test_more_epochs_than_can_be_counted() -> None:
+    ref = yogadl.from_arrays(np.arange(10))
+    with pytest.raises(InvalidArgumentError, match="None never ends"):
+        make_tf_dataset(ref.stream(), epochs=2**63 - 1)
+    many = make_tf_dataset(ref.stream(), epochs=2**59)
+    assert [int(n) for n in many.take(12)] == [*range(10), 0, 1]
+
+
 def test_what_is_no_stream(storage_dir: pathlib.Path) -> None:
     others: list[Any] = [None, 5, [1, 2], "stream", numbers(storage_dir, 2)]
     for other in others:

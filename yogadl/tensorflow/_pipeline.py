@@ -82,11 +82,18 @@ class Pipeline:
         # A reader of its own, for the data set may outlive the stream's.
         self._reader = copy.copy(stream.epochs.reader())
         self._spec = self._reader.spec
-        self._batch_size = batch_size
         self._drop_remainder = drop_remainder
         self._count = epochs
+        length = self._order.epoch_length
+        if isinstance(epochs, int) and epochs * length > np.iinfo("i8").max:
+            raise InvalidArgumentError(
+                f"epochs={epochs:,} have more records than TensorFlow counts; None never ends"
+            )
         if batch_size is not None:
             tell_of_no_batches(len(stream), batch_size, drop_remainder)
+            # TensorFlow makes room for all of a batch, which may be more than there ever is.
+            batch_size = min(batch_size, max(length, 1) + drop_remainder)
+        self._batch_size = batch_size
         self._padding = None if pad is None else _whole_padding(self._spec, pad)
         self._ragged = ragged
         self._seed = seed
