@@ -277,6 +277,8 @@ def test_what_cannot_be_opened(remembered: str, local: pathlib.Path) -> None:
     assert "verysecret" not in str(error.value)
     with pytest.raises(InvalidArgumentError, match="not a directory"):
         open_storage("memory://a", local_cache_dir=local / "none")
+    with pytest.raises(InvalidArgumentError, match="fsspec cannot open dir://a"):
+        open_storage("dir://a")
     with pytest.raises(StoreError, match="fsspec cannot open zip"):
         open_storage(f"zip://a::{local / 'none.zip'}", local_cache_dir=local)
     storage = open_storage(remembered, local_cache_dir=local)

@@ -81,7 +81,8 @@ class FsspecStore(ObjectStore):
                 system, root = self._fsspec.core.url_to_fs(given.location, **given.options)
             except ImportError as error:
                 raise MissingExtraError(f"{self.url}: {without_secrets(str(error))}") from error
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, AttributeError) as error:
+                # Of what a chained URL lacks, some file systems are made with None.
                 said = without_secrets(str(error))
                 raise InvalidArgumentError(f"fsspec cannot open {self.url}: {said}") from None
             except OSError as error:
