@@ -161,9 +161,10 @@ def test_files_that_others_spoil(
 def test_files_that_others_spoil_meanwhile(
     site: Site, spoil: Callable[[pathlib.Path], None], suffix: str
 ) -> None:
-    near = site.store(records(100), spec=SPEC, part_bytes=400_000)
-    # A shard, so that the files are never whole, and read like any other.
-    order = {**ORDER, "num_shards": 2}
+    near = site.store(records(400), spec=SPEC, part_bytes=400_000)
+    # A small shard, so that the files are never whole, and read like any other: who has a file
+    # mapped dies if others cut it off.
+    order = {**ORDER, "num_shards": 8}
     wanted = everything(near.stream(**order))
     with site.ref() as ref:
         for at, record in enumerate(ref.stream(**order)):
@@ -173,6 +174,7 @@ def test_files_that_others_spoil_meanwhile(
                     if path.is_file() and not path.is_symlink():
                         spoil(path)
         assert everything(ref.stream(**order)) == wanted
+        assert not ref.reader.files.are_complete()
 
 
 @pytest.mark.parametrize("part_bytes", [1 << 30, 400_000], ids=["file", "parts"])
