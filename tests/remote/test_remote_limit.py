@@ -460,7 +460,7 @@ def test_everybody_at_once(stored: Site) -> None:
     rng = np.random.default_rng(9)
     number = most = 0
     try:
-        while time.monotonic() < until:
+        while time.monotonic() < until or number < 4:
             number += 1
             victim = started(lambda n=number: read_on(100 + n, until))  # type: ignore[misc]
             time.sleep(rng.uniform(0, 0.3))
@@ -478,7 +478,6 @@ def test_everybody_at_once(stored: Site) -> None:
         for child in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-    assert number > 3
     assert most <= limit + 200_000
     space = limited(stored, limit)
     keep(stored, 1, space)

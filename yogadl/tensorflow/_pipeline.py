@@ -60,6 +60,10 @@ PER_ITERATION = PerIteration.PER_ITERATION
 Epochs = int | PerIteration | None
 
 
+# Sizes of batches up to this are in element specs, also where there are no such batches.
+_MOST_SHOWN = 1 << 24
+
+
 class Pipeline:
     """One data set in the making; the arguments are those of ``make_tf_dataset``, checked."""
 
@@ -91,8 +95,10 @@ class Pipeline:
             )
         if batch_size is not None:
             tell_of_no_batches(len(stream), batch_size, drop_remainder)
-            # TensorFlow makes room for all of a batch, which may be more than there ever is.
-            batch_size = min(batch_size, max(length, 1) + drop_remainder)
+            # TensorFlow makes room for all of a batch, which may be more than there ever is. What
+            # it says of shapes stays, but of sizes that nobody means.
+            most = max(length, _MOST_SHOWN) + 1 if drop_remainder else max(length, 1)
+            batch_size = min(batch_size, most)
         self._batch_size = batch_size
         self._padding = None if pad is None else _whole_padding(self._spec, pad)
         self._ragged = ragged
