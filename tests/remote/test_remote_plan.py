@@ -133,8 +133,8 @@ def test_what_is_asked_for_of_many_small_files(
     else:
         # Each file, and what the first records need of theirs, between which the rest is.
         assert count + FIRST_RECORDS < wanted <= count + 4 * FIRST_RECORDS
-    # What comes meanwhile is not asked for, which is much where files are few.
-    assert (0.5 if count == 60 else 0.85) * wanted <= len(asked) <= 1.1 * wanted
+    # Each file once. What comes meanwhile is not asked for: by chance, as it depends on time.
+    assert count <= len(asked) <= 1.1 * wanted
     # And what may come twice.
     assert bytes_of(asked) == pytest.approx(plan.index_bytes + plan.record_bytes, rel=0.02)
 

@@ -20,9 +20,12 @@ class DamagedFiles(Job):
 
     def round(self) -> None:
         """See ``Job.round``."""
-        if self.chance.random() < 0.3:
+        # At least one of each, however slow the machine is.
+        self._damage_file()
+        if self.chance.random() < 0.3 or not self.counts["damaged tables"]:
             self._damage_table()
-            return
+
+    def _damage_file(self) -> None:
         original = self.chance.choice(self._originals)
         path = self.folder / "cache.mdb"
         # A new file, since changing one that is mapped would end this process.
