@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from yogadl import backoff
+from yogadl.cache.memory import private_memory
 from yogadl.errors import (
     NetworkError,
     StoreError,
@@ -60,7 +61,8 @@ class Connections:
     def __init__(self) -> None:
         self._open: dict[_Host, http.client.HTTPConnection] = {}
         self._last: http.client.HTTPResponse | None = None
-        self._buffer = memoryview(bytearray(_PIECE_BYTES))
+        # Which takes memory as far as it is used: most threads read little, at least at first.
+        self._buffer = memoryview(private_memory(_PIECE_BYTES))
         self._piece = _FIRST_BYTES
         self.longest_wait = 0.0
         """Seconds that the last answer took to begin, or to go on, whatever was more."""

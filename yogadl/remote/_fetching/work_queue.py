@@ -52,7 +52,7 @@ TWICE = 0.01
 # Until the first records have been read, or for so long, bulk that does not come at once has
 # but some of the connections.
 _HOLD_SECONDS = 0.5
-HELD_CONNECTIONS = 16
+HELD_CONNECTIONS = 8
 # Of small files, each request takes processors longer than the network.
 _HELD_OF_MANY = 4
 FEWEST_CONNECTIONS = 2
