@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,26 @@ def as_flag(name: str, value: Any) -> bool:
     if not isinstance(value, int | np.bool_) or value not in (0, 1):
         raise InvalidArgumentError(f"{name} must be True or False, not {value!r:.100}")
     return bool(value)
+
+
+def as_path(name: str, value: Any) -> str:
+    """A caller's path on this machine, as text.
+
+    Raises:
+        InvalidArgumentError: it is none, or no path can be so.
+    """
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"{name} must be a string or a path, not {value!r:.100}")
+    if "\0" in text:
+        raise InvalidArgumentError(f"{name} {text!r} has a zero character, as no path has")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"{name} {text!r} has what no path of this machine can have: {error}"
+        ) from None
+    return text
 
 
 def check_shard(shard_index: Any, num_shards: Any, name: str = "shard_index") -> tuple[int, int]:

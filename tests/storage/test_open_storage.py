@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import yogadl
+from yogadl.dataref import LMDBDataRef
 from yogadl.errors import InvalidArgumentError
 from yogadl.storage import (
     GCSConfigurations,
@@ -55,13 +56,26 @@ def test_files(tmp_path: pathlib.Path) -> None:
     # Names are bytes on Linux.
     odd = pathlib.Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     if sys.platform == "linux":
-        open_storage(odd.as_uri())
-        assert odd.is_dir()
+        for number, url in enumerate((odd.as_uri(), f"file://{odd}")):
+            open_storage(url).submit([1], "a", str(number))
+        assert len(list(odd.glob("a/*/cache.mdb"))) == 2
     for bad in ("file://host/data", "file://", "file://data"):
         with pytest.raises(InvalidArgumentError, match="file:///data/yogadl"):
             open_storage(bad)
     with pytest.raises(InvalidArgumentError, match="no argument region; it has none"):
         open_storage(f"{folder.as_uri()}?region=x")
+
+
+@pytest.mark.parametrize("bad", ["\ud800", "\0"])
+def test_what_no_path_can_have(bad: str, tmp_path: pathlib.Path) -> None:
+    for url in (f"{tmp_path}/{bad}", f"file://{tmp_path}/{bad}"):
+        with pytest.raises(InvalidArgumentError, match=r"as no path has|what no path"):
+            open_storage(url)
+    with pytest.raises(InvalidArgumentError, match=r"cache_filepath .* path"):
+        LMDBDataRef(f"{tmp_path}/{bad}")
+    for none in (5, None, b"x"):
+        with pytest.raises(InvalidArgumentError, match="must be a string or a path, not"):
+            LMDBDataRef(none)  # type: ignore[arg-type]
 
 
 def test_buckets(opened: list[Any], tmp_path: pathlib.Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING
 
-from yogadl.arguments import as_flag
+from yogadl.arguments import as_flag, as_path
 from yogadl.cache.file_reader import CacheInfo, FileReader
 from yogadl.cache.files import shown
 from yogadl.cache.mapping import Access
@@ -44,7 +44,7 @@ class LMDBDataRef(OpenedDataRef[FileReader]):
     Raises:
         CacheNotFoundError: there is no such file.
         CacheFormatError: it cannot be read.
-        InvalidArgumentError: ``access`` is none of these.
+        InvalidArgumentError: ``access`` is none of these, or the path none that a file can have.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class LMDBDataRef(OpenedDataRef[FileReader]):
         check_records: bool = False,
         access: str = "random",
     ) -> None:
-        self._path = pathlib.Path(cache_filepath).absolute()
+        self._path = pathlib.Path(as_path("cache_filepath", cache_filepath)).absolute()
         self._check_records = as_flag("check_records", check_records)
         self._access = _access(access)
         self._open()

@@ -8,7 +8,7 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from yogadl.arguments import as_flag, as_index
+from yogadl.arguments import as_flag, as_index, as_path
 from yogadl.errors import InvalidArgumentError
 from yogadl.redaction import without_password
 
@@ -36,13 +36,9 @@ def as_directory(name: str, given: str | os.PathLike[str]) -> pathlib.Path:
         InvalidArgumentError: it is no path, empty, a URL, in the home of somebody unknown, or below
             a current directory that is gone.
     """
-    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
-    if not isinstance(text, str):
-        raise InvalidArgumentError(f"{name} must be a string or a path, not {given!r:.100}")
+    text = as_path(name, given)
     if not text:
         raise InvalidArgumentError(f"{name} is empty; the current directory is '.'")
-    if "\0" in text:
-        raise InvalidArgumentError(f"{name} {text!r} has a zero character, as no path has")
     scheme = re.match(r"([a-z][a-z0-9+]+):/", text)
     if scheme:
         storage = _BUCKETS.get(scheme[1])

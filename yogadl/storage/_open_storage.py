@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import re
+import sys
 import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -202,7 +203,10 @@ def _open_file(url: str, **configuration: Any) -> LFSStorage:
 
 def path_of(escaped: str) -> str:
     """The path on this machine that a ``file://`` URL has, whose names may be any bytes."""
-    return os.fsdecode(urllib.parse.unquote_to_bytes(escaped))
+    # Bytes may also stand there as they are, as Python has them in the names of files.
+    return urllib.parse.unquote(
+        escaped, sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+    )
 
 
 def _open_bucket(
