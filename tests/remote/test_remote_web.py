@@ -73,6 +73,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         f"http://{'h' * 64}/cache.mdb",
         "http://ho st/cache.mdb",
         "http://ho\x00st/cache.mdb",
+        "http://host/a\tb/cache.mdb",
+        "http://host/a\nb/cache.mdb",
         "file:///etc/passwd",
         "ftp://host/cache.mdb",
         "gopher://host/cache.mdb",

@@ -130,6 +130,7 @@ def test_secrets_are_refused_and_not_shown(name: str, opened: list[Any]) -> None
         ("gs://bucket/?region=x", "no argument region"),
         ("s3://[bucket/", "no URL"),
         ("s3://bucket/%ff", "not UTF-8"),
+        ("s3://bucket/?local_cache_dir=/%ff", "not UTF-8"),
         ("s3://bucket/a\tb", "%09"),
         ("file:///data\n", "%0A"),
         ("https://host/a/1/cache.mdb", "yogadl.from_url"),

@@ -6,6 +6,7 @@ import numbers
 import os
 import pathlib
 import re
+import urllib.parse
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from yogadl.arguments import as_flag, as_index, as_path
@@ -53,6 +54,14 @@ def as_directory(name: str, given: str | os.PathLike[str]) -> pathlib.Path:
         raise InvalidArgumentError(
             f"{name} {text!r} is below the current directory, which is gone; give an absolute path"
         ) from error
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(url.strip())
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 class LFSConfigurations:
@@ -232,9 +241,7 @@ class S3Configurations(BaseCloudConfigurations):
     ) -> None:
         if not isinstance(endpoint_url, str | None):
             raise InvalidArgumentError("endpoint_url must be a string, or None")
-        if endpoint_url is not None and not endpoint_url.strip().lower().startswith(
-            ("http://", "https://")
-        ):
+        if endpoint_url is not None and not _is_address(endpoint_url):
             # What boto3 says of it would show a password.
             raise InvalidArgumentError(
                 "endpoint_url must be that of a store, https://… or http://…, or None, not "

@@ -54,6 +54,9 @@ def from_url(
         StoreError: it cannot be read.
     """
     try:
+        if any(character in "\t\r\n" for character in str(url).strip()):
+            # They would be left out, and it be an address of something else.
+            raise ValueError("it has a tab or an end of a line")
         plain_url(str(url))
     except ValueError:
         raise InvalidArgumentError(

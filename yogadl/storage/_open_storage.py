@@ -270,7 +270,13 @@ def _split(url: str) -> urllib.parse.SplitResult:
 def _arguments(query: str) -> dict[str, str]:
     """What is behind the ``?``."""
     try:
-        pairs = urllib.parse.parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+        pairs = urllib.parse.parse_qsl(
+            query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"
+        )
+    except UnicodeDecodeError:
+        raise InvalidArgumentError(
+            "what is escaped behind the '?' of the URL is not UTF-8; give it as an argument"
+        ) from None
     except ValueError:
         raise InvalidArgumentError(
             "what is behind the '?' of the URL is not of the form name=value&name=value"
