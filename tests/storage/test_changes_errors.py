@@ -580,6 +580,17 @@ def test_a_branch_is_a_string(on: Any, storage: LFSStorage) -> None:
         storage.revert("a", "main", on=on)
 
 
+def test_an_array_is_no_name(storage: LFSStorage) -> None:
+    array: Any = np.array([1, 2])
+    with pytest.raises(InvalidArgumentError, match="must be a non-empty string"):
+        storage.untag("a", "main", expect=array)
+    with pytest.raises(InvalidArgumentError, match="a component's name is a string"):  # noqa: SIM117
+        with storage.change("a", "main") as change:
+            change.rename(next(iter(change.base.spec)), array)
+    with pytest.raises(InvalidArgumentError, match="on_change must be one of"):
+        storage.cacheable("b", "1", on_change=array)
+
+
 def test_a_message_is_text(storage: LFSStorage) -> None:
     with pytest.raises(InvalidArgumentError, match="UTF-8"):
         storage.change("a", "main", message="a\ud800b")

@@ -116,7 +116,9 @@ def test_what_cannot_be(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
     for bad in ({"x": {1}}, {1: 2}, {"__yogadl__": {}}, {"x": float("nan")}, [("x", 1)]):
         with pytest.raises(InvalidArgumentError, match="metadata"):
             storage.set_metadata("a", "main", bad)  # type: ignore[arg-type]
-    for empty in ([], "", ()):
+    for empty in ([], "", (), np.array([1, 2])):
+        with pytest.raises(InvalidArgumentError, match="must be a dict"):
+            storage.submit([1], "b", "1", metadata=empty)  # type: ignore[arg-type]
         with (
             pytest.raises(InvalidArgumentError, match="must be a dict"),
             storage.change("a", "main") as change,

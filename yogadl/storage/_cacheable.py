@@ -331,7 +331,7 @@ def checked_on_change(on_change: Any) -> str:
     Raises:
         InvalidArgumentError: it is nothing that can be done.
     """
-    if on_change not in ON_CHANGE:
+    if not isinstance(on_change, str) or on_change not in ON_CHANGE:
         raise InvalidArgumentError(
             f"on_change must be one of {', '.join(map(repr, ON_CHANGE))}, not {on_change!r:.100}"
         )

@@ -142,12 +142,15 @@ class CataloguedStorage(ListedStorage[V]):
             expect: only if it is at this version now.
 
         Raises:
+            InvalidArgumentError: ``expect`` cannot be a version.
             CacheNotFoundError: there is no such tag.
             TagMovedError: it is not where it is expected.
             YogadlError: what :meth:`tag` raises.
         """
         self._version(dataset_id, "any")
         relative_path(dataset_id, tag, RESERVED_IN_BUCKETS, "tag")
+        if expect is not None and expect is not ...:
+            self._version(dataset_id, expect)
         self._prove_tags(self._version(dataset_id, tag))
         if not self._catalogue.untag(dataset_id, tag, expect):
             raise CacheNotFoundError(f"data set {dataset_id!r} has no tag {tag!r} in {self._where}")

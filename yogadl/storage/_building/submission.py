@@ -106,4 +106,6 @@ def staged(
 
 def merged(known: Mapping[str, Any], given: Any) -> Any:
     """What a source knows, and what the user gave, which counts; if that is anything at all."""
-    return {**known, **given} if isinstance(given, Mapping) else given or known
+    if given is None:
+        return known
+    return {**known, **given} if isinstance(given, Mapping) else given

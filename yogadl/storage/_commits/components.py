@@ -150,7 +150,7 @@ class Components:
     def rename(self, name: Any, new_name: Any) -> None:
         """Gives a component another name, if it is another."""
         component = self._get(name)
-        if new_name == name:
+        if isinstance(new_name, str) and new_name == name:
             return
         self.check_new(new_name)
         del self._components[name]
