@@ -199,6 +199,8 @@ def test_what_is_no_url(given: Any) -> None:
     [
         ("bucket_directory_path", None),
         ("bucket_directory_path", b"x"),
+        ("bucket_directory_path", "a\udcff"),
+        ("bucket_directory_path", pathlib.Path("\ud800")),
         ("local_cache_dir", None),
         ("local_cache_dir", b"/tmp"),
         ("skip_verify", "no"),

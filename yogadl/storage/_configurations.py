@@ -146,11 +146,19 @@ class BaseCloudConfigurations:
     ) -> None:
         if not isinstance(bucket, str) or not bucket:
             raise InvalidArgumentError(f"bucket must be a non-empty string, not {bucket!r}")
-        if not isinstance(bucket_directory_path, str | os.PathLike):
+        path: Any = bucket_directory_path
+        text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+        if not isinstance(text, str):
             raise InvalidArgumentError(
                 "bucket_directory_path must be a string, which may be empty, not "
                 f"{bucket_directory_path!r:.100}"
             )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgumentError(
+                f"bucket_directory_path must be text that UTF-8 can hold: {error}"
+            ) from None
         if url is not None and not str(url).startswith(("ws://", "wss://")):
             raise InvalidArgumentError(
                 "url must be that of a lock server, ws://… or wss://…, or None, not "
