@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +100,12 @@ def test_refused(target: str, reason: str) -> None:
 @pytest.mark.parametrize("parts", [("", "b", "p"), ("s", "", "p"), ("s", "b", "")])
 def test_nothing_is_no_name(parts: tuple[str, str, str]) -> None:
     with pytest.raises(InvalidArgumentError, match="must not be empty"):
+        make_request(*parts, shared=True)
+
+
+@pytest.mark.parametrize("parts", [(5, "b", "p"), ("s", None, "p"), ("s", "b", b"p")])
+def test_names_are_strings(parts: tuple[Any, Any, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be a string, not"):
         make_request(*parts, shared=True)
 
 

@@ -122,8 +122,10 @@ class RwCoordinatorClient:
             InvalidArgumentError: it refused the request, or a certificate cannot be read.
             LockError: it answered something else.
         """
-        path = cache_path.as_posix() if isinstance(cache_path, pathlib.PurePath) else cache_path
-        request = make_request(storage_type, bucket, os.fspath(path), shared=read_lock)
+        path = os.fspath(cache_path) if isinstance(cache_path, os.PathLike) else cache_path
+        if isinstance(cache_path, pathlib.PurePath):
+            path = cache_path.as_posix()
+        request = make_request(storage_type, bucket, path, shared=read_lock)
         patience = _Patience(self._connect_timeout, self._shown_url)
         while True:
             held = self._ask(request, patience)

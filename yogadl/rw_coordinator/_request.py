@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import urllib.parse
 from dataclasses import dataclass
+from typing import Any
 
 from yogadl.errors import InvalidArgumentError
 from yogadl.rw_coordinator import communication_protocol
@@ -74,7 +75,7 @@ class LockRequest:
         return f"/{path}?{urllib.parse.urlencode(query)}"
 
 
-def make_request(storage_type: str, bucket: str, cache_path: str, *, shared: bool) -> LockRequest:
+def make_request(storage_type: Any, bucket: Any, cache_path: Any, *, shared: bool) -> LockRequest:
     """What yogadl's client asks for.
 
     Raises:
@@ -82,6 +83,8 @@ def make_request(storage_type: str, bucket: str, cache_path: str, *, shared: boo
     """
     parts = {"storage_type": storage_type, "bucket": bucket, "cache_path": cache_path}
     for name, part in parts.items():
+        if not isinstance(part, str):
+            raise InvalidArgumentError(f"{name} must be a string, not {part!r:.100}")
         if not part:
             raise InvalidArgumentError(f"{name} must not be empty")
     try:
