@@ -76,6 +76,18 @@ class Service:
 def key(x: int, service: "Service | None" = None): return x * {helper}.X
 def make(): return [sorted([2, 1], key=key), key(1)]
 """,
+    "several lambdas that begin in one line, of which one ends further left": """
+import {helper}
+short, long = lambda: 1, lambda numbers: [
+    it + {helper}.X for it in numbers
+]
+def make(): return [short(), long([1])]
+""",
+    "several lambdas of constants in one line": """
+import {helper}
+lambdas = [lambda: 1, lambda: 2, lambda: {helper}.X]
+def make(): return [it() for it in lambdas]
+""",
     "a lock that an annotation of a function inside names": """
 import threading
 import {helper}

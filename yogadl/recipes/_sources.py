@@ -225,19 +225,18 @@ class SourceFile:
         tree = ast.parse(self.text)
         place = _place(candidates[0])
         nodes = [node for node in functions_in(tree) if _place(node) == place]
+        apart = 1 + max((node.end_lineno or 0) - node.lineno for node in nodes)
         for number, node in enumerate(nodes):
-            node.lineno = node.end_lineno = _MARK + number
+            # One that is inside of another comes after that, which has moved it along.
+            _move(node, _MARK + number * apart)
         flags = (code.co_flags & _FUTURES) | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         compiled = compile(tree, self._name, "exec", flags, dont_inherit=True)
-        marked = {
-            other.co_firstlineno - _MARK: other
-            for other in _codes_in(compiled)
-            if other.co_firstlineno >= _MARK
-        }
+        named = (other for other in _codes_in(compiled) if other.co_name == code.co_name)
+        marked = {other.co_firstlineno: other for other in named}
         return [
             candidate
             for number, candidate in enumerate(candidates)
-            if number in marked and _is_same(code, marked[number])
+            if (other := marked.get(_MARK + number * apart)) and _is_same(code, other)
         ]
 
     def _block(self, code: types.CodeType) -> tuple[Function, str]:
@@ -259,6 +258,17 @@ def _place(node: Function) -> tuple[int, str]:
     if isinstance(node, ast.Lambda):
         return node.lineno, _LAMBDA
     return min([node.lineno, *(it.lineno for it in node.decorator_list)]), node.name
+
+
+def _move(node: Function, line: int) -> None:
+    """Has a function begin in another line, and all that is in it move along: where the line
+    changes, there may be one more instruction."""
+    by = line - node.lineno
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.expr | ast.stmt | ast.arg | ast.keyword):
+            inner.lineno += by
+            if inner.end_lineno is not None:
+                inner.end_lineno += by
 
 
 def _classes_in(node: ast.AST, within: str) -> Iterator[tuple[str, ast.ClassDef]]:
