@@ -1,5 +1,6 @@
 """Methods that Python has made for classes and that were given other defaults, methods of
-enumerations that something wraps, and what a process of its own has."""
+enumerations that something wraps, what protocols put into classes, and what a process of its own
+has."""
 
 from __future__ import annotations
 
@@ -116,6 +117,26 @@ def test_what_a_library_makes_when_it_is_first_needed(tmp_path: pathlib.Path) ->
     before, after = digest(tmp_path, LATER + TELL + "patch()" + TELL)
     assert digest(tmp_path, LATER + TELL, "first") == [after]
     assert before != after
+
+
+PROTOCOLS = """
+import typing
+class Sized(typing.Protocol):
+    def size(self): return 3
+class Base:
+    def __init__(self): self.extra = 1
+class Row(Sized): pass
+class Longer(Sized, Base): pass
+class Own(Sized):
+    def __init__(self): self.extra = {}
+def make(): return [Row().size(), Longer().extra, Own().extra]
+"""
+
+
+def test_what_a_protocol_keeps_of_a_class_that_was_used(tmp_path: pathlib.Path) -> None:
+    before, after = digest(tmp_path, PROTOCOLS.format(2) + TELL + "make()" + TELL)
+    assert before == after
+    assert digest(tmp_path, PROTOCOLS.format(4) + TELL) != [before]
 
 
 STARTED = """

@@ -193,6 +193,8 @@ def _entries(kind: type) -> Iterator[tuple[str, Any]]:
         if name == "_new_member_" and "__new_member__" in vars(kind):
             # From Python 3.11 on, it has two names.
             continue
+        if name == "__init__" and _is_kept_by_protocol(kind, value):
+            continue
         if is_users(value) and not _is_made_of_text(value):
             yield name, value
         elif is_dataclass and name in _OF_DATACLASSES:
@@ -255,6 +257,16 @@ def _is_of_protocol(name: str, value: Any) -> bool:
     function = function_of(value)
     is_its = name in ("__init__", "__subclasshook__") and function is not None
     return is_its and function.__globals__ is vars(typing)  # type: ignore[union-attr]
+
+
+def _is_kept_by_protocol(kind: type, value: Any) -> bool:
+    """Whether an ``__init__`` is what a class that derives from a protocol inherits, which Python
+    puts into the class when the first object is made."""
+    if not any(one is typing.Protocol for one in kind.__mro__):
+        return False
+    found = (vars(one).get("__init__") for one in kind.__mro__[1:])
+    inherited = (it for it in found if it is not None and not _is_of_protocol("__init__", it))
+    return next(inherited, None) is value
 
 
 def _annotations(walk: Walk, kind: type) -> list[str]:
