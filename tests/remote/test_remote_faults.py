@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import mmap
 import os
 import pathlib
 import random
@@ -31,7 +33,7 @@ from yogadl.errors import (
     YogadlError,
 )
 from yogadl.format import header as headers
-from yogadl.remote._fetching import right_bytes
+from yogadl.remote._fetching import connections, right_bytes
 from yogadl.remote._fetching.connections import Connections
 from yogadl.remote._fetching.fetcher import fetcher
 
@@ -341,3 +343,22 @@ def test_hostile_headers(site: Site, seed: int, monkeypatch: pytest.MonkeyPatch)
         with contextlib.suppress(YogadlError), site.ref(space) as ref:
             everything(ref.stream())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+
+
+def test_threads_for_which_there_is_no_memory(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count no more, so that others are started once there is some; who waits is told."""
+    wanted = everything(site.store(records(), spec=SPEC).stream())
+
+    def no_memory(_nbytes: int) -> mmap.mmap:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with site.ref() as ref:
+        # Those that rest have theirs.
+        wait_until(lambda: fetcher()._crew.count == 0)
+        monkeypatch.setattr(connections, "private_memory", no_memory)
+        for _ in range(3):
+            with pytest.raises(OSError, match="allocate memory"):
+                ref[200]
+            wait_until(lambda: fetcher()._crew.count == 0, 10)
+        monkeypatch.undo()
+        assert everything(ref.stream()) == wanted

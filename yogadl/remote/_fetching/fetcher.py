@@ -263,7 +263,11 @@ class Fetcher:
 
         with self._mutex:
             self._crew.start_next()
-        connections = Connections()
+        try:
+            connections = Connections()
+        except OSError as error:
+            self._lack_memory(error)
+            return
         try:
             while self._do_next(connections):
                 pass
@@ -274,6 +278,19 @@ class Fetcher:
             raise
         finally:
             connections.close()
+
+    def _lack_memory(self, error: OSError) -> None:
+        """To be called by a thread for which there is no memory: the others do its work, if there
+        are any, and who waits is told otherwise."""
+        _log.debug("Cannot have one more thread: %s", error)
+        with self._mutex:
+            self._crew.count -= 1
+            left: list[Work] = []
+            if self._crew.count <= 0:
+                left += self._queue.urgent
+                self._queue.urgent.clear()
+        for work in left:
+            self._fail(work, error)
 
     def _do_next(self, connections: Connections) -> bool:
         """Does some work; ``False`` when there has been none for a while.
