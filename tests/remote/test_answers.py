@@ -17,7 +17,11 @@ from waiting import wait_until
 from yogadl import backoff
 from yogadl.errors import NetworkError
 from yogadl.remote import _open
-from yogadl.remote._fetching.connections import Connections
+from yogadl.remote._fetching.connections import Connections, OnData
+from yogadl.remote._fetching.remote_object import RemoteObject
+from yogadl.remote._fetching.transfer import CutError, Transfer
+from yogadl.remote._fetching.work import Bulk, Work
+from yogadl.remote._local.sparse_file import CELL
 
 
 def test_an_answer_that_drips(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,3 +163,67 @@ def test_connections_to_many_hosts_are_not_kept(tmp_path: pathlib.Path) -> None:
             size, data, _ = connections.head(asked, 100, 10.0)
             assert (size, len(data)) == (site.path().stat().st_size, 100)
         assert len(connections._open) <= 4
+
+
+def test_what_is_cut_off_and_has_come_is_taken(site: Site) -> None:
+    """It would come again otherwise, and a machine that is busy may have much of it to read."""
+    site.store([{"x": np.zeros(100_000, "u1"), "number": np.int64(1)}], spec=SPEC)
+    with site.ref() as ref:
+        file = ref.reader.files.file(0)
+        bulk = Bulk(iter(()), file.size, file.traffic)
+        for pieces_here, end in ((0, 1), (2, 3), (9, 9)):
+            connections = Come(pieces_here)
+            work = Work(file, 0, 9 * CELL, bulk, is_cut=True)
+            transfer = Transfer(work, is_kept=False, arrived=lambda: None)
+            with contextlib.nullcontext() if end == 9 else pytest.raises(CutError):
+                transfer.run(connections, lambda _seconds: None)
+            assert connections.at == end * CELL
+
+
+class Come(Connections):
+    """An answer of which some pieces are here when the first is read."""
+
+    def __init__(self, pieces_here: int) -> None:
+        super().__init__()
+        self._pieces_here = pieces_here
+        self.at = 0
+
+    def has_come(self, nbytes: int) -> bool:
+        assert nbytes == 9 * CELL - self.at
+        self._pieces_here -= 1
+        return self._pieces_here >= 0
+
+    def read(
+        self,
+        asked: RemoteObject,
+        size: int,
+        start: int,
+        stop: int,
+        take: OnData,
+        into: memoryview | None = None,
+    ) -> None:
+        for at in range(start, stop, CELL):
+            self.at = at + CELL
+            take(at, memoryview(bytes(CELL)))
+
+
+def test_what_has_come_is_told(site: Site) -> None:
+    site.store([{"x": np.zeros(100_000, "u1"), "number": np.int64(1)}], spec=SPEC)
+    asked, size = site.opener()._object("a/1/cache.mdb"), site.path().stat().st_size
+    seen = []
+
+    def take(at: int, data: memoryview) -> None:
+        if not at:
+            wait_until(lambda: connections.has_come(20_000))
+        seen.append(connections.has_come(40_000))
+
+    def halt(_asked: Asked, made: Answer) -> Answer:
+        made.cut = (64 << 10) + 30_000
+        return made
+
+    with contextlib.closing(Connections()) as connections:
+        assert not connections.has_come(1)
+        with site.twisting(halt), pytest.raises(NetworkError):
+            connections.read(asked, size, 0, 100_000, take)
+        assert not connections.has_come(1)
+    assert not any(seen)

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import functools
 import http.client
 import re
+import socket
 import ssl
+import sys
+import termios
 import time
 import urllib.parse
 import urllib.request
@@ -61,6 +65,7 @@ class Connections:
     def __init__(self) -> None:
         self._open: dict[_Host, http.client.HTTPConnection] = {}
         self._last: http.client.HTTPResponse | None = None
+        self._socket: socket.socket | None = None
         # Which takes memory as far as it is used: most threads read little, at least at first.
         self._buffer = memoryview(private_memory(_PIECE_BYTES))
         self._piece = _FIRST_BYTES
@@ -72,6 +77,18 @@ class Connections:
         for connection in self._open.values():
             connection.close()
         self._open.clear()
+
+    def has_come(self, nbytes: int) -> bool:
+        """Whether the next so many bytes of an answer, or as many as tell that it does not come
+        slowly, are on this machine already, as far as the system tells."""
+        try:
+            if self._socket is None:
+                return False
+            found = fcntl.ioctl(self._socket, termios.FIONREAD, bytes(4))
+        except (OSError, ValueError):
+            # Such as that it is closed.
+            return False
+        return int.from_bytes(found, sys.byteorder) >= min(nbytes, self._piece, _FIRST_BYTES)
 
     def read(
         self,
@@ -227,6 +244,7 @@ class Connections:
                     self._drop(next(iter(self._open)))
                 connection = self._open[key] = key.connect()
             connection.request("GET", target, headers=headers)
+            self._socket = connection.sock
             answer = self._last = connection.getresponse()
         except _BROKEN as error:
             if is_new or isinstance(error, TimeoutError):
@@ -238,6 +256,7 @@ class Connections:
         return answer
 
     def _drop(self, key: _Host) -> None:
+        self._socket = None
         connection = self._open.pop(key, None)
         if connection is not None:
             connection.close()
