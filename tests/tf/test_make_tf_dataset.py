@@ -353,7 +353,19 @@ def test_batches_larger_than_all_there_is(size: int) -> None:
     assert list(dropped) == []
 
 
+@pytest.mark.parametrize("size", [2**31, 2**62, 2**70])
+def test_batches_larger_than_a_stream_of_ones_own(size: int) -> None:
+    """TensorFlow would end the process over the room for those that are left out."""
+    stream = yogadl.Stream(lambda: iter(range(5)), 5, tf.int64, tf.TensorShape([]))
+    (batch,) = make_tf_dataset(stream, batch_size=size)
+    assert batch.numpy().tolist() == [0, 1, 2, 3, 4]
+    assert list(make_tf_dataset(stream, batch_size=size, drop_remainder=True, epochs=2)) == []
+
+
 def test_more_epochs_than_can_be_counted() -> None:
+    own = yogadl.Stream(lambda: iter(range(5)), 5, tf.int64, tf.TensorShape([]))
+    with pytest.raises(InvalidArgumentError, match="None never ends"):
+        make_tf_dataset(own, epochs=2**63)
     ref = yogadl.from_arrays(np.arange(10))
     with pytest.raises(InvalidArgumentError, match="None never ends"):
         make_tf_dataset(ref.stream(), epochs=2**63 - 1)

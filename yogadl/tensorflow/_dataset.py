@@ -14,7 +14,13 @@ from yogadl.dataref import IndexedStream
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.seeding import check_seed
-from yogadl.tensorflow._pipeline import PER_ITERATION, Epochs, Pipeline
+from yogadl.tensorflow._pipeline import (
+    PER_ITERATION,
+    Epochs,
+    Pipeline,
+    check_epochs,
+    largest_batch,
+)
 
 tf = require("tensorflow", "tensorflow")
 
@@ -110,6 +116,7 @@ def _from_generator(
             "Stream(..., output_types=..., output_shapes=...)"
         )
     types, shapes = stream.output_types, stream.output_shapes
+    check_epochs(epochs, 1)
 
     def records() -> Iterator[Any]:
         for record in stream.iterator_fn():
@@ -117,7 +124,10 @@ def _from_generator(
 
     dataset = tf.data.Dataset.from_generator(records, output_signature=_signature(types, shapes))
     if batch_size is not None:
-        dataset = dataset.batch(batch_size, drop_remainder)
+        # The length is what its author says, and may be none.
+        is_known = drop_remainder and isinstance(stream.length, int)
+        most = largest_batch(stream.length) if is_known else np.iinfo("i8").max
+        dataset = dataset.batch(min(batch_size, most), drop_remainder)
     return dataset if epochs is PER_ITERATION else dataset.repeat(epochs)
 
 

@@ -64,6 +64,26 @@ Epochs = int | PerIteration | None
 _MOST_SHOWN = 1 << 24
 
 
+def largest_batch(records: int) -> int:
+    """A size beyond all batches of so many records, for which TensorFlow still finds room.
+
+    It makes room for all of a batch before it has a record, and ends the process if there is none.
+    """
+    return max(records, _MOST_SHOWN) + 1
+
+
+def check_epochs(epochs: Epochs, records: int) -> None:
+    """Sees that TensorFlow can count the records of so many epochs.
+
+    Raises:
+        InvalidArgumentError: it cannot.
+    """
+    if isinstance(epochs, int) and epochs * records > np.iinfo("i8").max:
+        raise InvalidArgumentError(
+            f"epochs={epochs:,} have more records than TensorFlow counts; None never ends"
+        )
+
+
 class Pipeline:
     """One data set in the making; the arguments are those of ``make_tf_dataset``, checked."""
 
@@ -89,15 +109,11 @@ class Pipeline:
         self._drop_remainder = drop_remainder
         self._count = epochs
         length = self._order.epoch_length
-        if isinstance(epochs, int) and epochs * length > np.iinfo("i8").max:
-            raise InvalidArgumentError(
-                f"epochs={epochs:,} have more records than TensorFlow counts; None never ends"
-            )
+        check_epochs(epochs, length)
         if batch_size is not None:
             tell_of_no_batches(len(stream), batch_size, drop_remainder)
-            # TensorFlow makes room for all of a batch, which may be more than there ever is. What
-            # it says of shapes stays, but of sizes that nobody means.
-            most = max(length, _MOST_SHOWN) + 1 if drop_remainder else max(length, 1)
+            # What TensorFlow says of shapes stays, but of sizes that nobody means.
+            most = largest_batch(length) if drop_remainder else max(length, 1)
             batch_size = min(batch_size, most)
         self._batch_size = batch_size
         self._padding = None if pad is None else _whole_padding(self._spec, pad)
