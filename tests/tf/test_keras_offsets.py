@@ -104,6 +104,60 @@ def test_nothing_would_be_dropped(offset: int) -> None:
     assert fit(dataset, epochs=3) == [5, 5, 5]
 
 
+class Noting(keras.Model):  # type: ignore[misc]
+    """Notes what it is trained on, epoch by epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+        self.noted: list[list[float]] = []
+
+    def call(self, x: Any) -> Any:
+        return self.dense(x)
+
+    def train_step(self, data: Any) -> Any:
+        def note(numbers: Any) -> Any:
+            self.noted[-1].extend(numbers.ravel())
+            return np.int64(0)
+
+        with tf.control_dependencies([tf.numpy_function(note, [data[0]], tf.int64)]):
+            return super().train_step(data)
+
+
+class Begins(keras.callbacks.Callback):  # type: ignore[misc]
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.model.noted.append([])
+
+
+@pytest.mark.parametrize("made", ["directly", "by others", "distributed"])
+@pytest.mark.parametrize("offset", [0, 12])
+def test_what_a_model_is_built_by_is_trained_on(made: str, offset: int) -> None:
+    """With a strategy, Keras takes a batch of an iteration beforehand, and goes on with another."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        model = Noting()
+        model.compile("sgd", loss="mse")
+    dataset = make_tf_dataset(stream(offset), batch_size=BATCH)
+    if made == "by others":
+        dataset = dataset.map(lambda x, y: (x + 0, y)).prefetch(2)
+    if made == "distributed":
+        dataset = strategy.experimental_distribute_dataset(dataset)
+    alike = stream(offset)
+    wanted = [[float(x[0]) for x, _ in alike.iterator_fn()] for _ in range(3)]
+    for epochs in (1, 2):
+        model.fit(dataset, epochs=epochs, shuffle=False, verbose=0, callbacks=[Begins()])
+    assert model.noted == wanted
+
+
+def test_what_keras_would_drop_with_a_strategy() -> None:
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", loss="mse")
+    dataset = make_tf_dataset(stream(12), batch_size=BATCH)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"after 3 batches.*epochs=1"):
+        model.fit(dataset, epochs=4, shuffle=False, verbose=0)
+
+
 def test_a_loop_of_ones_own_inside_a_fit() -> None:
     """Whoever is not Keras reads every epoch to its end, wherever it is called from."""
     other = make_tf_dataset(stream(12), batch_size=BATCH)

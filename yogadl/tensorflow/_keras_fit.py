@@ -1,21 +1,26 @@
-"""Keras's ``fit`` over a data set of which the first iteration is shorter than the others.
+"""Keras's ``fit`` over a data set of which the first iteration is shorter than the others, and what
+it reads of a data set but does not train on.
 
 Where the cardinality is unknown, Keras counts the batches of the first epoch, adds one, and stops
 all later epochs there: what comes after is never trained on. It is the only one to do so, a loop of
 one's own reads every epoch to its end, and neither says in advance what it will do. Nor is there a
-cardinality to state that would be true. So who is reading is looked up when it matters, once an
-epoch, in the call stacks of this process.
+cardinality to state that would be true. With a strategy of ``tf.distribute``, it takes a batch to
+build the model by, at the beginning of each ``fit`` and ``evaluate``, of an iteration that it ends
+there. So who is reading is looked up when it matters, once an epoch, in the call stacks of this
+process.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 from yogadl.errors import InvalidArgumentError
 
 _READERS = ("fit", "evaluate", "predict")
+_BUILDER = "_maybe_symbolic_build"
 
 
 def check_keras(dataset: Any, whole: int) -> None:
@@ -38,6 +43,21 @@ def check_keras(dataset: Any, whole: int) -> None:
         )
 
 
+def is_only_looked_at(dataset: Any) -> bool:
+    """Whether Keras is about to read a batch only to build a model by it.
+
+    Args:
+        dataset: see :func:`check_keras`.
+    """
+    if dataset is None or "keras" not in sys.modules:
+        return False
+    return any(
+        call.f_code.co_name == _BUILDER and _is_keras(call) and _is_read(call, "iterator", dataset)
+        for frame in sys._current_frames().values()
+        for call in _calls_to(frame)
+    )
+
+
 def _stop(dataset: Any) -> int | None:
     """After how many batches Keras stops; ``None`` where it does not, or where others read."""
     if dataset is None:
@@ -54,18 +74,33 @@ def _epochs_of(frame: FrameType | None, dataset: Any) -> Any:
 
     That of the innermost call: what ``fit`` trains on may be validated on, too.
     """
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if frame.f_code.co_name in _READERS and module.startswith("keras.src."):
-            found = frame.f_locals.get("epoch_iterator")
-            read = getattr(getattr(found, "data_adapter", None), "_dataset", None)
-            if _is_made_of(read, dataset):
-                return found
-        frame = frame.f_back
+    for call in _calls_to(frame):
+        is_reader = call.f_code.co_name in _READERS and _is_keras(call)
+        if is_reader and _is_read(call, "epoch_iterator", dataset):
+            return call.f_locals["epoch_iterator"]
     return None
 
 
+def _calls_to(frame: FrameType | None) -> Iterator[FrameType]:
+    """The calls that lead to a frame, from the innermost on."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_keras(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("keras.src.")
+
+
+def _is_read(frame: FrameType, name: str, dataset: Any) -> bool:
+    """Whether a local variable of Keras is an ``EpochIterator`` over a data set."""
+    adapter = getattr(frame.f_locals.get(name), "data_adapter", None)
+    return _is_made_of(getattr(adapter, "_dataset", None), dataset)
+
+
 def _is_made_of(made: Any, dataset: Any) -> bool:
+    # What a strategy has distributed, it keeps under a name of its own.
+    made = getattr(made, "_original_dataset", made)
     if made is dataset:
         return True
     inputs = getattr(made, "_inputs", None)

@@ -26,7 +26,7 @@ from yogadl.extras import require
 from yogadl.tensorflow import _words
 from yogadl.tensorflow._calls import Calls
 from yogadl.tensorflow._gather import MappedComponent, MappedTables
-from yogadl.tensorflow._keras_fit import check_keras
+from yogadl.tensorflow._keras_fit import check_keras, is_only_looked_at
 from yogadl.tensorflow._labels import Label
 from yogadl.tensorflow._rows import RowReader, as_words, is_empty
 from yogadl.tf_specs import to_tf
@@ -100,6 +100,7 @@ class Pipeline:
         self._order = stream.epochs.order
         self._permutations = stream.epochs.permutations
         self._claim_epoch = stream.epochs.begin_elsewhere
+        self._next_epoch = stream.epochs.counter.peek
         self._window = stream.epochs.window
         # Epochs that are being read: their positions, and what announces them.
         self._readings: dict[int, tuple[PositionsOf, ReadAhead]] = {}
@@ -189,13 +190,15 @@ class Pipeline:
         return tf.data.Dataset.range(min(1, len(self._order))).map(self._claim)
 
     def _claim(self, _one: Any) -> Any:
-        claim, order = self._claim_epoch, self._order
+        claim, look, order = self._claim_epoch, self._next_epoch, self._order
         first, whole = self._first_steps(), self._steps(len(order))
 
         def next_epoch() -> Array:
+            made = self._made()
             if first < whole:
-                check_keras(self._made(), whole)
-            epoch, start = claim()
+                check_keras(made, whole)
+            # Keras reads it again.
+            epoch, start = (look if is_only_looked_at(made) else claim)()
             return np.array([epoch, start, order.stop(epoch)], "i8")
 
         found = self._calls.numpy_function(next_epoch, [], tf.int64, stateful=True)
