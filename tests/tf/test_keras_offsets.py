@@ -149,6 +149,20 @@ def test_what_a_model_is_built_by_is_trained_on(made: str, offset: int) -> None:
     assert model.noted == wanted
 
 
+def test_what_a_model_is_built_by_with_other_backends() -> None:
+    """By the method with which Keras builds it there, in environments without TensorFlow's fit."""
+    from keras.src.backend.tensorflow.trainer import TFEpochIterator
+
+    dataset = make_tf_dataset(stream(12), batch_size=BATCH)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    model._symbolic_build(
+        iterator=TFEpochIterator(x=dataset, distribute_strategy=model.distribute_strategy)
+    )
+    assert model.optimizer.built
+    assert [len(list(dataset)) for _ in range(2)] == [2, 5]
+
+
 def test_what_keras_would_drop_with_a_strategy() -> None:
     with tf.distribute.OneDeviceStrategy("CPU:0").scope():
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])

@@ -4,10 +4,10 @@ it reads of a data set but does not train on.
 Where the cardinality is unknown, Keras counts the batches of the first epoch, adds one, and stops
 all later epochs there: what comes after is never trained on. It is the only one to do so, a loop of
 one's own reads every epoch to its end, and neither says in advance what it will do. Nor is there a
-cardinality to state that would be true. With a strategy of ``tf.distribute``, it takes a batch to
-build the model by, at the beginning of each ``fit`` and ``evaluate``, of an iteration that it ends
-there. So who is reading is looked up when it matters, once an epoch, in the call stacks of this
-process.
+cardinality to state that would be true. With a strategy of ``tf.distribute``, or JAX or PyTorch as
+its backend, it takes a batch to build the model by, at the beginning of a ``fit`` or ``evaluate``,
+of an iteration that it ends there. So who is reading is looked up when it matters, once an epoch,
+in the call stacks of this process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from yogadl.errors import InvalidArgumentError
 
 _READERS = ("fit", "evaluate", "predict")
-_BUILDER = "_maybe_symbolic_build"
+_BUILDERS = ("_maybe_symbolic_build", "_symbolic_build")
 
 
 def check_keras(dataset: Any, whole: int) -> None:
@@ -52,7 +52,7 @@ def is_only_looked_at(dataset: Any) -> bool:
     if dataset is None or "keras" not in sys.modules:
         return False
     return any(
-        call.f_code.co_name == _BUILDER and _is_keras(call) and _is_read(call, "iterator", dataset)
+        call.f_code.co_name in _BUILDERS and _is_keras(call) and _is_read(call, "iterator", dataset)
         for frame in sys._current_frames().values()
         for call in _calls_to(frame)
     )
