@@ -480,6 +480,7 @@ def test_modules_are_the_same_by_whatever_name(tmp_path: pathlib.Path) -> None:
 
 
 RUN_BY_OTHERS = """
+from __future__ import annotations
 from dataclasses import dataclass
 from yogadl.recipes import recipe_of
 
@@ -492,13 +493,18 @@ class Error(Exception):
     pass
 
 
+class Named:
+    error: Error
+
+
 @dataclass
 class Row:
     size: int = 3
+    named: Named | None = None
 
 
 def make():
-    return [Marker.__name__, Error.__name__, type(Marker()), Row()]
+    return [Marker.__name__, Named.__annotations__, type(Marker()), Row()]
 
 
 print(recipe_of(make).digest)

@@ -59,7 +59,7 @@ def _shown(annotation: Any) -> str:
 def _named_within(walk: Walk, owner: Any, annotation: Any) -> str:
     """What is named by the texts in one, as far as that is not Python's own; mostly nothing."""
     expressions = [_form_of(it)[1] for it in texts_in(annotation)]
-    space = _globals_of(owner) if expressions else None
+    space = _globals_of(walk, owner) if expressions else None
     if space is None:
         return ""
     reads = [it for one in expressions if one is not None for it in _reads_of(one)]
@@ -70,7 +70,7 @@ def _named_within(walk: Walk, owner: Any, annotation: Any) -> str:
 def _named(walk: Walk, owner: Any, annotation: str) -> str:
     """One that is text, with the classes that it names, as far as they are there."""
     form, expression = _form_of(annotation)
-    space = _globals_of(owner)
+    space = _globals_of(walk, owner)
     if expression is None or space is None:
         return form
     return f"{form}{{{_followed(walk, space, _reads_of(expression))}}}"
@@ -94,8 +94,11 @@ def _followed(walk: Walk, space: dict[str, Any], reads: Iterable[Read]) -> str:
     return ",".join(found)
 
 
-def _globals_of(owner: Any) -> dict[str, Any] | None:
+def _globals_of(walk: Walk, owner: Any) -> dict[str, Any] | None:
     """The global variables of what a function or class is written in."""
+    home = walk.home(owner.__module__) if isinstance(owner, type) else None
+    if home is not None and owner.__qualname__.partition(".")[0] in home:
+        return home
     # In a process that multiprocessing has spawned, those of the main module are a copy.
     for found in (owner, *(vars(owner).values() if isinstance(owner, type) else ())):
         space = found.__globals__ if isinstance(found, types.FunctionType) else {}

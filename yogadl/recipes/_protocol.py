@@ -119,6 +119,10 @@ class Walk(Protocol):
         """Whether these are the globals of the function that the walk began with: of its names,
         those of modules need not be given."""
 
+    def home(self, module: str) -> dict[str, Any] | None:
+        """The globals of the function that the walk began with, if they are those of a module of
+        this name; the main module may be that of a profiler, say, that runs the program."""
+
     def looks_up(self, function: types.FunctionType, cells: dict[str, Any]) -> None:
         """Takes note of a function that looks up names in a text that it is given."""
 

@@ -283,6 +283,11 @@ class Walker(Trail):
         """See ``Walk``."""
         return space is self._home
 
+    def home(self, module: str) -> dict[str, Any] | None:
+        """See ``Walk``."""
+        space = self._home
+        return space if space is not None and space.get("__name__") == module else None
+
     def begin_again(self) -> None:
         """See ``Walk``."""
         self.is_outdated = True
