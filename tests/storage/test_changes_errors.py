@@ -584,9 +584,9 @@ def test_an_array_is_no_name(storage: LFSStorage) -> None:
     array: Any = np.array([1, 2])
     with pytest.raises(InvalidArgumentError, match="must be a non-empty string"):
         storage.untag("a", "main", expect=array)
-    with pytest.raises(InvalidArgumentError, match="a component's name is a string"):  # noqa: SIM117
-        with storage.change("a", "main") as change:
-            change.rename(next(iter(change.base.spec)), array)
+    named = pytest.raises(InvalidArgumentError, match="a component's name is a string")
+    with named, storage.change("a", "main") as change:
+        change.rename(next(iter(change.base.spec)), array)
     with pytest.raises(InvalidArgumentError, match="on_change must be one of"):
         storage.cacheable("b", "1", on_change=array)
 

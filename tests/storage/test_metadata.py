@@ -116,9 +116,10 @@ def test_what_cannot_be(storage: LFSStorage, storage_dir: pathlib.Path) -> None:
     for bad in ({"x": {1}}, {1: 2}, {"__yogadl__": {}}, {"x": float("nan")}, [("x", 1)]):
         with pytest.raises(InvalidArgumentError, match="metadata"):
             storage.set_metadata("a", "main", bad)  # type: ignore[arg-type]
-    for empty in ([], "", (), np.array([1, 2])):
+    unfit: list[Any] = [[], "", (), np.array([1, 2])]
+    for empty in unfit:
         with pytest.raises(InvalidArgumentError, match="must be a dict"):
-            storage.submit([1], "b", "1", metadata=empty)  # type: ignore[arg-type]
+            storage.submit([1], "b", "1", metadata=empty)
         with (
             pytest.raises(InvalidArgumentError, match="must be a dict"),
             storage.change("a", "main") as change,

@@ -73,9 +73,10 @@ def test_what_no_path_can_have(bad: str, tmp_path: pathlib.Path) -> None:
             open_storage(url)
     with pytest.raises(InvalidArgumentError, match=r"cache_filepath .* path"):
         LMDBDataRef(f"{tmp_path}/{bad}")
-    for none in (5, None, b"x"):
+    no_paths: list[Any] = [5, None, b"x"]
+    for none in no_paths:
         with pytest.raises(InvalidArgumentError, match="must be a string or a path, not"):
-            LMDBDataRef(none)  # type: ignore[arg-type]
+            LMDBDataRef(none)
 
 
 def test_buckets(opened: list[Any], tmp_path: pathlib.Path) -> None:
