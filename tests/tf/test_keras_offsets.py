@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,8 @@ def test_what_keras_would_drop_is_an_error(made: str) -> None:
         fit(dataset, epochs=4)
 
 
-def test_validation_data() -> None:
+@pytest.mark.parametrize("has_strategy", [False, True])
+def test_validation_data(has_strategy: bool) -> None:
     """Keras counts it anew each time."""
     validation = make_tf_dataset(stream(12), batch_size=BATCH)
     training = make_tf_dataset(stream(0), batch_size=BATCH)
@@ -75,8 +77,10 @@ def test_validation_data() -> None:
         def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
             tests[-1] += 1
 
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", loss="mse")
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    with strategy.scope() if has_strategy else contextlib.nullcontext():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", loss="mse")
     arguments = {"epochs": 3, "validation_data": validation, "callbacks": [Tests()]}
     model.fit(training, shuffle=False, verbose=0, **arguments)
     assert tests == [2, 5, 5]

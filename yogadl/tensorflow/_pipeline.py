@@ -195,10 +195,13 @@ class Pipeline:
 
         def next_epoch() -> Array:
             made = self._made()
-            if first < whole:
-                check_keras(made, whole)
-            # Keras reads it again.
-            epoch, start = (look if is_only_looked_at(made) else claim)()
+            if is_only_looked_at(made):
+                # Keras reads it again, and counts anew.
+                epoch, start = look()
+            else:
+                if first < whole:
+                    check_keras(made, whole)
+                epoch, start = claim()
             return np.array([epoch, start, order.stop(epoch)], "i8")
 
         found = self._calls.numpy_function(next_epoch, [], tf.int64, stateful=True)
