@@ -63,6 +63,38 @@ def test_what_keras_would_drop_is_an_error(made: str) -> None:
         fit(dataset, epochs=4)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda batches: batches.unbatch().batch(2),
+        lambda batches: batches.rebatch(2),
+        lambda batches: batches.repeat(3),
+        lambda batches: batches.concatenate(make_tf_dataset(stream(12), batch_size=BATCH)),
+    ],
+    ids=["unbatched", "smaller", "several epochs", "another after it"],
+)
+def test_more_elements_than_batches(make: Any) -> None:
+    """Where Keras counts more than there were, it would drop what is more in later epochs."""
+    dataset = make(make_tf_dataset(stream(12), batch_size=BATCH))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Keras would stop this epoch"):
+        fit(dataset, epochs=2)
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+def test_steps_of_an_epoch_that_began_at_an_offset(steps: int) -> None:
+    """Keras stops there whatever it was told."""
+    dataset = make_tf_dataset(stream(12), batch_size=BATCH)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"after 3 batches"):
+        fit(dataset, epochs=6, steps_per_epoch=steps)
+
+
+def test_fewer_elements_than_records() -> None:
+    """A ``fit`` that counted no shorter epoch reads all there is, whatever became of a record."""
+    dataset = make_tf_dataset(stream(12)).batch(BATCH)
+    assert fit(dataset, epochs=1) == [2]
+    assert fit(dataset, epochs=3) == [5, 5, 5]
+
+
 @pytest.mark.parametrize("has_strategy", [False, True])
 def test_validation_data(has_strategy: bool) -> None:
     """Keras counts it anew each time."""
@@ -133,7 +165,7 @@ class Begins(keras.callbacks.Callback):  # type: ignore[misc]
         self.model.noted.append([])
 
 
-@pytest.mark.parametrize("made", ["directly", "by others", "distributed"])
+@pytest.mark.parametrize("made", ["directly", "by others", "distributed", "by a function"])
 @pytest.mark.parametrize("offset", [0, 12])
 def test_what_a_model_is_built_by_is_trained_on(made: str, offset: int) -> None:
     """With a strategy, Keras takes a batch of an iteration beforehand, and goes on with another."""
@@ -146,6 +178,9 @@ def test_what_a_model_is_built_by_is_trained_on(made: str, offset: int) -> None:
         dataset = dataset.map(lambda x, y: (x + 0, y)).prefetch(2)
     if made == "distributed":
         dataset = strategy.experimental_distribute_dataset(dataset)
+    if made == "by a function":
+        one = dataset
+        dataset = strategy.distribute_datasets_from_function(lambda _: one)
     alike = stream(offset)
     wanted = [[float(x[0]) for x, _ in alike.iterator_fn()] for _ in range(3)]
     for epochs in (1, 2):
@@ -165,6 +200,44 @@ def test_what_a_model_is_built_by_with_other_backends() -> None:
     )
     assert model.optimizer.built
     assert [len(list(dataset)) for _ in range(2)] == [2, 5]
+
+
+def test_what_a_model_is_built_by_to_predict() -> None:
+    """As ``predict`` does with JAX, in environments without it: before there are any outputs."""
+    from keras.src.backend.tensorflow.trainer import TFEpochIterator
+
+    dataset = make_tf_dataset(stream(12), batch_size=BATCH)
+    strategy = tf.distribute.get_strategy()
+    source = """
+def predict(epoch_iterator):
+    for _, _, iterator in epoch_iterator:
+        next(iterator)
+        break
+    epoch_iterator.reset()
+    outputs = None
+    for _, _, iterator in epoch_iterator:
+        outputs = [*(outputs or []), next(iterator, None)]
+        if outputs[-1] is None:
+            return outputs[:-1]
+"""
+    names: dict[str, Any] = {"__name__": "keras.src.backend.jax.trainer"}
+    exec(source, names)
+    for wanted in (2, 5):
+        epochs = TFEpochIterator(x=dataset, distribute_strategy=strategy)
+        assert len(names["predict"](epochs)) == wanted
+
+
+def test_a_loop_of_ones_own_before_a_prediction() -> None:
+    dataset = make_tf_dataset(stream(12), batch_size=BATCH).map(lambda x, _: x)
+    counts: list[int] = []
+
+    class Loop(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_predict_begin(self, logs: Any = None) -> None:
+            counts.append(len(list(dataset)))
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    assert len(model.predict(dataset, verbose=0, callbacks=[Loop()])) == 20
+    assert counts == [2]
 
 
 def test_what_keras_would_drop_with_a_strategy() -> None:

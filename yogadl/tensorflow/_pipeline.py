@@ -26,7 +26,7 @@ from yogadl.extras import require
 from yogadl.tensorflow import _words
 from yogadl.tensorflow._calls import Calls
 from yogadl.tensorflow._gather import MappedComponent, MappedTables
-from yogadl.tensorflow._keras_fit import check_keras, is_only_looked_at
+from yogadl.tensorflow._keras_fit import ShortEpoch, is_only_looked_at
 from yogadl.tensorflow._labels import Label
 from yogadl.tensorflow._rows import RowReader, as_words, is_empty
 from yogadl.tf_specs import to_tf
@@ -192,6 +192,7 @@ class Pipeline:
     def _claim(self, _one: Any) -> Any:
         claim, look, order = self._claim_epoch, self._next_epoch, self._order
         first, whole = self._first_steps(), self._steps(len(order))
+        short = ShortEpoch(first, whole) if first < whole else None
 
         def next_epoch() -> Array:
             made = self._made()
@@ -199,9 +200,11 @@ class Pipeline:
                 # Keras reads it again, and counts anew.
                 epoch, start = look()
             else:
-                if first < whole:
-                    check_keras(made, whole)
+                if short is not None:
+                    short.check(made)
                 epoch, start = claim()
+                if short is not None and epoch == self._first:
+                    short.begins(made)
             return np.array([epoch, start, order.stop(epoch)], "i8")
 
         found = self._calls.numpy_function(next_epoch, [], tf.int64, stateful=True)
