@@ -150,6 +150,26 @@ def test_ranges_that_are_answered_in_small_pieces(site: Site) -> None:
         assert everything(ref.stream()) == wanted
 
 
+def test_connections_of_one_answer_each_wait_as_long_for_it(site: Site) -> None:
+    """As those of servers that know only HTTP/1.0."""
+    stored(site)
+    asked, size = site.opener()._object("a/1/cache.mdb"), site.path().stat().st_size
+    waits: list[float | None] = []
+
+    def end(_asked: Asked, made: Answer) -> Answer:
+        made.headers["Connection"] = "close"
+        return made
+
+    def take(_at: int, _data: memoryview) -> None:
+        assert connections._socket is not None
+        waits.append(connections._socket.gettimeout())
+
+    with contextlib.closing(Connections()) as connections, site.twisting(end):
+        for _ in range(3):
+            connections.read(asked, size, 0, 5000, take)
+    assert waits == [backoff.LIMITS.answer] * 3
+
+
 def test_connections_to_many_hosts_are_not_kept(tmp_path: pathlib.Path) -> None:
     connections = Connections()
     with contextlib.ExitStack() as stack:

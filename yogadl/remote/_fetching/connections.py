@@ -237,6 +237,11 @@ class Connections:
     def _ask(self, key: _Host, target: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         started = time.monotonic()
         connection = self._open.get(key)
+        if connection is not None and connection.sock is None:
+            # It ended with the last answer. Opened by itself, it would not wait for the next as
+            # long as others do.
+            self._drop(key)
+            connection = None
         is_new = connection is None
         try:
             if connection is None:
