@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import mmap
 import os
 import pathlib
@@ -36,6 +37,7 @@ from yogadl.format import header as headers
 from yogadl.remote._fetching import connections, right_bytes
 from yogadl.remote._fetching.connections import Connections
 from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._local import sparse_file
 
 FAULTS = 1000 if os.environ.get("YOGADL_OUTAGES") == "full" else 60
 """``make outages`` has all of them."""
@@ -238,6 +240,24 @@ def test_an_error_is_of_what_is_waited_for_now(site: Site, monkeypatch: pytest.M
         # The outage is over, and what was fetched ahead during it is no matter.
         order = {"shuffle": True, "shuffle_seed": 1}
         assert everything(ref.stream(**order)) == everything(near.stream(**order))
+
+
+def test_what_failed_keeps_no_files_open(site: Site) -> None:
+    """Though errors have the frames that they went through, and these have the files."""
+    site.store(records(), spec=SPEC, part_bytes=400_000)
+    gc.collect()
+    before = set(sparse_file._open)
+    gc.disable()
+    try:
+        with site.ref() as ref:
+            with site.twisting(lambda *_: Answer(403, {}, b"no")):
+                for position in range(0, 300, 30):
+                    with contextlib.suppress(AccessDeniedError):
+                        ref[position]
+            assert set(sparse_file._open) > before
+        wait_until(lambda: set(sparse_file._open) <= before)
+    finally:
+        gc.enable()
 
 
 def test_what_failed_while_it_was_waited_for_briefly_is_no_error(site: Site) -> None:

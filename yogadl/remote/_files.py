@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import pathlib
 import threading
 import weakref
@@ -15,7 +16,15 @@ from yogadl.cache.traffic import Traffic
 from yogadl.format.entries import ENTRY
 from yogadl.format.index import BLOCK, RunFinder, Runs, block_counts
 from yogadl.remote._fetching.remote_object import RemoteObject
-from yogadl.remote._fetching.work import Range, RemoteFile, Space, Twice
+from yogadl.remote._fetching.work import (
+    MOST_FAILED,
+    Failed,
+    Range,
+    RemoteFile,
+    Space,
+    Twice,
+    forget_failures,
+)
 from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS
 from yogadl.remote._local.open_files import most_at_once
 from yogadl.remote._local.sparse_file import open_sparse
@@ -79,6 +88,9 @@ class RemoteFiles:
         self._most_at_once = most_at_once()
         self._complete = 0
         self._ended = threading.Event()
+        self._failed: Failed = collections.deque(maxlen=MOST_FAILED)
+        # What was made last is called first.
+        weakref.finalize(self, forget_failures, self._failed)
         weakref.finalize(self, self._open.clear)
         weakref.finalize(self, self._ended.set)
 
@@ -214,4 +226,5 @@ class RemoteFiles:
             self._objects(number), size, pieces, self.traffic, self._space, self._ended
         )
         made.twice = self.twice
+        made.failed = self._failed
         return self._open.add(number, made)

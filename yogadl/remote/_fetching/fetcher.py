@@ -394,8 +394,7 @@ class Fetcher:
             elif work.is_claimed or not self._queue.is_being_fetched(
                 work.file, work.start, work.stop, is_claimed=True
             ):
-                failure = (work.start, work.stop, time.monotonic(), error)
-                work.file.failures.append(failure)
+                work.file.note_failure(work.start, work.stop, error)
             self._arrived.wake_all()
 
     def _finish(self, work: Work, rest: int | None) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import collections
+import copy
 import enum
 import math
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from yogadl import backoff
 from yogadl.cache.traffic import Traffic
@@ -18,6 +20,8 @@ from yogadl.remote._fetching.remote_object import ChangedError, RemoteObject
 from yogadl.remote._local.sparse_file import CELL, SparseFile
 
 _FAILURES = 64
+MOST_FAILED = 4096
+"""Files of a version of which it is known that some of them could not be had."""
 _MOST_LEFT = 4096
 # After so long it can be told how fast an answer comes.
 _TOLD_SECONDS = 0.5
@@ -65,6 +69,7 @@ class RemoteFile:
         pieces: what is there.
         traffic: where to count.
         failures: the last ranges that could not be had: start, stop, when, and why.
+        failed: those of the files of a version that have any.
         twice: of its version.
         others_are_late: until when what other processes fetch is not waited for.
         space: says whether there is room to keep so many bytes more.
@@ -81,6 +86,7 @@ class RemoteFile:
     failures: collections.deque[tuple[int, int, float, BaseException]] = field(
         default_factory=lambda: collections.deque(maxlen=_FAILURES)
     )
+    failed: Failed = field(default_factory=lambda: collections.deque(maxlen=MOST_FAILED))
     twice: Twice = field(default_factory=Twice)
     others_are_late: float = 0.0
     passed: list[tuple[int, int]] = field(default_factory=list)
@@ -90,6 +96,14 @@ class RemoteFile:
         if self.passed and self.passed[-1][1] == start:
             start = self.passed.pop()[0]
         self.passed.append((start, stop))
+
+    def note_failure(self, start: int, stop: int, error: BaseException) -> None:
+        """Says that a range could not be had."""
+        if not self.failures:
+            self.failed.append(weakref.ref(self))
+        self.failures.append((start, stop, time.monotonic(), error))
+        if self.ended.is_set():
+            self.failures.clear()
 
     def raise_failure(self, ranges: Sequence[Range], since: float) -> None:
         """Raises why some bytes could not be had, if they have been waited for for long enough.
@@ -103,7 +117,8 @@ class RemoteFile:
             raise ClosedError(f"{name} was closed while it was read; fetch it again")
         # What began long before may fail now, and what somebody waits for since is asked for again.
         soonest = since + backoff.LIMITS.patience / 2
-        for first, last, when, error in self.failures:
+        # A copy, since the end may come meanwhile, which forgets them.
+        for first, last, when, error in list(self.failures):
             is_old = when < soonest and isinstance(error, StoreError) and error.is_transient
             if when < since or is_old:
                 continue
@@ -112,7 +127,30 @@ class RemoteFile:
                     raise CacheReplacedError(
                         f"{name} was replaced or deleted while it was read: {error}; fetch it again"
                     ) from error
-                raise error
+                raise _another(error)
+
+
+def _another(error: BaseException) -> BaseException:
+    """One like it for who waits, since it gets the frames of whoever it is raised in, too."""
+    try:
+        made = copy.copy(error)
+    except Exception:
+        # It cannot be made of what it says it is made of.
+        return error
+    made.__cause__, made.__context__ = error.__cause__, error.__context__
+    made.__suppress_context__ = error.__suppress_context__
+    return made.with_traceback(error.__traceback__)
+
+
+Failed: TypeAlias = "collections.deque[weakref.ref[RemoteFile]]"
+
+
+def forget_failures(failed: Failed) -> None:
+    """To be called when nobody can want anything of some files any more: errors have the frames
+    that they went through, and these have the file, which would stay open until the interpreter
+    looks for what has but itself."""
+    for file in filter(None, (found() for found in list(failed))):
+        file.failures.clear()
 
 
 class Small(enum.Enum):
