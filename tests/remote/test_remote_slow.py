@@ -163,6 +163,32 @@ def bulk_of(file: RemoteFile, stop: int) -> Bulk:
     return Bulk(iter([(file, HEAD_BYTES, stop)]), stop - HEAD_BYTES, file.traffic)
 
 
+def test_bulk_is_cut_whose_answer_has_just_begun(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at what is late and the cut, of which its thread knows nothing."""
+    store(site, (160, 100_000), None)
+    late = work_queue.WorkQueue._late_bulk
+
+    def begins(queue: work_queue.WorkQueue, *where: Any) -> list[Work]:
+        found = late(queue, *where)
+        for work in found:
+            work.answered = work.progressed = time.monotonic()
+        return found
+
+    monkeypatch.setattr(work_queue.WorkQueue, "_late_bulk", begins)
+    with site.ref() as ref:
+        file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
+        bulk = bulk_of(file, HEAD_BYTES + PIECE)
+        queue.add_bulk(bulk)
+        work = taken(queue)
+        work.progressed -= 10
+        queue.cut_bulk(file, work.stop - LARGE_BYTES, work.stop)
+        assert work.is_cut
+        assert bulk.piece == PIECE
+        finish(queue, work)
+
+
 def test_bulk_that_is_cut_comes_later_in_smaller_pieces(site: Site) -> None:
     store(site, (160, 100_000), None)
     with site.ref() as ref:

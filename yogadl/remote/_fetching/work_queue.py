@@ -277,7 +277,9 @@ class WorkQueue:
         bulk = work.bulk
         if bulk is not None and not work.is_cut:
             work.is_cut = True
-            size = int(work.rate(time.monotonic()) * _PIECE_SECONDS) // CELL * CELL
+            # An answer may just have begun, of which no rate is known.
+            comes = min(work.rate(time.monotonic()) * _PIECE_SECONDS, BULK_BYTES)
+            size = int(comes) // CELL * CELL
             bulk.piece = min(bulk.piece or BULK_BYTES, max(size, _LEAST_PIECE))
             self._use_left(bulk)
 
