@@ -170,6 +170,36 @@ def test_connections_of_one_answer_each_wait_as_long_for_it(site: Site) -> None:
     assert waits == [backoff.LIMITS.answer] * 3
 
 
+def test_what_comes_behind_an_answer_is_not_the_next() -> None:
+    """Such as one more answer."""
+    said = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/%d\r\n"
+    said += b"Content-Length: 10\r\n\r\n%s"
+    came, is_read = [], threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            for behind in (said % (20, b"abcdefghij"), b""):
+                client, _ = server.accept()
+                # Who leaves something unread resets the connection.
+                with client, contextlib.suppress(ConnectionError):
+                    client.recv(1 << 16)
+                    client.sendall(said % (10, b"0123456789"))
+                    is_read.wait(30)
+                    client.sendall(behind)
+                    client.recv(1)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        asked = WebObject(f"http://127.0.0.1:{server.getsockname()[1]}/a", "a")
+        with contextlib.closing(Connections()) as connections:
+            connections.read(asked, 10, 0, 10, lambda _, data: came.append(bytes(data)))
+            is_read.set()
+            wait_until(lambda: connections.has_come(1))
+            connections.read(asked, 10, 0, 10, lambda _, data: came.append(bytes(data)))
+        thread.join()
+    assert came == [b"0123456789"] * 2
+
+
 def test_connections_to_many_hosts_are_not_kept(tmp_path: pathlib.Path) -> None:
     connections = Connections()
     with contextlib.ExitStack() as stack:

@@ -81,14 +81,7 @@ class Connections:
     def has_come(self, nbytes: int) -> bool:
         """Whether the next so many bytes of an answer, or as many as tell that it does not come
         slowly, are on this machine already, as far as the system tells."""
-        try:
-            if self._socket is None:
-                return False
-            found = fcntl.ioctl(self._socket, termios.FIONREAD, bytes(4))
-        except (OSError, ValueError):
-            # Such as that it is closed.
-            return False
-        return int.from_bytes(found, sys.byteorder) >= min(nbytes, self._piece, _FIRST_BYTES)
+        return _unread(self._socket) >= min(nbytes, self._piece, _FIRST_BYTES)
 
     def read(
         self,
@@ -237,9 +230,9 @@ class Connections:
     def _ask(self, key: _Host, target: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         started = time.monotonic()
         connection = self._open.get(key)
-        if connection is not None and connection.sock is None:
-            # It ended with the last answer. Opened by itself, it would not wait for the next as
-            # long as others do.
+        if connection is not None and (connection.sock is None or _unread(connection.sock)):
+            # It ended with the last answer: opened by itself, it would not wait for the next as
+            # long as others do. Or it has more, which would be taken for the next.
             self._drop(key)
             connection = None
         is_new = connection is None
@@ -269,6 +262,18 @@ class Connections:
             # It may have been the last one over that connection, which it then keeps open.
             self._last.close()
             self._last = None
+
+
+def _unread(connected: socket.socket | None) -> int:
+    """How many bytes have come and were not read, as far as the system tells."""
+    if connected is None:
+        return 0
+    try:
+        found = fcntl.ioctl(connected, termios.FIONREAD, bytes(4))
+    except (OSError, ValueError):
+        # Such as that it is closed.
+        return 0
+    return int.from_bytes(found, sys.byteorder)
 
 
 def _next_piece(nbytes: int, seconds: float) -> int:
