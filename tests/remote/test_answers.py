@@ -18,7 +18,7 @@ from yogadl import backoff
 from yogadl.errors import NetworkError
 from yogadl.remote import _open
 from yogadl.remote._fetching.connections import Connections, OnData
-from yogadl.remote._fetching.remote_object import RemoteObject
+from yogadl.remote._fetching.remote_object import Address, RemoteObject
 from yogadl.remote._fetching.transfer import CutError, Transfer
 from yogadl.remote._fetching.work import Bulk, Work
 from yogadl.remote._local.sparse_file import CELL
@@ -198,6 +198,35 @@ def test_what_comes_behind_an_answer_is_not_the_next() -> None:
             connections.read(asked, 10, 0, 10, lambda _, data: came.append(bytes(data)))
         thread.join()
     assert came == [b"0123456789"] * 2
+
+
+@pytest.mark.parametrize("last", ["Content-Range: bytes 0-9/1", 'ETag: "ab'])
+def test_answers_that_break_off_in_their_headers_tell_of_no_change(last: str) -> None:
+    said = f"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/10\r\n{last}".encode()
+    if last.startswith("Content-Range"):
+        said = f"HTTP/1.1 206 Partial Content\r\n{last}".encode()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(1 << 16)
+                client.sendall(said)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/a"
+        asked = Tagged(url, "a")
+        with contextlib.closing(Connections()) as connections, pytest.raises(NetworkError):
+            connections.read(asked, 10, 0, 10, lambda *_: None)
+        thread.join()
+
+
+class Tagged(WebObject):
+    """One of a state."""
+
+    def address(self, renew: bool = False) -> Address:
+        return Address(self.url, tag="abc")
 
 
 def test_connections_to_many_hosts_are_not_kept(tmp_path: pathlib.Path) -> None:

@@ -397,15 +397,23 @@ def _check(
     """Sees that an answer is of the right state and has the bytes from the first one wanted on."""
     tag = answer.headers.get("ETag")
     if None not in (address.tag, tag) and _bare(str(tag)) != address.tag:
-        raise ChangedError(f"{asked.name} is another one now")
+        raise _changed(answer, asked, "is another one now")
     found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
     if found is None or answer.status != 206:
         raise NetworkError(f"{asked.name}: an answer does not say which bytes it has")
     if found[3] not in ("*", str(size)):
-        raise ChangedError(f"{asked.name} has {found[3]} bytes now, and had {size}")
+        raise _changed(answer, asked, f"has {found[3]} bytes now, and had {size}")
     if int(found[1]) != wanted[0]:
         raise NetworkError(f"{asked.name}: an answer has other bytes than were asked for")
     return wanted[0]
+
+
+def _changed(answer: http.client.HTTPResponse, asked: RemoteObject, how: str) -> Exception:
+    """The error for an answer of another state, unless it broke off within its headers: the last of
+    them may then say anything, and no byte follows."""
+    if not answer.read(1):
+        return NetworkError(f"{asked.name}: the answer broke off before its first byte")
+    return ChangedError(f"{asked.name} {how}")
 
 
 def _bare(tag: str) -> str:
