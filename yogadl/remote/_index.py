@@ -32,6 +32,9 @@ BRIDGED_CELLS = 2
 _MOST_IN_MEMORY = 64 << 20
 # Read into memory at once, if it is on this machine.
 _WINDOW = 64 << 10
+# Windows that meet are read together, to so many bytes: while much is being fetched, each call of
+# the system takes a thread milliseconds.
+_MOST_TOGETHER = 1 << 20
 # More than the cells of any file.
 _FILE_KEYS = 1 << 36
 
@@ -205,8 +208,9 @@ class RemoteIndex:
         order = np.argsort(keys, kind="stable")
         sorted_keys = keys[order]
         breaks = np.flatnonzero(np.diff(sorted_keys) > 1 + BRIDGED_CELLS) + 1
-        pieces = []
-        for wanted in np.split(order, breaks) if len(order) else ():
+        pieces: list[_Piece] = []
+        for near in np.split(order, breaks) if len(order) else ():
+            wanted = near
             number = int(numbers[wanted[0]])
             start = int(keys[wanted[0]]) % _FILE_KEYS * CELL
             stop = (int(keys[wanted[-1]]) % _FILE_KEYS + 1) * CELL
@@ -217,6 +221,13 @@ class RemoteIndex:
                 )
                 if file.pieces.is_kept(*around[1:]):
                     _, first, last = around
+                before = pieces[-1] if pieces else None
+                if before is not None and before.number == number:
+                    _, begin, end = before.where
+                    if first <= end and last - begin <= _MOST_TOGETHER:
+                        pieces.pop()
+                        first, last = begin, max(end, last)
+                        wanted = np.concatenate((before.wanted, wanted))
             place = (first - int(self._files.entries[number])) // ENTRY.itemsize
             pieces.append(_Piece(number, place, (file, first, last), wanted))
         return pieces

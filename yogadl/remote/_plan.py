@@ -22,14 +22,15 @@ from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 from yogadl.remote._fetching.crew import CONNECTIONS
 from yogadl.remote._fetching.planner import FIRST_RECORDS
 from yogadl.remote._fetching.work_queue import (
-    AT_ONCE_BYTES,
     BRIDGED_BYTES,
     BULK_BYTES,
     BULK_CONNECTIONS,
     FEWEST_CONNECTIONS,
     HELD_CONNECTIONS,
+    LARGE_BYTES,
     MACHINE_CONNECTIONS,
     TWICE,
+    comes_at_once,
 )
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import BRIDGED_CELLS
@@ -147,7 +148,9 @@ def plan(
         # Each process asks for the first records by themselves, unless they come in bulk already.
         is_by_file = all(_are_in_most(files, first_batch * shards_here) for files, _ in kinds)
         alone = 0.0 if is_by_file else -(-FIRST_RECORDS // batch_size) * float(batch_size)
-        early = _bulk_at_first(shards_here, files_bytes) / files_bytes
+        are_small = all(size < LARGE_BYTES for size in sizes)
+        is_at_once = comes_at_once(files_bytes, are_small, shards_here)
+        early = 1.0 if is_at_once else _bulk_at_first(shards_here) / files_bytes
         if not all(is_whole_cheaper(size, num_shards) for size in sizes):
             # Before it sees that the others are here.
             alone, early = alone * _SETTLING, 0.0
@@ -155,7 +158,7 @@ def plan(
         asked = [1.0 if files.are_many_small else max(0.0, 1 - early) for files, _ in kinds]
         # Each byte once, whichever process asks for it, and each file by itself.
         index = _total(_index_in_bulk(files) for files, _ in kinds)
-        of_index = index[0] + _looked_up(kinds, index[0], alone, shards_here), index[1]
+        of_index = index[0] + _looked_up(kinds, index[0], alone, shards_here, is_at_once), index[1]
         requests, nbytes = _total(
             _records_in_bulk(files, 0 if table else head) for files, _ in kinds
         )
@@ -204,11 +207,9 @@ def _touched(files: RemoteFiles, count: float) -> float:
     return float(len(files) * (1 - left ** (files.record_count / len(files))))
 
 
-def _bulk_at_first(processes: int, files_bytes: int) -> int:
-    """Bytes that are there, or that come at once, when one of some processes, which begin together,
-    asks for its first records; what is small is left to bulk afterwards."""
-    if files_bytes <= AT_ONCE_BYTES:
-        return files_bytes
+def _bulk_at_first(processes: int) -> int:
+    """Bytes that are there, or on their way, when one of some processes, which begin together, asks
+    for its first records, if not all come at once; what is small is left to bulk afterwards."""
     # By then about as much has come as they may have in flight, as measured.
     return 0 if processes == 1 else HELD_CONNECTIONS * BULK_BYTES
 
@@ -220,7 +221,11 @@ def _total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _looked_up(
-    kinds: Sequence[tuple[RemoteFiles, RecordCodec]], pieces: int, alone: float, processes: int
+    kinds: Sequence[tuple[RemoteFiles, RecordCodec]],
+    pieces: int,
+    alone: float,
+    processes: int,
+    is_at_once: bool,
 ) -> int:
     """Requests for entries of the first records, by who looks for them before they come in bulk.
 
@@ -229,10 +234,11 @@ def _looked_up(
         pieces: in which the index comes in bulk.
         alone: how many records are asked for by themselves.
         processes: that do so.
+        is_at_once: whether all comes at once.
     """
     at_first = processes * max(HELD_CONNECTIONS // processes, FEWEST_CONNECTIONS)
     later = pieces + sum(int(files.are_small.sum()) for files, _ in kinds)
-    is_late = later > at_first and sum(files.nbytes for files, _ in kinds) > AT_ONCE_BYTES
+    is_late = later > at_first and not is_at_once
     found = 0.0
     for files, codec in kinds:
         if files.are_many_small:

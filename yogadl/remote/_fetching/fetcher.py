@@ -89,7 +89,7 @@ class Fetcher:
         """Asks for ranges of which everything will be needed, some time."""
         with self._mutex:
             self._queue.add_bulk(bulk)
-            self._crew.call_many(BULK_CONNECTIONS)
+            self._crew.call_many(self._queue.claim_bulk())
 
     def start_bulk(self) -> None:
         """Has bulk wait for first records no longer."""
@@ -98,7 +98,7 @@ class Fetcher:
 
     def _start_bulk(self) -> None:
         if self._queue.start_bulk():
-            self._crew.call_all()
+            self._crew.call_many(self._queue.free_for_bulk())
 
     def has_bulk(self, traffic: Traffic) -> bool:
         """Whether any bulk is still to come of the files that have this traffic."""
@@ -369,6 +369,9 @@ class Fetcher:
 
     def _drop_kept(self, work: Work) -> None:
         """Lets go of what is in memory of what is kept now, or it waits there to be read."""
+        # Who adds more of it sees that it is kept.
+        if not work.file.pieces.memory:
+            return
         with self._mutex:
             self._passing.drop_kept([(work.file, work.start, work.stop)])
 

@@ -112,7 +112,7 @@ class Transfer:
         # What has come would come twice: of a machine that is too busy to read it, megabytes.
         if work.is_cut and left and not self._has_come(left):
             raise CutError(self._at // CELL * CELL)
-        if self._is_kept and (not work.is_bulk or self._at == work.stop):
+        if self._is_kept and not work.is_bulk and left:
             self._arrived()
 
     def _own(self, start: int) -> Iterator[tuple[int, int]]:

@@ -26,7 +26,9 @@ MACHINE_CONNECTIONS = 192
 by itself, and many processes together would have very much in flight."""
 BULK_BYTES = 8 << 20
 AT_ONCE_BYTES = BULK_CONNECTIONS * BULK_BYTES
-"""What is no more is asked for at once."""
+"""What is no more is asked for at once; but the first small records come before so many bytes of
+it, as what keeps processors busy keeps them waiting."""
+_SMALL_AT_ONCE_BYTES = 128 << 20
 # Ranges that may wait to be fetched soon; and so many though very many files are open.
 _QUEUED, _QUEUED_ALWAYS = 4096, 8
 
@@ -88,6 +90,8 @@ class WorkQueue:
         self._most_files = most_queued()
         # All of them take turns.
         self._bulk: collections.deque[Bulk] = collections.deque()
+        # What is claimed of them, and waits for a thread.
+        self._claimed_bulk: collections.deque[Work] = collections.deque()
         # What a stream waits for at its very beginning comes first.
         self._holds_bulk_until = 0.0
 
@@ -98,10 +102,23 @@ class WorkQueue:
 
     def add_bulk(self, bulk: Bulk) -> None:
         """Adds ranges of which everything will be needed, some time."""
-        comes_late = bulk.nbytes > AT_ONCE_BYTES or bulk.has_many_files
+        comes_late = bulk.has_many_files or not _comes_at_once(bulk)
         if comes_late and not bulk.is_begun and not self.has_bulk():
             self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
         self._bulk.append(bulk)
+
+    def claim_bulk(self) -> int:
+        """Claims as much of bulk as there are connections for; how many threads that is for.
+
+        Each claim takes some calls of the system, after which a thread waits for the interpreter:
+        for long, once there are many threads, and with the lock for which all others wait.
+        """
+        while self.free_for_bulk() > 0:
+            for work in self._next_bulk():
+                work.progressed = time.monotonic()
+                self.flying.add(work)
+                self._claimed_bulk.append(work)
+        return len(self._claimed_bulk)
 
     def start_bulk(self) -> bool:
         """Has bulk wait for nothing any more; whether it did."""
@@ -175,6 +192,8 @@ class WorkQueue:
                     self.soon.appendleft(first)
                     break
                 yield from self._claimed(first, self.soon)
+        while self._claimed_bulk:
+            yield self._claimed_bulk.popleft()
         while self.free_for_bulk() > 0:
             yield from self._next_bulk()
 
@@ -235,7 +254,7 @@ class WorkQueue:
         if size >= LARGE_BYTES or not file.twice.has_room(size):
             return False
         bulks = (bulk for bulk in self._bulk if bulk.traffic is file.traffic)
-        if not any(bulk.nbytes > AT_ONCE_BYTES for bulk in bulks):
+        if all(map(_comes_at_once, bulks)):
             return False
         file.twice.nbytes += size
         return True
@@ -394,6 +413,22 @@ class WorkQueue:
             bulk.work = None
         if found is not None:
             yield found
+
+
+def comes_at_once(nbytes: int, are_small: bool, processes: int) -> bool:
+    """Whether bulk of so many bytes is asked for at once.
+
+    Args:
+        nbytes: of it.
+        are_small: whether its records are.
+        processes: that fetch it, which together have more of it soon than one.
+    """
+    most = _SMALL_AT_ONCE_BYTES if are_small and processes == 1 else AT_ONCE_BYTES
+    return nbytes <= min(most, AT_ONCE_BYTES)
+
+
+def _comes_at_once(bulk: Bulk) -> bool:
+    return comes_at_once(bulk.nbytes, bulk.is_small, bulk.processes)
 
 
 def _is_quick(bulk: Bulk, now: float) -> bool:
