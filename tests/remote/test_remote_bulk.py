@@ -20,6 +20,7 @@ from waiting import wait_until
 
 from yogadl.remote._fetching import fetcher as fetcher_module
 from yogadl.remote._fetching import lateness, work_queue
+from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.planner import FIRST_RECORDS
 from yogadl.remote._fetching.planner import _fetch as fetch_ahead
 from yogadl.remote._fetching.work import Bulk, Range, Work, cells
@@ -130,6 +131,50 @@ def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
             assert taken() == count
             assert queue.start_bulk() == (not is_begun and begun < pieces)
             end()
+
+
+def test_bulk_is_claimed_before_threads_take_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As much as there are connections for, each piece once; so the entries that the first records
+    are found by are on their way, and not asked for by themselves."""
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
+    store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
+        pieces = [(HEAD_BYTES + at * PIECE, HEAD_BYTES + (at + 1) * PIECE) for at in range(6)]
+        whole = (file, HEAD_BYTES, pieces[-1][1])
+        queue.add_bulk(Bulk(iter([whole]), 6 * PIECE, ref.reader.files.traffic))
+        for _ in range(2):
+            queue.claim_bulk()
+            assert [file.pieces.is_claimed(*it) for it in pieces] == [True] * 4 + [False] * 2
+        for wanted in (pieces[:4], pieces[4:]):
+            taken = list(iter(lambda: queue.take(1 << 30), None))
+            assert [(work.start, work.stop) for work in taken] == wanted
+            for work in taken:
+                queue.flying.remove(work)
+                file.pieces.release(work.start, work.stop, work.is_bulk)
+
+
+def test_what_was_claimed_is_not_asked_for_once_nobody_wants_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        files = ref.reader.files
+        file, before = files.file(0), len(site.web.asked)
+        whole = (file, HEAD_BYTES, file.size)
+        bulk = Bulk(iter([whole]), file.size - HEAD_BYTES, files.traffic)
+        with fetcher()._mutex:
+            fetcher()._queue.add_bulk(bulk)
+            fetcher()._queue.claim_bulk()
+            file.ended.set()
+            fetcher()._crew.call_many(4)
+        wait_until(is_nothing_fetched)
+        assert not file.pieces.is_claimed(HEAD_BYTES, file.size)
+        assert len(site.web.asked) == before
 
 
 @pytest.mark.parametrize("part_bytes", [10_000, 100_000])
@@ -247,6 +292,18 @@ def test_what_is_small_is_not_left_to_bulk_that_takes_long(
         queue.end_bulk(bulk)
         assert not queue.is_coming(*small)
         file.pieces.release(work.start, work.stop, work.is_bulk)
+
+
+@pytest.mark.parametrize(
+    ("is_small", "processes", "at_once"), [(True, 1, 4), (True, 2, 9), (False, 1, 9)]
+)
+def test_small_records_of_a_process_alone_come_before_much_else(
+    monkeypatch: pytest.MonkeyPatch, is_small: bool, processes: int, at_once: int
+) -> None:
+    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", 9)
+    monkeypatch.setattr(work_queue, "_SMALL_AT_ONCE_BYTES", 4)
+    found = [work_queue.comes_at_once(nbytes, is_small, processes) for nbytes in range(12)]
+    assert found == [True] * (at_once + 1) + [False] * (11 - at_once)
 
 
 @pytest.mark.parametrize("is_much", [False, True])

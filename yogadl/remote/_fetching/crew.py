@@ -48,6 +48,11 @@ class Crew:
         self._to_start = count - idle
         self.start_next()
 
+    def call_all(self) -> None:
+        """Has all that rest look for work."""
+        self._idle = 0
+        self._wake.notify_all()
+
     def start_next(self) -> None:
         """Starts one of those that :meth:`call_many` has left to the others."""
         if self._to_start > 0:

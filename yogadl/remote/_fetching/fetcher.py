@@ -89,7 +89,9 @@ class Fetcher:
         """Asks for ranges of which everything will be needed, some time."""
         with self._mutex:
             self._queue.add_bulk(bulk)
-            self._crew.call_many(self._queue.claim_bulk())
+            self._queue.claim_bulk()
+            # Those that find nothing yet are there for the first records.
+            self._crew.call_many(BULK_CONNECTIONS)
 
     def start_bulk(self) -> None:
         """Has bulk wait for first records no longer."""
@@ -98,7 +100,7 @@ class Fetcher:
 
     def _start_bulk(self) -> None:
         if self._queue.start_bulk():
-            self._crew.call_many(self._queue.free_for_bulk())
+            self._crew.call_all()
 
     def has_bulk(self, traffic: Traffic) -> bool:
         """Whether any bulk is still to come of the files that have this traffic."""
@@ -337,6 +339,8 @@ class Fetcher:
                 self._crew.rest(rest)
 
     def _fetch(self, work: Work, connections: Connections) -> None:
+        if work.file.ended.is_set():
+            raise EndedError
         # Who has claimed some bytes may be about to write them, right or wrong: nobody else does,
         # since those that are there may be compared as a whole, and then nobody looks again.
         is_kept = work.is_claimed and work.file.space.take(work.stop - work.start)

@@ -26,8 +26,9 @@ MACHINE_CONNECTIONS = 192
 by itself, and many processes together would have very much in flight."""
 BULK_BYTES = 8 << 20
 AT_ONCE_BYTES = BULK_CONNECTIONS * BULK_BYTES
-"""What is no more is asked for at once; but the first small records come before so many bytes of
-it, as what keeps processors busy keeps them waiting."""
+"""What is no more is asked for at once."""
+# But small records that a process alone waits for first come before so many bytes of others, which
+# keep processors busy.
 _SMALL_AT_ONCE_BYTES = 128 << 20
 # Ranges that may wait to be fetched soon; and so many though very many files are open.
 _QUEUED, _QUEUED_ALWAYS = 4096, 8
@@ -107,8 +108,8 @@ class WorkQueue:
             self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
         self._bulk.append(bulk)
 
-    def claim_bulk(self) -> int:
-        """Claims as much of bulk as there are connections for; how many threads that is for.
+    def claim_bulk(self) -> None:
+        """Claims as much of bulk as there are connections for.
 
         Each claim takes some calls of the system, after which a thread waits for the interpreter:
         for long, once there are many threads, and with the lock for which all others wait.
@@ -118,7 +119,6 @@ class WorkQueue:
                 work.progressed = time.monotonic()
                 self.flying.add(work)
                 self._claimed_bulk.append(work)
-        return len(self._claimed_bulk)
 
     def start_bulk(self) -> bool:
         """Has bulk wait for nothing any more; whether it did."""
@@ -416,7 +416,7 @@ class WorkQueue:
 
 
 def comes_at_once(nbytes: int, are_small: bool, processes: int) -> bool:
-    """Whether bulk of so many bytes is asked for at once.
+    """Whether bulk is all asked for at once.
 
     Args:
         nbytes: of it.
