@@ -185,9 +185,11 @@ class RemoteIndex:
     ) -> Iterator[tuple[_Piece, Array]]:
         """The pieces in which the entries of some records are, and all ``ENTRY`` of each."""
         pieces = self._pieces(numbers, places, has_windows=self._is_small)
+        wrong: dict[int, int] = {}
 
         def is_right(at: int, data: Array) -> bool:
             possible = self._check.are_possible(data.view(ENTRY), pieces[at].where[0].size)
+            wrong[at] = pieces[at].first + int(np.argmin(possible))
             return bool(possible.all())
 
         try:
@@ -195,7 +197,8 @@ class RemoteIndex:
                 yield pieces[at], data.view(ENTRY)
         except WrongBytesError as error:
             wanted = pieces[error.number].wanted
-            raise DamagedIndexError(int(positions[wanted].min())) from error
+            nearest = np.abs(places[wanted] - wrong[error.number]).argmin()
+            raise DamagedIndexError(int(positions[wanted[nearest]])) from error
 
     def _pieces(self, numbers: Array, places: Array, has_windows: bool) -> list[_Piece]:
         """Whole cells of the index in which some entries are; those that are near are one piece.

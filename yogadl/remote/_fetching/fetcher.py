@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from yogadl.remote._fetching.connections import Connections
 
 _IDLE_SECONDS = 5.0
+# That bulk is claimed is waited for for so long.
+_CLAIM_SECONDS = 0.1
 # Another process's bytes are looked for so often, and ours that are late.
 _LOOK_SECONDS = 0.004
 _LONGEST_LOOK = 0.1
@@ -89,9 +91,14 @@ class Fetcher:
         """Asks for ranges of which everything will be needed, some time."""
         with self._mutex:
             self._queue.add_bulk(bulk)
-            self._queue.claim_bulk()
             # Those that find nothing yet are there for the first records.
             self._crew.call_many(BULK_CONNECTIONS)
+        # What the first records are found by is among what is claimed first, by a thread, which
+        # Ctrl-C does not end.
+        until = time.monotonic() + _CLAIM_SECONDS
+        with self._arrived.waiting() as waiter:
+            while self._queue.is_unclaimed and (rest := until - time.monotonic()) > 0:
+                waiter.wait(rest)
 
     def start_bulk(self) -> None:
         """Has bulk wait for first records no longer."""
@@ -263,23 +270,29 @@ class Fetcher:
         # Only who fetches needs it.
         from yogadl.remote._fetching.connections import Connections
 
-        with self._mutex:
-            self._crew.start_next()
         try:
-            connections = Connections()
-        except OSError as error:
-            self._lack_memory(error)
-            return
-        try:
-            while self._do_next(connections):
-                pass
+            with self._mutex:
+                self._claim_bulk()
+                self._crew.start_next()
+            try:
+                connections = Connections()
+            except OSError as error:
+                self._lack_memory(error)
+                return
+            with contextlib.closing(connections):
+                while self._do_next(connections):
+                    pass
         except BaseException:
             # Whatever it is, there may be another thread in its place.
             with self._mutex:
                 self._crew.count -= 1
             raise
-        finally:
-            connections.close()
+
+    def _claim_bulk(self) -> None:
+        """Claims what comes first of bulk that was added, and tells who waits for that."""
+        if self._queue.is_unclaimed:
+            self._queue.claim_bulk()
+            self._arrived.wake_all()
 
     def _lack_memory(self, error: OSError) -> None:
         """To be called by a thread for which there is no memory: the others do its work, if there
@@ -322,6 +335,7 @@ class Fetcher:
             until = time.monotonic() + _IDLE_SECONDS
             while True:
                 self._given_back.look()
+                self._claim_bulk()
                 found = self._queue.take(self._passing.room())
                 if self._is_full and self._queue.has_room():
                     self._is_full = False

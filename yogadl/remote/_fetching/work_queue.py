@@ -81,6 +81,7 @@ class WorkQueue:
         soon: what streams need next.
         flying: what is being fetched.
         lacks_room: whether some of ``soon`` waits until what was fetched has been read.
+        is_unclaimed: whether there is bulk of which :meth:`claim_bulk` has not claimed any.
     """
 
     def __init__(self) -> None:
@@ -88,6 +89,7 @@ class WorkQueue:
         self.soon: collections.deque[Work] = collections.deque()
         self.flying: set[Work] = set()
         self.lacks_room = False
+        self.is_unclaimed = False
         self._most_files = most_queued()
         # All of them take turns.
         self._bulk: collections.deque[Bulk] = collections.deque()
@@ -107,13 +109,15 @@ class WorkQueue:
         if comes_late and not bulk.is_begun and not self.has_bulk():
             self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
         self._bulk.append(bulk)
+        self.is_unclaimed = True
 
     def claim_bulk(self) -> None:
-        """Claims as much of bulk as there are connections for.
+        """Claims as much of bulk as there are connections for, at the beginning.
 
         Each claim takes some calls of the system, after which a thread waits for the interpreter:
         for long, once there are many threads, and with the lock for which all others wait.
         """
+        self.is_unclaimed = False
         while self.free_for_bulk() > 0:
             for work in self._next_bulk():
                 work.progressed = time.monotonic()
