@@ -157,6 +157,25 @@ def test_bulk_is_claimed_before_threads_take_it(
                 file.pieces.release(work.start, work.stop, work.is_bulk)
 
 
+def test_bulk_is_claimed_by_threads_that_ctrl_c_does_not_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What somebody has claimed and left would be waited for, some seconds each time."""
+    plain, claiming_threads = SparseFile.claim_bulk, set[str]()
+
+    def claim(pieces: SparseFile, start: int, stop: int, bridge: int = 0) -> int:
+        claiming_threads.add(threading.current_thread().name)
+        return plain(pieces, start, stop, bridge)
+
+    monkeypatch.setattr(SparseFile, "claim_bulk", claim)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    count = store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        numbers = [int(record["number"]) for record in ref.stream(shuffle=True, shuffle_seed=1)]
+    assert sorted(numbers) == list(range(count))
+    assert claiming_threads == {"yogadl fetch"}
+
+
 def test_what_was_claimed_is_not_asked_for_once_nobody_wants_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
