@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import tempfile
 
@@ -9,10 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from remote_rig import make_site
+from remote_rig import Site, make_site
 from test_remote_plan import store
 
+from yogadl.errors import ChecksumError
+from yogadl.format.entries import ENTRY
 from yogadl.remote import _index
+from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._local.sparse_file import CELL
 
 pytestmark = pytest.mark.once
@@ -43,3 +47,20 @@ def test_entries_are_those_of_the_file_however_they_are_read_together(data: st.D
                         each.reader._index._is_known[:] = False
         finally:
             site.web.close()
+
+
+def test_the_record_whose_entry_is_damaged_is_told(site: Site, tmp_path: pathlib.Path) -> None:
+    """Though its entry is read with those of others, which are not."""
+    count, bad = 3000, 1600
+    store(site, (count, 10), None, ragged=True)
+    with site.ref() as ref:
+        offset = int(ref.reader.files.entries[0]) + ENTRY.itemsize * bad
+    with site.path().open("r+b") as file:
+        file.seek(offset)
+        file.write(b"\xff" * 8)
+    with dataclasses.replace(site, folder=tmp_path / "another").ref() as ref:
+        fetcher().ensure(ref.reader.index_ranges(np.arange(count)))
+        positions = np.arange(0, count, 400)
+        assert len(ref.reader._index._pieces(*ref.reader.files.find(positions), True)) == 1
+        with pytest.raises(ChecksumError, match=rf"damaged index at record {bad};"):
+            ref.reader.look_up(positions)
