@@ -23,7 +23,8 @@ from yogadl.remote._fetching import lateness, work_queue
 from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.planner import FIRST_RECORDS
 from yogadl.remote._fetching.planner import _fetch as fetch_ahead
-from yogadl.remote._fetching.work import Bulk, Range, Work, cells
+from yogadl.remote._fetching.urgency import Urgency
+from yogadl.remote._fetching.work import Bulk, Range, Small, Work, cells
 from yogadl.remote._local.sparse_file import CELL, SparseFile
 from yogadl.remote._open import HEAD_BYTES
 
@@ -155,6 +156,43 @@ def test_bulk_is_claimed_before_threads_take_it(
             for work in taken:
                 queue.flying.remove(work)
                 file.pieces.release(work.start, work.stop, work.is_bulk)
+
+
+def test_no_more_bulk_is_claimed_than_there_may_be_threads(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what still waits for one is asked for by itself, or left where bulk fails."""
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "most_connections", lambda usual: min(usual, 3))
+    store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
+        bulk = Bulk(iter([(file, HEAD_BYTES, file.size)]), file.size, ref.reader.files.traffic)
+        queue.add_bulk(bulk)
+        queue.claim_bulk()
+        waiting = sorted(queue.flying, key=lambda work: work.start)
+        assert [work.start - HEAD_BYTES for work in waiting] == [0, PIECE, 2 * PIECE]
+        first = queue.take(1 << 30)
+        assert first is waiting[0]
+        urgent = Urgency(queue, lambda: None)
+        wanted = (file, waiting[1].start + CELL, waiting[1].start + 2 * CELL)
+        now = time.monotonic()
+        for _ in range(2):
+            assert urgent.hurry([wanted], Small.ASK, {wanted: now})
+            assert not queue.urgent
+        # It is late, and no bulk to be cut, since nothing is known of how fast it comes.
+        for work in waiting:
+            work.progressed -= 1000.0
+        queue.cut_bulk(*wanted, is_first=True)
+        assert not bulk.is_late
+        assert not urgent.hurry([wanted], Small.ASK, {wanted: now})
+        assert not file.pieces.is_claimed(*wanted[1:])
+        urgent.hurry([wanted], Small.ASK, {wanted: now})
+        assert [(work.start, work.stop) for work in queue.urgent] == [wanted[1:]]
+        queue.end_bulk(bulk)
+        assert queue.flying == {first}
+        assert not file.pieces.is_claimed(waiting[1].start, file.size)
+        first.file.pieces.release(first.start, first.stop, first.is_bulk)
 
 
 def test_bulk_is_claimed_by_threads_that_ctrl_c_does_not_end(

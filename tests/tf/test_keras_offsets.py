@@ -165,6 +165,17 @@ class Begins(keras.callbacks.Callback):  # type: ignore[misc]
         self.model.noted.append([])
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3, 7])
+def test_several_steps_an_execution(steps: int) -> None:
+    """Of 4, 5 and 5 batches, Keras counts whole executions of the first, and one step or execution
+    more: it drops none, and it is no error."""
+    model = Noting()
+    model.compile("sgd", loss="mse", steps_per_execution=steps)
+    dataset = make_tf_dataset(stream(4), batch_size=BATCH)
+    model.fit(dataset, epochs=3, shuffle=False, verbose=0, callbacks=[Begins()])
+    assert [len(noted) for noted in model.noted] == [16, 20, 20]
+
+
 @pytest.mark.parametrize("made", ["directly", "by others", "distributed", "by a function"])
 @pytest.mark.parametrize("offset", [0, 12])
 def test_what_a_model_is_built_by_is_trained_on(made: str, offset: int) -> None:

@@ -149,7 +149,7 @@ def plan(
         is_by_file = all(_are_in_most(files, first_batch * shards_here) for files, _ in kinds)
         alone = 0.0 if is_by_file else -(-FIRST_RECORDS // batch_size) * float(batch_size)
         are_small = all(size < LARGE_BYTES for size in sizes)
-        is_at_once = comes_at_once(files_bytes, are_small, shards_here)
+        is_at_once = comes_at_once(files_bytes, are_small, num_shards)
         early = 1.0 if is_at_once else _bulk_at_first(shards_here) / files_bytes
         if not all(is_whole_cheaper(size, num_shards) for size in sizes):
             # Before it sees that the others are here.

@@ -62,8 +62,10 @@ class ShortEpoch:
         if epochs is not counting or counting._num_batches is None:
             return
         stop = int(counting._num_batches)
-        # Where it counted more than there were, an element became several.
-        becomes_more = stop - counting.steps_per_execution > self._first
+        # It counts whole executions, and one more. If those are more than there were, an element
+        # became several.
+        steps = int(counting.steps_per_execution)
+        becomes_more = stop - steps >= self._first + steps
         if stop < self._whole or becomes_more:
             raise InvalidArgumentError(
                 f"Keras would stop this epoch and all later ones after {stop} batches, since the "

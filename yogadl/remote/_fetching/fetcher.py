@@ -271,22 +271,23 @@ class Fetcher:
         from yogadl.remote._fetching.connections import Connections
 
         try:
+            connections = Connections()
+        except OSError as error:
+            self._lack_memory(error)
+            return
+        try:
             with self._mutex:
                 self._claim_bulk()
                 self._crew.start_next()
-            try:
-                connections = Connections()
-            except OSError as error:
-                self._lack_memory(error)
-                return
-            with contextlib.closing(connections):
-                while self._do_next(connections):
-                    pass
+            while self._do_next(connections):
+                pass
         except BaseException:
             # Whatever it is, there may be another thread in its place.
             with self._mutex:
                 self._crew.count -= 1
             raise
+        finally:
+            connections.close()
 
     def _claim_bulk(self) -> None:
         """Claims what comes first of bulk that was added, and tells who waits for that."""

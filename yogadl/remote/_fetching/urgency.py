@@ -142,6 +142,12 @@ class Urgency:
             late = now - self.lateness.seconds()
             flying = [work for work in self._queue.flying if work.touches(file, start, stop)]
             is_late = any(work.progressed < late for work in flying)
+            for work in flying:
+                if work.is_waiting and work.progressed < late:
+                    # There are fewer threads than thought: it is asked for by itself, at the next
+                    # look.
+                    self._queue.let_go(work)
+                    return False
             # Ctrl-C may have ended who had claimed it.
             is_late |= not flying and now - since > _OTHERS_SECONDS
         if is_late and not known.has_second(file, start, stop):

@@ -232,6 +232,8 @@ class Work:
     answered: float = 0.0
     # Whether the rest of it is not waited for any more.
     is_cut: bool = False
+    # Whether it is claimed, and no thread has begun with it.
+    is_waiting: bool = False
 
     @property
     def is_bulk(self) -> bool:

@@ -17,7 +17,7 @@ from yogadl.cache.traffic import Traffic
 from yogadl.format.pages import PAGE_SIZE
 from yogadl.remote._fetching.passing import AHEAD_BYTES
 from yogadl.remote._fetching.work import Bulk, Range, RemoteFile, Work, cells
-from yogadl.remote._local.open_files import most_queued
+from yogadl.remote._local.open_files import most_connections, most_queued
 from yogadl.remote._local.sparse_file import CELL, open_count
 
 BULK_CONNECTIONS = 48
@@ -91,6 +91,7 @@ class WorkQueue:
         self.lacks_room = False
         self.is_unclaimed = False
         self._most_files = most_queued()
+        self._most_in_bulk = most_connections(BULK_CONNECTIONS)
         # All of them take turns.
         self._bulk: collections.deque[Bulk] = collections.deque()
         # What is claimed of them, and waits for a thread.
@@ -120,9 +121,16 @@ class WorkQueue:
         self.is_unclaimed = False
         while self.free_for_bulk() > 0:
             for work in self._next_bulk():
-                work.progressed = time.monotonic()
+                work.progressed, work.is_waiting = time.monotonic(), True
                 self.flying.add(work)
                 self._claimed_bulk.append(work)
+
+    def let_go(self, work: Work) -> None:
+        """Has what was claimed by :meth:`claim_bulk`, and waits for a thread, be fetched later."""
+        self._claimed_bulk.remove(work)
+        self.flying.discard(work)
+        work.file.pieces.release(work.start, work.stop, work.is_bulk)
+        self.put_back(work, work.start)
 
     def start_bulk(self) -> bool:
         """Has bulk wait for nothing any more; whether it did."""
@@ -197,7 +205,9 @@ class WorkQueue:
                     break
                 yield from self._claimed(first, self.soon)
         while self._claimed_bulk:
-            yield self._claimed_bulk.popleft()
+            work = self._claimed_bulk.popleft()
+            work.is_waiting = False
+            yield work
         while self.free_for_bulk() > 0:
             yield from self._next_bulk()
 
@@ -230,7 +240,7 @@ class WorkQueue:
         most = MACHINE_CONNECTIONS
         if is_held:
             most = _HELD_OF_MANY if bulk.has_many_files else HELD_CONNECTIONS
-        fewest = _LATE_BULK if bulk.is_late else BULK_CONNECTIONS
+        fewest = _LATE_BULK if bulk.is_late else min(BULK_CONNECTIONS, self._most_in_bulk)
         return min(max(most // bulk.processes, FEWEST_CONNECTIONS), fewest)
 
     def _bulk_before(self, work: Work) -> Bulk | None:
@@ -293,7 +303,8 @@ class WorkQueue:
     def _late_bulk(self, file: RemoteFile, start: int, stop: int, late: float) -> list[Work]:
         """What brings bytes of a range in bulk, and takes some seconds yet at least."""
         now = time.monotonic()
-        found = [work for work in self.flying if work.is_bulk and work.touches(file, start, stop)]
+        begun = (work for work in self.flying if work.is_bulk and not work.is_waiting)
+        found = [work for work in begun if work.touches(file, start, stop)]
         return [work for work in found if work.seconds_to(stop, now) > late]
 
     def _cut(self, work: Work) -> None:
@@ -345,6 +356,8 @@ class WorkQueue:
         if bulk is not None:
             bulk.has_failed = True
             self._forget_bulk(bulk)
+            for work in [work for work in self._claimed_bulk if work.bulk is bulk]:
+                self.let_go(work)
 
     def _forget_bulk(self, bulk: Bulk) -> None:
         if bulk in self._bulk:
