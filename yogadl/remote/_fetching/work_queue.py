@@ -118,12 +118,14 @@ class WorkQueue:
         Each claim takes some calls of the system, after which a thread waits for the interpreter:
         for long, once there are many threads, and with the lock for which all others wait.
         """
-        self.is_unclaimed = False
-        while self.free_for_bulk() > 0:
-            for work in self._next_bulk():
-                work.progressed, work.is_waiting = time.monotonic(), True
-                self.flying.add(work)
-                self._claimed_bulk.append(work)
+        try:
+            while self.free_for_bulk() > 0:
+                for work in self._next_bulk():
+                    work.progressed, work.is_waiting = time.monotonic(), True
+                    self.flying.add(work)
+                    self._claimed_bulk.append(work)
+        finally:
+            self.is_unclaimed = False
 
     def let_go(self, work: Work) -> None:
         """Has what was claimed by :meth:`claim_bulk`, and waits for a thread, be fetched later."""

@@ -1,0 +1,122 @@
+"""What comes in large pieces is claimed before there are threads for all of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from remote_rig import Site
+from test_remote_plan import is_nothing_fetched, store
+from waiting import wait_until
+
+from yogadl.remote._fetching import work_queue
+from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.urgency import Urgency
+from yogadl.remote._fetching.work import Bulk, Small
+from yogadl.remote._local.sparse_file import CELL, SparseFile
+from yogadl.remote._open import HEAD_BYTES
+
+pytestmark = pytest.mark.once
+
+PIECE = 1 << 16
+
+
+def test_bulk_is_claimed_before_threads_take_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As much as there are connections for, each piece once; so the entries that the first records
+    are found by are on their way, and not asked for by themselves."""
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
+    store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
+        pieces = [(HEAD_BYTES + at * PIECE, HEAD_BYTES + (at + 1) * PIECE) for at in range(6)]
+        whole = (file, HEAD_BYTES, pieces[-1][1])
+        queue.add_bulk(Bulk(iter([whole]), 6 * PIECE, ref.reader.files.traffic))
+        for _ in range(2):
+            queue.claim_bulk()
+            assert [file.pieces.is_claimed(*it) for it in pieces] == [True] * 4 + [False] * 2
+        for wanted in (pieces[:4], pieces[4:]):
+            taken = list(iter(lambda: queue.take(1 << 30), None))
+            assert [(work.start, work.stop) for work in taken] == wanted
+            for work in taken:
+                queue.flying.remove(work)
+                file.pieces.release(work.start, work.stop, work.is_bulk)
+
+
+def test_no_more_bulk_is_claimed_than_there_may_be_threads(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what still waits for one is asked for by itself, or left where bulk fails."""
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(work_queue, "most_connections", lambda usual: min(usual, 3))
+    store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
+        bulk = Bulk(iter([(file, HEAD_BYTES, file.size)]), file.size, ref.reader.files.traffic)
+        queue.add_bulk(bulk)
+        queue.claim_bulk()
+        waiting = sorted(queue.flying, key=lambda work: work.start)
+        assert [work.start - HEAD_BYTES for work in waiting] == [0, PIECE, 2 * PIECE]
+        first = queue.take(1 << 30)
+        assert first is waiting[0]
+        urgent = Urgency(queue, lambda: None)
+        wanted = (file, waiting[1].start + CELL, waiting[1].start + 2 * CELL)
+        now = time.monotonic()
+        for _ in range(2):
+            assert urgent.hurry([wanted], Small.ASK, {wanted: now})
+            assert not queue.urgent
+        # It is late, and no bulk to be cut, since nothing is known of how fast it comes.
+        for work in waiting:
+            work.progressed -= 1000.0
+        queue.cut_bulk(*wanted, is_first=True)
+        assert not bulk.is_late
+        assert not urgent.hurry([wanted], Small.ASK, {wanted: now})
+        assert not file.pieces.is_claimed(*wanted[1:])
+        urgent.hurry([wanted], Small.ASK, {wanted: now})
+        assert [(work.start, work.stop) for work in queue.urgent] == [wanted[1:]]
+        queue.end_bulk(bulk)
+        assert queue.flying == {first}
+        assert not file.pieces.is_claimed(waiting[1].start, file.size)
+        first.file.pieces.release(first.start, first.stop, first.is_bulk)
+
+
+def test_bulk_is_claimed_by_threads_that_ctrl_c_does_not_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What somebody has claimed and left would be waited for, some seconds each time."""
+    plain, claiming_threads = SparseFile.claim_bulk, set[str]()
+
+    def claim(pieces: SparseFile, start: int, stop: int, bridge: int = 0) -> int:
+        claiming_threads.add(threading.current_thread().name)
+        return plain(pieces, start, stop, bridge)
+
+    monkeypatch.setattr(SparseFile, "claim_bulk", claim)
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    count = store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        numbers = [int(record["number"]) for record in ref.stream(shuffle=True, shuffle_seed=1)]
+    assert sorted(numbers) == list(range(count))
+    assert claiming_threads == {"yogadl fetch"}
+
+
+def test_what_was_claimed_is_not_asked_for_once_nobody_wants_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        files = ref.reader.files
+        file, before = files.file(0), len(site.web.asked)
+        whole = (file, HEAD_BYTES, file.size)
+        bulk = Bulk(iter([whole]), file.size - HEAD_BYTES, files.traffic)
+        with fetcher()._mutex:
+            fetcher()._queue.add_bulk(bulk)
+            fetcher()._queue.claim_bulk()
+            file.ended.set()
+            fetcher()._crew.call_many(4)
+        wait_until(is_nothing_fetched)
+        assert not file.pieces.is_claimed(HEAD_BYTES, file.size)
+        assert len(site.web.asked) == before
