@@ -10,7 +10,7 @@ from remote_rig import Site
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
-from yogadl.remote._fetching import work_queue
+from yogadl.remote._fetching import bulk_queue, work_queue
 from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.urgency import Urgency
 from yogadl.remote._fetching.work import Bulk, Small
@@ -27,16 +27,16 @@ def test_bulk_is_claimed_before_threads_take_it(
 ) -> None:
     """As much as there are connections for, each piece once; so the entries that the first records
     are found by are on their way, and not asked for by themselves."""
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
-    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_CONNECTIONS", 4)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
         file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
         pieces = [(HEAD_BYTES + at * PIECE, HEAD_BYTES + (at + 1) * PIECE) for at in range(6)]
         whole = (file, HEAD_BYTES, pieces[-1][1])
-        queue.add_bulk(Bulk(iter([whole]), 6 * PIECE, ref.reader.files.traffic))
+        queue.bulk.add(Bulk(iter([whole]), 6 * PIECE, ref.reader.files.traffic))
         for _ in range(2):
-            queue.claim_bulk()
+            queue.bulk.claim()
             assert [file.pieces.is_claimed(*it) for it in pieces] == [True] * 4 + [False] * 2
         for wanted in (pieces[:4], pieces[4:]):
             taken = list(iter(lambda: queue.take(1 << 30), None))
@@ -50,14 +50,14 @@ def test_no_more_bulk_is_claimed_than_there_may_be_threads(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what still waits for one is asked for by itself, or left where bulk fails."""
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
-    monkeypatch.setattr(work_queue, "most_connections", lambda usual: min(usual, 3))
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "most_connections", lambda usual: min(usual, 3))
     store(site, (400, 3_000), None)
     with site.ref() as ref:
         file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
         bulk = Bulk(iter([(file, HEAD_BYTES, file.size)]), file.size, ref.reader.files.traffic)
-        queue.add_bulk(bulk)
-        queue.claim_bulk()
+        queue.bulk.add(bulk)
+        queue.bulk.claim()
         waiting = sorted(queue.flying, key=lambda work: work.start)
         assert [work.start - HEAD_BYTES for work in waiting] == [0, PIECE, 2 * PIECE]
         first = queue.take(1 << 30)
@@ -71,13 +71,13 @@ def test_no_more_bulk_is_claimed_than_there_may_be_threads(
         # It is late, and no bulk to be cut, since nothing is known of how fast it comes.
         for work in waiting:
             work.progressed -= 1000.0
-        queue.cut_bulk(*wanted, is_first=True)
+        queue.bulk.cut(*wanted, is_first=True)
         assert not bulk.is_late
         assert not urgent.hurry([wanted], Small.ASK, {wanted: now})
         assert not file.pieces.is_claimed(*wanted[1:])
         urgent.hurry([wanted], Small.ASK, {wanted: now})
         assert [(work.start, work.stop) for work in queue.urgent] == [wanted[1:]]
-        queue.end_bulk(bulk)
+        queue.bulk.end(bulk)
         assert queue.flying == {first}
         assert not file.pieces.is_claimed(waiting[1].start, file.size)
         first.file.pieces.release(first.start, first.stop, first.is_bulk)
@@ -94,7 +94,7 @@ def test_bulk_is_claimed_by_threads_that_ctrl_c_does_not_end(
         return plain(pieces, start, stop, bridge)
 
     monkeypatch.setattr(SparseFile, "claim_bulk", claim)
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
     count = store(site, (400, 3_000), None)
     with site.ref() as ref:
         numbers = [int(record["number"]) for record in ref.stream(shuffle=True, shuffle_seed=1)]
@@ -105,7 +105,7 @@ def test_bulk_is_claimed_by_threads_that_ctrl_c_does_not_end(
 def test_what_was_claimed_is_not_asked_for_once_nobody_wants_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
         files = ref.reader.files
@@ -113,8 +113,8 @@ def test_what_was_claimed_is_not_asked_for_once_nobody_wants_it(
         whole = (file, HEAD_BYTES, file.size)
         bulk = Bulk(iter([whole]), file.size - HEAD_BYTES, files.traffic)
         with fetcher()._mutex:
-            fetcher()._queue.add_bulk(bulk)
-            fetcher()._queue.claim_bulk()
+            fetcher()._queue.bulk.add(bulk)
+            fetcher()._queue.bulk.claim()
             file.ended.set()
             fetcher()._crew.call_many(4)
         wait_until(is_nothing_fetched)

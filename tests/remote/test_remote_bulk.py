@@ -18,8 +18,8 @@ from test_claims import claiming
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
+from yogadl.remote._fetching import bulk_queue, lateness, work_queue
 from yogadl.remote._fetching import fetcher as fetcher_module
-from yogadl.remote._fetching import lateness, work_queue
 from yogadl.remote._fetching.planner import FIRST_RECORDS
 from yogadl.remote._fetching.planner import _fetch as fetch_ahead
 from yogadl.remote._fetching.work import Bulk, Range, Work, cells
@@ -54,7 +54,7 @@ def test_data_sets_take_turns(
     site: Site, second: Site, third: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small one need not wait until a large one has come, nor one that comes record by record."""
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
     for each in (site, second, third):
         store(each, (400, 3_000), None)
     with site.ref() as large, second.ref() as small, third.ref() as shard:
@@ -66,7 +66,7 @@ def test_data_sets_take_turns(
         for files, pieces in zip(found[:2], (10, 2), strict=True):
             whole = (files.file(0), begin, begin + pieces * PIECE)
             bulks.append(Bulk(iter([whole]), pieces * PIECE, files.traffic))
-            queue.add_bulk(bulks[-1])
+            queue.bulk.add(bulks[-1])
         behind = begin + 12 * PIECE
         wanted = [Work(files.file(0), behind, behind + CELL) for files in found]
         queue.soon.extend([wanted[0], wanted[2]])
@@ -78,10 +78,10 @@ def test_data_sets_take_turns(
         # What is small waits for its own bulk only.
         assert numbers == [2, 0, 1, 0, 1, 0, 0]
         assert (list(queue.soon), list(bulks[0].left)) == ([], [wanted[0]])
-        assert queue.has_bulk(found[0].traffic)
-        assert not queue.has_bulk(found[1].traffic)
+        assert queue.bulk.has_any(found[0].traffic)
+        assert not queue.bulk.has_any(found[1].traffic)
         # And comes when that has ended, if it has not come.
-        queue.end_bulk(bulks[0])
+        queue.bulk.end(bulks[0])
         work = queue.take(1 << 30)
         assert work is not None
         assert (work.file, work.start) == (wanted[0].file, wanted[0].start)
@@ -96,28 +96,28 @@ def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
     site: Site, monkeypatch: pytest.MonkeyPatch, pieces: int, has_many_files: bool, begun: int
 ) -> None:
     """What comes at once need not wait, since the first records come with it."""
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
-    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
-    monkeypatch.setattr(work_queue, "HELD_CONNECTIONS", 2)
-    monkeypatch.setattr(work_queue, "_HELD_OF_MANY", 3)
-    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", 4 * PIECE)
-    monkeypatch.setattr(work_queue, "_HOLD_SECONDS", 1000.0)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_CONNECTIONS", 4)
+    monkeypatch.setattr(bulk_queue, "HELD_CONNECTIONS", 2)
+    monkeypatch.setattr(bulk_queue, "_HELD_OF_MANY", 3)
+    monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", 4 * PIECE)
+    monkeypatch.setattr(bulk_queue, "_HOLD_SECONDS", 1000.0)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
         files, queue = ref.reader.files, work_queue.WorkQueue()
         whole = (files.file(0), HEAD_BYTES, HEAD_BYTES + pieces * PIECE)
         bulk = Bulk(iter([whole]), pieces * PIECE, files.traffic, has_many_files=has_many_files)
-        queue.add_bulk(bulk)
+        queue.bulk.add(bulk)
 
         def taken() -> int:
             return len(list(iter(lambda: queue.take(1 << 30), None)))
 
         assert taken() == begun
-        assert queue.start_bulk() == (begun < pieces)
+        assert queue.bulk.start() == (begun < pieces)
         assert taken() == min(pieces, 4) - begun
 
         def end() -> None:
-            queue.end_bulk(bulk)
+            queue.bulk.end(bulk)
             for work in queue.flying:
                 work.file.pieces.release(work.start, work.stop, work.is_bulk)
             queue.flying.clear()
@@ -126,9 +126,9 @@ def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
         # What comes when there is none any more waits likewise, unless its first were read before.
         for is_begun, count in ((False, begun), (True, min(pieces, 4))):
             bulk = dataclasses.replace(bulk, ranges=iter([whole]), work=None, is_begun=is_begun)
-            queue.add_bulk(bulk)
+            queue.bulk.add(bulk)
             assert taken() == count
-            assert queue.start_bulk() == (not is_begun and begun < pieces)
+            assert queue.bulk.start() == (not is_begun and begun < pieces)
             end()
 
 
@@ -159,30 +159,30 @@ def test_processes_of_a_machine_share_connections(
     site: Site, monkeypatch: pytest.MonkeyPatch, processes: int, is_small: bool
 ) -> None:
     """And those that are first do not begin in full while others look for their first records."""
-    monkeypatch.setattr(work_queue, "BULK_BYTES", CELL)
-    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 16)
-    monkeypatch.setattr(work_queue, "MACHINE_CONNECTIONS", 20)
-    monkeypatch.setattr(work_queue, "HELD_CONNECTIONS", 8)
-    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", CELL)
-    monkeypatch.setattr(work_queue, "_HOLD_SECONDS", 1000.0)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", CELL)
+    monkeypatch.setattr(bulk_queue, "BULK_CONNECTIONS", 16)
+    monkeypatch.setattr(bulk_queue, "MACHINE_CONNECTIONS", 20)
+    monkeypatch.setattr(bulk_queue, "HELD_CONNECTIONS", 8)
+    monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", CELL)
+    monkeypatch.setattr(bulk_queue, "_HOLD_SECONDS", 1000.0)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
         files, queue = ref.reader.files, work_queue.WorkQueue()
         whole = (files.file(0), HEAD_BYTES, HEAD_BYTES + 100 * CELL)
         bulk = Bulk(iter([whole]), 100 * CELL, files.traffic, processes, is_small)
-        queue.add_bulk(bulk)
+        queue.bulk.add(bulk)
 
         def under_way() -> int:
             while queue.take(1 << 30) is not None:
                 pass
-            assert queue.free_for_bulk() <= 0
+            assert queue.bulk.free() <= 0
             return len(queue.flying)
 
         assert under_way() == max(8 // processes, 2)
-        assert queue.start_bulk() != is_small
+        assert queue.bulk.start() != is_small
         assert under_way() == max((8 if is_small else 20) // processes, 2)
         # The time is over; they are taken for counted just now, and then for gone.
-        queue._holds_bulk_until = 0.0
+        queue.bulk._holds_until = 0.0
         bulk.begun, bulk.counted = -math.inf, math.inf
         assert under_way() == max(20 // processes, 2)
         bulk.counted = 0.0
@@ -196,10 +196,10 @@ def test_what_is_small_is_not_asked_for_by_itself_while_all_of_it_comes(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for the first records."""
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
-    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
-    monkeypatch.setattr(work_queue, "HELD_CONNECTIONS", 1)
-    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_CONNECTIONS", 4)
+    monkeypatch.setattr(bulk_queue, "HELD_CONNECTIONS", 1)
+    monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", PIECE)
     store(site, (800, 3_000), None)
 
     def slowly(_asked: Asked, made: Answer) -> Answer:
@@ -219,33 +219,33 @@ def test_what_is_small_is_not_asked_for_by_itself_while_all_of_it_comes(
 def test_what_is_small_is_not_left_to_bulk_that_takes_long(
     site: Site, monkeypatch: pytest.MonkeyPatch, is_quick: bool
 ) -> None:
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
         files, queue = ref.reader.files, work_queue.WorkQueue()
         file = files.file(0)
         bulk = Bulk(iter([(file, HEAD_BYTES, file.size)]), file.size, files.traffic)
-        queue.add_bulk(bulk)
+        queue.bulk.add(bulk)
         small = (file, file.size // CELL * CELL - CELL, file.size // CELL * CELL)
-        assert queue.is_coming(*small)
-        assert not queue.is_coming(file, HEAD_BYTES, HEAD_BYTES + work_queue.LARGE_BYTES)
+        assert queue.bulk.is_coming(*small)
+        assert not queue.bulk.is_coming(file, HEAD_BYTES, HEAD_BYTES + bulk_queue.LARGE_BYTES)
         work = queue.take(1 << 30)
         assert work is not None
         assert bulk.passed == PIECE
         # What is missing of that, being damaged or left by who was killed, bulk does not bring.
-        assert not queue.is_coming(file, HEAD_BYTES, HEAD_BYTES + CELL)
+        assert not queue.bulk.is_coming(file, HEAD_BYTES, HEAD_BYTES + CELL)
         # Of all of it, so much has begun to come after so many seconds.
-        would_take = work_queue._QUICK_SECONDS * (0.9 if is_quick else 1.1)
-        monkeypatch.setattr(work_queue, "_SOON_SECONDS", 0.0)
+        would_take = bulk_queue._QUICK_SECONDS * (0.9 if is_quick else 1.1)
+        monkeypatch.setattr(bulk_queue, "_SOON_SECONDS", 0.0)
         bulk.begun -= would_take * PIECE / file.size
-        assert queue.is_coming(*small) == is_quick
+        assert queue.bulk.is_coming(*small) == is_quick
         # It stands still.
-        bulk.moved -= work_queue._STILL_SECONDS
-        assert not queue.is_coming(*small)
+        bulk.moved -= bulk_queue._STILL_SECONDS
+        assert not queue.bulk.is_coming(*small)
         bulk.moved = time.monotonic()
-        assert queue.is_coming(*small) == is_quick
-        queue.end_bulk(bulk)
-        assert not queue.is_coming(*small)
+        assert queue.bulk.is_coming(*small) == is_quick
+        queue.bulk.end(bulk)
+        assert not queue.bulk.is_coming(*small)
         file.pieces.release(work.start, work.stop, work.is_bulk)
 
 
@@ -255,9 +255,9 @@ def test_what_is_small_is_not_left_to_bulk_that_takes_long(
 def test_small_records_of_a_process_alone_come_before_much_else(
     monkeypatch: pytest.MonkeyPatch, is_small: bool, processes: int, at_once: int
 ) -> None:
-    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", 9)
-    monkeypatch.setattr(work_queue, "_SMALL_AT_ONCE_BYTES", 4)
-    found = [work_queue.comes_at_once(nbytes, is_small, processes) for nbytes in range(12)]
+    monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", 9)
+    monkeypatch.setattr(bulk_queue, "_SMALL_AT_ONCE_BYTES", 4)
+    found = [bulk_queue.comes_at_once(nbytes, is_small, processes) for nbytes in range(12)]
     assert found == [True] * (at_once + 1) + [False] * (11 - at_once)
 
 
@@ -268,30 +268,30 @@ def test_first_records_that_bulk_brings_come_twice_but_a_little(
     """And not at all where bulk comes at once."""
     store(site, (400, 3_000), None)
     if is_much:
-        monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
+        monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", PIECE)
     with site.ref() as ref:
         files, queue = ref.reader.files, work_queue.WorkQueue()
         file, count = files.file(0), 3 if is_much else 0
         bulk = Bulk(iter([]), file.size, files.traffic, is_small=True)
         bulk.work = Work(file, HEAD_BYTES, file.size)
-        queue.add_bulk(bulk)
+        queue.bulk.add(bulk)
         file.twice.most, file.twice.nbytes = 4 * CELL - 1, 0
-        assert not queue.precedes_bulk(file, HEAD_BYTES, HEAD_BYTES + work_queue.LARGE_BYTES)
-        ends = [queue.precedes_bulk(file, HEAD_BYTES, HEAD_BYTES + CELL) for _ in range(5)]
+        assert not queue.bulk.precedes(file, HEAD_BYTES, HEAD_BYTES + bulk_queue.LARGE_BYTES)
+        ends = [queue.bulk.precedes(file, HEAD_BYTES, HEAD_BYTES + CELL) for _ in range(5)]
         assert ends == [True] * count + [False] * (5 - count)
         assert file.twice.nbytes == count * CELL
-        queue.end_bulk(bulk)
-        assert not queue.precedes_bulk(file, HEAD_BYTES, HEAD_BYTES + CELL)
+        queue.bulk.end(bulk)
+        assert not queue.bulk.precedes(file, HEAD_BYTES, HEAD_BYTES + CELL)
 
 
 def test_records_come_though_bulk_that_was_to_bring_them_stands_still(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
-    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 2)
-    monkeypatch.setattr(work_queue, "HELD_CONNECTIONS", 2)
-    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
-    monkeypatch.setattr(work_queue, "_SOON_SECONDS", 0.2)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_CONNECTIONS", 2)
+    monkeypatch.setattr(bulk_queue, "HELD_CONNECTIONS", 2)
+    monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "_SOON_SECONDS", 0.2)
     count = store(site, (800, 3_000), None)
     is_over = threading.Event()
 
@@ -313,9 +313,9 @@ def test_the_first_records_need_not_wait_for_bulk_that_has_claimed_them(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are asked for beside it; and nothing of them stays in memory."""
-    monkeypatch.setattr(work_queue, "BULK_BYTES", 16 * PIECE)
-    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
-    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 2)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", 16 * PIECE)
+    monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_CONNECTIONS", 2)
     # What is late is asked for again in any case.
     monkeypatch.setattr(lateness, "_LATE_SECONDS", 1000.0)
     store(site, (1200, 3_000), None)
@@ -343,9 +343,9 @@ def test_the_first_records_need_not_wait_for_bulk_that_has_claimed_them(
 def test_what_was_asked_again_and_comes_late_does_not_stay_in_memory(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work_queue, "BULK_BYTES", 4 * PIECE)
-    monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
-    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", 4 * PIECE)
+    monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_CONNECTIONS", 4)
     monkeypatch.setattr(lateness, "_LATE_SECONDS", 1000.0)
     store(site, (1200, 3_000), None)
 
@@ -366,12 +366,12 @@ def test_what_late_processes_have_claimed_is_not_left_to_bulk(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For each batch they would be waited for anew otherwise."""
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
         files, fetching = ref.reader.files, fetcher_module.Fetcher()
         file = files.file(0)
-        fetching._queue.add_bulk(Bulk(iter([(file, 0, file.size)]), file.size, files.traffic))
+        fetching._queue.bulk.add(Bulk(iter([(file, 0, file.size)]), file.size, files.traffic))
         end = file.size // CELL * CELL
         claimed, free = (file, end - 2 * CELL, end - CELL), (file, end - CELL, end)
 

@@ -15,7 +15,7 @@ from waiting import wait_until
 from yogadl.cache.mapping import Descriptor
 from yogadl.dataref import RemoteDataRef
 from yogadl.remote import _near
-from yogadl.remote._fetching import lateness, work_queue
+from yogadl.remote._fetching import bulk_queue, lateness
 from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._local import sparse_file, whole
 from yogadl.remote._local.sparse_file import CELL, open_sparse
@@ -26,7 +26,7 @@ ORDER = {"shuffle": True, "shuffle_seed": 1}
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_near, "_STEP_BYTES", 64 << 10)
-    monkeypatch.setattr(work_queue, "BULK_BYTES", 256 << 10)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", 256 << 10)
 
 
 def wait_until_whole(ref: RemoteDataRef) -> None:

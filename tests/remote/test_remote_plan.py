@@ -68,7 +68,7 @@ def read(
 def is_nothing_fetched() -> bool:
     queue = fetcher()._queue
     with fetcher()._mutex:
-        return not queue.flying and not queue.soon and not queue.has_bulk()
+        return not queue.flying and not queue.soon and not queue.bulk.has_any()
 
 
 @pytest.mark.parametrize("ragged", [False, True])

@@ -27,8 +27,8 @@ from waiting import wait_until
 
 from yogadl import backoff
 from yogadl.errors import ClosedError
+from yogadl.remote._fetching import bulk_queue, passing, urgency
 from yogadl.remote._fetching import fetcher as fetcher_module
-from yogadl.remote._fetching import passing, urgency, work_queue
 from yogadl.remote._local.sparse_file import CELL, SparseFile, open_sparse
 from yogadl.remote._open import HEAD_BYTES
 
@@ -301,7 +301,7 @@ def test_the_end_of_a_process_makes_no_noise(site: Site, end: str) -> None:
 
 def test_threads_end_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetcher_module, "_IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(work_queue, "BULK_BYTES", 32 << 10)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", 32 << 10)
     site.store(records(500, 100_000), spec=SPEC)
 
     def fetching() -> int:

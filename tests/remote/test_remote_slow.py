@@ -14,11 +14,11 @@ from remote_rig import Answer, Asked, Site
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
-from yogadl.remote._fetching import lateness, work_queue
+from yogadl.remote._fetching import bulk_queue, lateness, work_queue
 from yogadl.remote._fetching import work as work_module
+from yogadl.remote._fetching.bulk_queue import LARGE_BYTES
 from yogadl.remote._fetching.urgency import Urgency
 from yogadl.remote._fetching.work import Bulk, RemoteFile, Work
-from yogadl.remote._fetching.work_queue import LARGE_BYTES
 from yogadl.remote._local.sparse_file import CELL
 from yogadl.remote._open import HEAD_BYTES
 
@@ -29,8 +29,8 @@ PIECE = 4 << 20
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_queue, "BULK_BYTES", PIECE)
-    monkeypatch.setattr(work_queue, "BULK_CONNECTIONS", 4)
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
+    monkeypatch.setattr(bulk_queue, "BULK_CONNECTIONS", 4)
     # What does not come at all is asked for again in any case.
     monkeypatch.setattr(lateness, "_LATE_SECONDS", 1000.0)
 
@@ -60,7 +60,7 @@ def test_the_first_records_overtake_bulk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if not at_once:
-        monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
+        monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", PIECE)
     count = store(site, shape, None)
     with site.ref() as ref:
         batches = iter(ref.stream(shuffle=True, shuffle_seed=1).batches(16))
@@ -85,7 +85,7 @@ def test_many_first_records_come_twice_but_a_little(
 ) -> None:
     """Small ones that have a fifth of all bytes; bulk is cut off, so that they need not wait."""
     if not at_once:
-        monkeypatch.setattr(work_queue, "AT_ONCE_BYTES", PIECE)
+        monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", PIECE)
     count = store(site, (160, 50_000), None)
     with site.ref() as ref:
         batches = iter(ref.stream(shuffle=True, shuffle_seed=1).batches(32))
@@ -104,14 +104,14 @@ def test_large_records_are_not_kept_waiting_by_bulk(
     site: Site, slow: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor do many of their bytes come twice, nor are any left out."""
-    claimed, put_back = [], work_queue.WorkQueue.put_back
+    claimed, put_back = [], bulk_queue.BulkQueue.put_back
 
-    def noted(self: work_queue.WorkQueue, work: Work, start: int) -> None:
+    def noted(self: bulk_queue.BulkQueue, work: Work, start: int) -> None:
         # What is claimed is passed over.
         claimed.append(work.file.pieces.is_claimed(start, work.stop))
         put_back(self, work, start)
 
-    monkeypatch.setattr(work_queue.WorkQueue, "put_back", noted)
+    monkeypatch.setattr(bulk_queue.BulkQueue, "put_back", noted)
     count = store(site, (160, 100_000), None)
     with site.ref() as ref:
         batches = iter(ref.stream(shuffle=True, shuffle_seed=1).batches(16))
@@ -168,22 +168,22 @@ def test_bulk_is_cut_whose_answer_has_just_begun(
 ) -> None:
     """Between the look at what is late and the cut, of which its thread knows nothing."""
     store(site, (160, 100_000), None)
-    late = work_queue.WorkQueue._late_bulk
+    late = bulk_queue.BulkQueue._late
 
-    def begins(queue: work_queue.WorkQueue, *where: Any) -> list[Work]:
+    def begins(queue: bulk_queue.BulkQueue, *where: Any) -> list[Work]:
         found = late(queue, *where)
         for work in found:
             work.answered = work.progressed = time.monotonic()
         return found
 
-    monkeypatch.setattr(work_queue.WorkQueue, "_late_bulk", begins)
+    monkeypatch.setattr(bulk_queue.BulkQueue, "_late", begins)
     with site.ref() as ref:
         file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
         bulk = bulk_of(file, HEAD_BYTES + PIECE)
-        queue.add_bulk(bulk)
+        queue.bulk.add(bulk)
         work = taken(queue)
         work.progressed -= 10
-        queue.cut_bulk(file, work.stop - LARGE_BYTES, work.stop)
+        queue.bulk.cut(file, work.stop - LARGE_BYTES, work.stop)
         assert work.is_cut
         assert bulk.piece == PIECE
         finish(queue, work)
@@ -194,24 +194,24 @@ def test_bulk_that_is_cut_comes_later_in_smaller_pieces(site: Site) -> None:
     with site.ref() as ref:
         file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
         bulk = bulk_of(file, HEAD_BYTES + PIECE)
-        queue.add_bulk(bulk)
+        queue.bulk.add(bulk)
         work = taken(queue)
         assert (work.start, work.stop) == (HEAD_BYTES, HEAD_BYTES + PIECE)
-        assert not queue.has_bulk()
+        assert not queue.bulk.has_any()
         last = (file, work.stop - LARGE_BYTES, work.stop)
-        queue.cut_bulk(*last)
+        queue.bulk.cut(*last)
         # It cannot be told yet.
         assert not work.is_cut
         came = 16 * CELL
         work.nbytes, work.answered = came, time.monotonic() - 10
-        queue.cut_bulk(file, work.stop - CELL, work.stop)
-        queue.cut_bulk(file, work.stop, work.stop + LARGE_BYTES)
+        queue.bulk.cut(file, work.stop - CELL, work.stop)
+        queue.bulk.cut(file, work.stop, work.stop + LARGE_BYTES)
         assert not work.is_cut
-        queue.cut_bulk(*last)
+        queue.bulk.cut(*last)
         assert work.is_cut
         finish(queue, work)
-        queue.put_back(work, work.start + came)
-        assert queue.has_bulk(file.traffic)
+        queue.bulk.put_back(work, work.start + came)
+        assert queue.bulk.has_any(file.traffic)
         assert bulk.passed == came
         file.pieces.mark(work.start, work.start + came)
         # What somebody has read meanwhile, and does not keep.
@@ -242,7 +242,7 @@ def taken(queue: work_queue.WorkQueue) -> Work:
 
 def finish(queue: work_queue.WorkQueue, work: Work) -> None:
     queue.flying.discard(work)
-    queue.note_end(work)
+    queue.bulk.note_end(work)
     work.file.pieces.release(work.start, work.stop, work.is_bulk)
 
 
@@ -251,12 +251,12 @@ def test_bulk_that_failed_is_not_put_back(site: Site) -> None:
     with site.ref() as ref:
         file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
         bulk = bulk_of(file, HEAD_BYTES + PIECE)
-        queue.add_bulk(bulk)
+        queue.bulk.add(bulk)
         work = taken(queue)
         finish(queue, work)
-        queue.end_bulk(bulk)
-        queue.put_back(work, work.start + CELL)
-        assert not queue.has_bulk()
+        queue.bulk.end(bulk)
+        queue.bulk.put_back(work, work.start + CELL)
+        assert not queue.bulk.has_any()
 
 
 def test_how_long_it_takes_until_an_offset_has_come(site: Site) -> None:
@@ -279,7 +279,7 @@ def test_what_is_left_to_bulk_is_fetched_when_that_is_late(site: Site) -> None:
     with site.ref() as ref:
         file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
         bulk = bulk_of(file, HEAD_BYTES + 2 * PIECE)
-        queue.add_bulk(bulk)
+        queue.bulk.add(bulk)
         work = taken(queue)
         begin = HEAD_BYTES + PIECE
         wanted = [Work(file, at, at + LARGE_BYTES) for at in (begin, begin + LARGE_BYTES)]
@@ -291,7 +291,7 @@ def test_what_is_left_to_bulk_is_fetched_when_that_is_late(site: Site) -> None:
         assert list(bulk.left) == wanted
         work.nbytes, work.answered = CELL, time.monotonic() - 10
         bulk.work = Work(file, begin + PIECE, begin + PIECE + CELL, bulk)
-        queue.cut_bulk(file, HEAD_BYTES, HEAD_BYTES + LARGE_BYTES)
+        queue.bulk.cut(file, HEAD_BYTES, HEAD_BYTES + LARGE_BYTES)
         assert bulk.is_late
         found = [taken(queue) for _ in wanted]
         assert [(each.start, each.stop) for each in found] == [

@@ -15,6 +15,7 @@ from yogadl.cache.files import telling
 from yogadl.cache.traffic import Traffic
 from yogadl.format.entries import ENTRY
 from yogadl.format.index import BLOCK, RunFinder, Runs, block_counts
+from yogadl.remote._fetching.bulk_queue import BULK_CONNECTIONS
 from yogadl.remote._fetching.remote_object import RemoteObject
 from yogadl.remote._fetching.work import (
     MOST_FAILED,
@@ -25,7 +26,6 @@ from yogadl.remote._fetching.work import (
     Twice,
     forget_failures,
 )
-from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS
 from yogadl.remote._local.open_files import most_at_once
 from yogadl.remote._local.sparse_file import open_sparse
 from yogadl.remote._remembered import Remembered

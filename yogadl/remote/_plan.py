@@ -19,9 +19,7 @@ from yogadl.format.entries import ENTRY
 from yogadl.format.header import BODY_OFFSET
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
-from yogadl.remote._fetching.crew import CONNECTIONS
-from yogadl.remote._fetching.planner import FIRST_RECORDS
-from yogadl.remote._fetching.work_queue import (
+from yogadl.remote._fetching.bulk_queue import (
     BRIDGED_BYTES,
     BULK_BYTES,
     BULK_CONNECTIONS,
@@ -32,6 +30,8 @@ from yogadl.remote._fetching.work_queue import (
     TWICE,
     comes_at_once,
 )
+from yogadl.remote._fetching.crew import CONNECTIONS
+from yogadl.remote._fetching.planner import FIRST_RECORDS
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import BRIDGED_CELLS
 from yogadl.remote._local.sparse_file import CELL

@@ -21,11 +21,11 @@ from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import EntryCheck
 from yogadl.format.layout import INLINE_LIMIT, LEAD
 from yogadl.format.pages import PAGE_SIZE
+from yogadl.remote._fetching.bulk_queue import LARGE_BYTES, TWICE
 from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.planner import FIRST_RECORDS, has_order, merged, planner
 from yogadl.remote._fetching.right_bytes import fetches
 from yogadl.remote._fetching.work import Bulk, Range, Small
-from yogadl.remote._fetching.work_queue import LARGE_BYTES, TWICE
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import DamagedIndexError, RemoteIndex
 from yogadl.remote._near import Near

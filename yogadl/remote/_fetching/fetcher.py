@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from yogadl.per_process import PerProcess
+from yogadl.remote._fetching.bulk_queue import BULK_CONNECTIONS
 from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.given_back import GivenBack
 from yogadl.remote._fetching.passing import Hold, Passing
@@ -23,7 +24,7 @@ from yogadl.remote._fetching.transfer import CutError, DiskError, EndedError, Tr
 from yogadl.remote._fetching.urgency import OVERTAKE_SECONDS, Urgency
 from yogadl.remote._fetching.waiters import Waiter, Waiters
 from yogadl.remote._fetching.work import Bulk, Range, RemoteFile, Small, Work, cells
-from yogadl.remote._fetching.work_queue import BULK_CONNECTIONS, WorkQueue
+from yogadl.remote._fetching.work_queue import WorkQueue
 
 if TYPE_CHECKING:
     from yogadl.cache.traffic import Traffic
@@ -90,14 +91,14 @@ class Fetcher:
     def want_whole(self, bulk: Bulk) -> None:
         """Asks for ranges of which everything will be needed, some time."""
         with self._mutex:
-            self._queue.add_bulk(bulk)
+            self._queue.bulk.add(bulk)
             # Those that find nothing yet are there for the first records.
             self._crew.call_many(BULK_CONNECTIONS)
         # What the first records are found by is among what is claimed first, by a thread, which
         # Ctrl-C does not end.
         until = time.monotonic() + _CLAIM_SECONDS
         with self._arrived.waiting() as waiter:
-            while self._queue.is_unclaimed and (rest := until - time.monotonic()) > 0:
+            while self._queue.bulk.is_unclaimed and (rest := until - time.monotonic()) > 0:
                 waiter.wait(rest)
 
     def start_bulk(self) -> None:
@@ -106,13 +107,13 @@ class Fetcher:
             self._start_bulk()
 
     def _start_bulk(self) -> None:
-        if self._queue.start_bulk():
+        if self._queue.bulk.start():
             self._crew.call_all()
 
     def has_bulk(self, traffic: Traffic) -> bool:
         """Whether any bulk is still to come of the files that have this traffic."""
         with self._mutex:
-            return self._queue.has_bulk(traffic) or any(
+            return self._queue.bulk.has_any(traffic) or any(
                 work.is_bulk and work.file.traffic is traffic for work in self._queue.flying
             )
 
@@ -291,8 +292,8 @@ class Fetcher:
 
     def _claim_bulk(self) -> None:
         """Claims what comes first of bulk that was added, and tells who waits for that."""
-        if self._queue.is_unclaimed:
-            self._queue.claim_bulk()
+        if self._queue.bulk.is_unclaimed:
+            self._queue.bulk.claim()
             self._arrived.wake_all()
 
     def _lack_memory(self, error: OSError) -> None:
@@ -361,7 +362,7 @@ class Fetcher:
         is_kept = work.is_claimed and work.file.space.take(work.stop - work.start)
         if (work.is_bulk or work.must_keep) and not is_kept:
             with self._mutex:
-                self._queue.end_bulk(work.bulk)
+                self._queue.bulk.end(work.bulk)
             return
         if not is_kept:
             self._transfer(work, connections, is_kept=False)
@@ -412,7 +413,7 @@ class Fetcher:
     def _fail(self, work: Work, error: BaseException) -> None:
         with self._mutex:
             if work.is_bulk:
-                self._queue.end_bulk(work.bulk)
+                self._queue.bulk.end(work.bulk)
             elif work.is_claimed or not self._queue.is_being_fetched(
                 work.file, work.start, work.stop, is_claimed=True
             ):
@@ -427,15 +428,15 @@ class Fetcher:
             work.file.traffic.nbytes += work.nbytes
             self._urgency.lateness.brought_bytes += work.nbytes
             if work.is_bulk:
-                self._queue.note_end(work)
+                self._queue.bulk.note_end(work)
                 # There may be more connections now than when it began.
-                for _ in range(self._queue.free_for_bulk() - 1):
+                for _ in range(self._queue.bulk.free() - 1):
                     self._crew.call()
             if work.is_claimed:
                 work.file.pieces.release(work.start, work.stop, work.is_bulk)
             if rest is not None:
                 # What is claimed would be passed over.
-                self._queue.put_back(work, rest)
+                self._queue.bulk.put_back(work, rest)
             self._arrived.wake_all()
 
 

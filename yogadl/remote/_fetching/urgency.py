@@ -73,7 +73,7 @@ class Urgency:
             if pieces.has(start, stop):
                 continue
             is_claimed = not pieces.missing(start, stop) or pieces.others_have(start, stop)
-            if is_claimed and self._queue.precedes_bulk(file, start, stop):
+            if is_claimed and self._queue.bulk.precedes(file, start, stop):
                 self._ask_unclaimed(file, start, stop)
                 again.append((file, start, stop))
         return again
@@ -87,11 +87,11 @@ class Urgency:
             start, stop = cells(*where)
             if is_first and known.has_second(file, start, stop):
                 continue
-            if is_first and self._queue.overtakes_bulk(file, start, stop):
+            if is_first and self._queue.bulk.overtakes(file, start, stop):
                 known.note(self._ask_unclaimed(file, start, stop))
                 again.append((file, start, stop))
             else:
-                self._queue.cut_bulk(file, start, stop, is_first)
+                self._queue.bulk.cut(file, start, stop, is_first)
         return again
 
     def _is_left_to_bulk(self, wanted: Range, asked: dict[Range, float]) -> bool:
@@ -102,7 +102,7 @@ class Urgency:
             asked: since when others may have asked for ranges, which is changed.
         """
         file, start, stop = wanted[0], *cells(*wanted[1:])
-        if not (self._queue.is_coming(file, start, stop) and file.pieces.missing(start, stop)):
+        if not (self._queue.bulk.is_coming(file, start, stop) and file.pieces.missing(start, stop)):
             return False
         now = time.monotonic()
         may_be_late = now < file.others_are_late
@@ -146,7 +146,7 @@ class Urgency:
                 if work.is_waiting and work.progressed < late:
                     # There are fewer threads than thought: it is asked for by itself, at the next
                     # look.
-                    self._queue.let_go(work)
+                    self._queue.bulk.let_go(work)
                     return False
             # Ctrl-C may have ended who had claimed it.
             is_late |= not flying and now - since > _OTHERS_SECONDS

@@ -8,69 +8,21 @@ from __future__ import annotations
 
 import collections
 import itertools
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from yogadl.cache.traffic import Traffic
 from yogadl.format.pages import PAGE_SIZE
+from yogadl.remote._fetching.bulk_queue import BulkQueue
 from yogadl.remote._fetching.passing import AHEAD_BYTES
-from yogadl.remote._fetching.work import Bulk, Range, RemoteFile, Work, cells
-from yogadl.remote._local.open_files import most_connections, most_queued
+from yogadl.remote._fetching.work import Range, RemoteFile, Work
+from yogadl.remote._local.open_files import most_queued
 from yogadl.remote._local.sparse_file import CELL, open_count
 
-BULK_CONNECTIONS = 48
-MACHINE_CONNECTIONS = 192
-"""For bulk, of all processes of a machine: what is in flight is there later than what is asked for
-by itself, and many processes together would have very much in flight."""
-BULK_BYTES = 8 << 20
-AT_ONCE_BYTES = BULK_CONNECTIONS * BULK_BYTES
-"""What is no more is asked for at once."""
-# But small records that a process alone waits for first come before so many bytes of others, which
-# keep processors busy.
-_SMALL_AT_ONCE_BYTES = 128 << 20
 # Ranges that may wait to be fetched soon; and so many though very many files are open.
 _QUEUED, _QUEUED_ALWAYS = 4096, 8
-
-# What streams need next is asked for at so many connections beside bulk, if it is large; and of all
-# processes of a machine at so many.
-_BESIDE_BULK, _MACHINE_BESIDE_BULK = 16, 32
-LARGE_BYTES = 64 << 10
-"""From which on a request costs little beside what it brings."""
-
-# What bulk brings so late that it takes so long yet is asked for by itself, if it is one of the
-# first records, as far as that may come twice; other bulk ends where it is, if a large range, or
-# one of the first, is waited for.
-_FIRST_LATE_SECONDS, _LATE_SECONDS = 0.25, 1.0
-# Bulk that was late comes in pieces that take so long, and are not smaller, at so many connections
-# of a process; and beside it, what streams need next at more of them than otherwise.
-_PIECE_SECONDS, _LEAST_PIECE = 0.5, 256 << 10
-_LATE_BULK, _BESIDE_LATE_BULK = 16, 64
-
-BRIDGED_BYTES = 16 << 10
-"""Bulk is not cut up by what is there in no larger pieces, which then come twice."""
-TWICE = 0.01
-"""As a share of all files of a version, what may come twice, since a request costs more than it."""
-# Until the first records have been read, or for so long, bulk that does not come at once has
-# but some of the connections.
-_HOLD_SECONDS = 0.5
-HELD_CONNECTIONS = 8
-# Of small files, each request takes processors longer than the network.
-_HELD_OF_MANY = 4
-FEWEST_CONNECTIONS = 2
-# How many processes fetch the same is looked at so often, and first when all of those that began
-# together should have.
-_COUNT_SECONDS = 0.25
-# What is small is left to bulk if that began so recently, or goes on so fast that it is all here or
-# under way so long after it began.
-_SOON_SECONDS, _QUICK_SECONDS = 2.0, 30.0
-# But not to bulk that has not gone on for so long.
-_STILL_SECONDS = 4.0
 # Of what streams need next, how much is looked at for what somebody waits for.
 _LOOKED_AT = 64
-
-_log = logging.getLogger(__name__)
 
 
 class WorkQueue:
@@ -80,8 +32,8 @@ class WorkQueue:
         urgent: what somebody waits for.
         soon: what streams need next.
         flying: what is being fetched.
+        bulk: the rest.
         lacks_room: whether some of ``soon`` waits until what was fetched has been read.
-        is_unclaimed: whether there is bulk of which :meth:`claim_bulk` has not claimed any.
     """
 
     def __init__(self) -> None:
@@ -89,58 +41,13 @@ class WorkQueue:
         self.soon: collections.deque[Work] = collections.deque()
         self.flying: set[Work] = set()
         self.lacks_room = False
-        self.is_unclaimed = False
+        self.bulk = BulkQueue(self.flying, self.soon)
         self._most_files = most_queued()
-        self._most_in_bulk = most_connections(BULK_CONNECTIONS)
-        # All of them take turns.
-        self._bulk: collections.deque[Bulk] = collections.deque()
-        # What is claimed of them, and waits for a thread.
-        self._claimed_bulk: collections.deque[Work] = collections.deque()
-        # What a stream waits for at its very beginning comes first.
-        self._holds_bulk_until = 0.0
 
     def has_room(self) -> bool:
         """Whether there may be more of ``soon``, each with its file."""
         count = len(self.soon)
         return count < _QUEUED_ALWAYS or (count < _QUEUED and open_count() < self._most_files)
-
-    def add_bulk(self, bulk: Bulk) -> None:
-        """Adds ranges of which everything will be needed, some time."""
-        comes_late = bulk.has_many_files or not _comes_at_once(bulk)
-        if comes_late and not bulk.is_begun and not self.has_bulk():
-            self._holds_bulk_until = time.monotonic() + _HOLD_SECONDS
-        self._bulk.append(bulk)
-        self.is_unclaimed = True
-
-    def claim_bulk(self) -> None:
-        """Claims as much of bulk as there are connections for, at the beginning.
-
-        Each claim takes some calls of the system, after which a thread waits for the interpreter:
-        for long, once there are many threads, and with the lock for which all others wait.
-        """
-        try:
-            while self.free_for_bulk() > 0:
-                for work in self._next_bulk():
-                    work.progressed, work.is_waiting = time.monotonic(), True
-                    self.flying.add(work)
-                    self._claimed_bulk.append(work)
-        finally:
-            self.is_unclaimed = False
-
-    def let_go(self, work: Work) -> None:
-        """Has what was claimed by :meth:`claim_bulk`, and waits for a thread, be fetched later."""
-        self._claimed_bulk.remove(work)
-        self.flying.discard(work)
-        work.file.pieces.release(work.start, work.stop, work.is_bulk)
-        self.put_back(work, work.start)
-
-    def start_bulk(self) -> bool:
-        """Has bulk wait for nothing any more; whether it did."""
-        if any(bulk.is_small and bulk.processes > 1 for bulk in self._bulk):
-            # The others begin, too, and what is under way keeps their first records waiting.
-            return False
-        held, self._holds_bulk_until = bool(self._holds_bulk_until), 0.0
-        return held
 
     def hurry(self, file: RemoteFile, start: int, stop: int) -> bool:
         """Has what brings some bytes of a range fetched next, if it lacks room; whether it did."""
@@ -187,13 +94,13 @@ class WorkQueue:
                 yield from self._claimed(work, self.urgent)
             elif not work.file.pieces.has(work.start, work.stop):
                 yield work
-        beside = self._beside_bulk()
-        if not self.has_bulk() or len(beside) < self._connections_beside_bulk():
+        beside = self.bulk.beside()
+        if not self.bulk.has_any() or len(beside) < self.bulk.connections_beside():
             self.lacks_room = False
             ahead = sum(work.stop - work.start for work in beside)
             while self.soon:
                 first = self.soon.popleft()
-                bulk_first = self._bulk_before(first)
+                bulk_first = self.bulk.before(first)
                 if bulk_first is not None:
                     # Bulk brings it; and who keeps it keeps its file open.
                     if open_count() < self._most_files:
@@ -206,169 +113,7 @@ class WorkQueue:
                     self.soon.appendleft(first)
                     break
                 yield from self._claimed(first, self.soon)
-        while self._claimed_bulk:
-            work = self._claimed_bulk.popleft()
-            work.is_waiting = False
-            yield work
-        while self.free_for_bulk() > 0:
-            yield from self._next_bulk()
-
-    def free_for_bulk(self) -> int:
-        """How many more connections there may be for bulk, if there is any."""
-        if not self.has_bulk():
-            return 0
-        in_bulk = len(self.flying) - len(self._beside_bulk())
-        return self._connections(self._bulk[0]) - in_bulk
-
-    def _beside_bulk(self) -> list[Work]:
-        """What is being fetched by itself; looked for before each request is made."""
-        return [work for work in self.flying if work.bulk is None]
-
-    def _connections_beside_bulk(self) -> int:
-        bulk = self._bulk[0]
-        if bulk.is_late:
-            return max(_BESIDE_LATE_BULK // bulk.processes, _BESIDE_BULK)
-        most = _MACHINE_BESIDE_BULK // bulk.processes
-        return min(max(most, FEWEST_CONNECTIONS), _BESIDE_BULK)
-
-    def _connections(self, bulk: Bulk) -> int:
-        """How many there may be for bulk, of which some is at its turn."""
-        now = time.monotonic()
-        work = bulk.work
-        is_late = now >= max(bulk.begun + _HOLD_SECONDS, bulk.counted + _COUNT_SECONDS)
-        if is_late and work is not None and not work.file.ended.is_set():
-            bulk.counted, bulk.processes = now, work.file.pieces.claims.processes_in_bulk()
-        is_held = now < self._holds_bulk_until
-        most = MACHINE_CONNECTIONS
-        if is_held:
-            most = _HELD_OF_MANY if bulk.has_many_files else HELD_CONNECTIONS
-        fewest = _LATE_BULK if bulk.is_late else min(BULK_CONNECTIONS, self._most_in_bulk)
-        return min(max(most // bulk.processes, FEWEST_CONNECTIONS), fewest)
-
-    def _bulk_before(self, work: Work) -> Bulk | None:
-        """What some work is left to: being so small that a request costs more than that, or since
-        all of the rest comes at once."""
-        if not self.has_bulk(work.file.traffic):
-            return None
-        bulk = next(bulk for bulk in self._bulk if bulk.traffic is work.file.traffic)
-        is_small = work.stop - work.start < LARGE_BYTES
-        is_at_once = bulk.nbytes - bulk.passed <= AT_ONCE_BYTES and not bulk.is_late
-        return bulk if is_small or is_at_once else None
-
-    def has_bulk(self, traffic: Traffic | None = None) -> bool:
-        """Whether there is bulk work, or any of what has this traffic; the first has some then."""
-        while self._bulk and not self._has_work(self._bulk[0]):
-            self._forget_bulk(self._bulk[0])
-        return bool(self._bulk) and (
-            traffic is None or any(bulk.traffic is traffic for bulk in self._bulk)
-        )
-
-    def precedes_bulk(self, file: RemoteFile, start: int, stop: int) -> bool:
-        """Whether one of the first ranges is asked for though it is coming in bulk: if it is small,
-        and that does not come at once; as far as some bytes may come twice."""
-        size = stop - start
-        if size >= LARGE_BYTES or not file.twice.has_room(size):
-            return False
-        bulks = (bulk for bulk in self._bulk if bulk.traffic is file.traffic)
-        if all(map(_comes_at_once, bulks)):
-            return False
-        file.twice.nbytes += size
-        return True
-
-    def is_coming(self, file: RemoteFile, start: int, stop: int) -> bool:
-        """Whether a range is so small that it is left to bulk, which brings it soon."""
-        if stop - start >= LARGE_BYTES or not self.has_bulk(file.traffic):
-            return False
-        if any(begin < stop and start < end for begin, end in file.passed):
-            return False
-        now = time.monotonic()
-        return any(bulk.traffic is file.traffic and _is_quick(bulk, now) for bulk in self._bulk)
-
-    def overtakes_bulk(self, file: RemoteFile, start: int, stop: int) -> bool:
-        """Whether one of the first ranges is asked for though it comes in bulk, being late; as far
-        as some bytes may come twice."""
-        size = stop - start
-        if not file.twice.has_room(size):
-            return False
-        if not self._late_bulk(file, start, stop, _FIRST_LATE_SECONDS):
-            return False
-        file.twice.nbytes += size
-        return True
-
-    def cut_bulk(self, file: RemoteFile, start: int, stop: int, is_first: bool = False) -> None:
-        """Has bulk that is late with a large range, or with one of the first, end where it is, and
-        come in small pieces."""
-        if is_first or stop - start >= LARGE_BYTES:
-            for work in self._late_bulk(file, start, stop, _LATE_SECONDS):
-                self._cut(work)
-
-    def _late_bulk(self, file: RemoteFile, start: int, stop: int, late: float) -> list[Work]:
-        """What brings bytes of a range in bulk, and takes some seconds yet at least."""
-        now = time.monotonic()
-        begun = (work for work in self.flying if work.is_bulk and not work.is_waiting)
-        found = [work for work in begun if work.touches(file, start, stop)]
-        return [work for work in found if work.seconds_to(stop, now) > late]
-
-    def _cut(self, work: Work) -> None:
-        bulk = work.bulk
-        if bulk is not None and not work.is_cut:
-            work.is_cut = True
-            # An answer may just have begun, of which no rate is known.
-            comes = min(work.rate(time.monotonic()) * _PIECE_SECONDS, BULK_BYTES)
-            size = int(comes) // CELL * CELL
-            bulk.piece = min(bulk.piece or BULK_BYTES, max(size, _LEAST_PIECE))
-            self._use_left(bulk)
-
-    def put_back(self, work: Work, start: int) -> None:
-        """Has bulk that was cut fetched later, from an offset on."""
-        bulk = work.bulk
-        if bulk is not None and not bulk.has_failed:
-            bulk.cut_off.append((work.file, start, work.stop))
-            bulk.passed -= work.stop - start
-            if bulk not in self._bulk:
-                self._bulk.append(bulk)
-
-    def note_end(self, work: Work) -> None:
-        """To be called when all of some work was fetched."""
-        bulk = work.bulk
-        if bulk is not None and bulk.is_late and not work.is_cut:
-            if time.monotonic() - work.answered < _PIECE_SECONDS / 2:
-                # The network may have become faster.
-                bulk.piece *= 2
-            if bulk.piece >= BULK_BYTES:
-                bulk.piece = 0
-
-    def _has_work(self, bulk: Bulk) -> bool:
-        if bulk.work is None:
-            try:
-                found = next(bulk.ranges, None)
-            except OSError as error:
-                # Who reads the records meets it, too.
-                _log.debug("Cannot fetch as a whole: %s", error)
-                found = None
-            if found is None and bulk.cut_off:
-                found = bulk.cut_off.popleft()
-            if found is not None and not found[0].ended.is_set():
-                file, start, stop = found
-                bulk.work = Work(file, *cells(start, stop), bulk)
-        return bulk.work is not None
-
-    def end_bulk(self, bulk: Bulk | None) -> None:
-        """Leaves the rest of it to be fetched when it is needed."""
-        if bulk is not None:
-            bulk.has_failed = True
-            self._forget_bulk(bulk)
-            for work in [work for work in self._claimed_bulk if work.bulk is bulk]:
-                self.let_go(work)
-
-    def _forget_bulk(self, bulk: Bulk) -> None:
-        if bulk in self._bulk:
-            self._bulk.remove(bulk)
-            self._use_left(bulk)
-
-    def _use_left(self, bulk: Bulk) -> None:
-        self.soon.extendleft(reversed(bulk.left))
-        bulk.left.clear()
+        yield from self.bulk.take()
 
     def _claimed(self, work: Work, queue: collections.deque[Work]) -> Iterator[Work]:
         """What is to be fetched of some work, if that is anything; the rest waits in its queue."""
@@ -400,58 +145,3 @@ class WorkQueue:
             and not work.must_keep
             and not self.is_being_fetched(work.file, start, stop, is_claimed=False)
         )
-
-    def _next_bulk(self) -> Iterator[Work]:
-        """The next large piece, if the next bytes of the first bulk work have one."""
-        bulk = self._bulk[0]
-        self._bulk.rotate(-1)
-        work = bulk.work
-        assert work is not None
-        file, first = work.file, work.start
-        if file.ended.is_set():
-            bulk.work = None
-            return
-        work.start = min(first + (bulk.piece or BULK_BYTES), work.stop)
-        found, bridge = None, BRIDGED_BYTES if file.twice.has_room(1) else 0
-        runs = file.pieces.missing(first, work.start, bridge, for_bulk=True)[:1]
-        if bridge and not all(file.twice.has_room(file.pieces.count(*run)) for run in runs):
-            bridge = 0
-            runs = file.pieces.missing(first, work.start, bridge, for_bulk=True)[:1]
-        for start, stop in runs:
-            again = file.pieces.count(start, stop) if bridge else 0
-            # What another process is fetching is left to it.
-            end = file.pieces.claim_bulk(start, stop, bridge)
-            if end > start:
-                file.twice.nbytes += again
-                work.start = end
-                others = file.pieces.claimed_beside_bulk(start, end) if bridge else []
-                found = Work(file, start, end, bulk, others=others)
-        bulk.passed, bulk.moved = bulk.passed + work.start - first, time.monotonic()
-        file.note_passed(first, work.start)
-        if work.start >= work.stop:
-            bulk.work = None
-        if found is not None:
-            yield found
-
-
-def comes_at_once(nbytes: int, are_small: bool, processes: int) -> bool:
-    """Whether bulk is all asked for at once.
-
-    Args:
-        nbytes: of it.
-        are_small: whether its records are.
-        processes: that fetch it, which together have more of it soon than one.
-    """
-    most = _SMALL_AT_ONCE_BYTES if are_small and processes == 1 else AT_ONCE_BYTES
-    return nbytes <= min(most, AT_ONCE_BYTES)
-
-
-def _comes_at_once(bulk: Bulk) -> bool:
-    return comes_at_once(bulk.nbytes, bulk.is_small, bulk.processes)
-
-
-def _is_quick(bulk: Bulk, now: float) -> bool:
-    """Whether all of it will soon be here, as far as can be told."""
-    seconds, share = now - bulk.begun, bulk.passed / max(bulk.nbytes, 1)
-    is_on_course = share >= seconds / _QUICK_SECONDS and now - bulk.moved < _STILL_SECONDS
-    return seconds < _SOON_SECONDS or is_on_course
