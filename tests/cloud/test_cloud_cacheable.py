@@ -69,7 +69,8 @@ def locals_of(tmp_path: pathlib.Path, count: int, machines: int) -> list[pathlib
     return found
 
 
-@pytest.mark.parametrize("machines", [1, 8])
+@pytest.mark.parametrize("machines", [1, 4, 8])
+@pytest.mark.long_for(1, 8)
 def test_eight_processes_build_once(
     machines: int, rig: Any, lock_options: dict[str, Any], tmp_path: pathlib.Path
 ) -> None:

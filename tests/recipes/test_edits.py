@@ -101,6 +101,7 @@ def test_all_recipes_differ(found: Found) -> None:
     assert [data for data in by_digest.values() if len(data) > 1] == []
 
 
+@pytest.mark.once
 def test_another_process_and_seed_of_hashes(found: Found, tmp_path: pathlib.Path) -> None:
     """And other folders."""
     assert {case: it[0] for case, it in run_all(tmp_path, 2).items()} == {
@@ -108,6 +109,7 @@ def test_another_process_and_seed_of_hashes(found: Found, tmp_path: pathlib.Path
     }
 
 
+@pytest.mark.once
 def test_what_programs_put_into_libraries_is_told_by_their_text(
     found: Found, tmp_path: pathlib.Path
 ) -> None:

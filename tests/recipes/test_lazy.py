@@ -184,6 +184,7 @@ def test_what_python_loads_later(tmp_path: pathlib.Path) -> None:
         ("tensorflow", "tensorflow.keras.layers.Rescaling"),
     ],
 )
+@pytest.mark.long_for("tensorflow")
 def test_what_libraries_load_later(
     tmp_path: pathlib.Path, library: str, used: str, more: str
 ) -> None:

@@ -111,7 +111,7 @@ def _model(storage: LFSStorage) -> Model:
 
 
 @given(st.data())
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_compacting_makes_no_difference(data: st.DataObject) -> None:
     """What commits, reverts and changes at once come to is the same where versions were compacted
     at any time."""
@@ -138,7 +138,7 @@ def test_compacting_makes_no_difference(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_changes_of_many_places_are_known_by_their_parts(data: st.DataObject) -> None:
     """Where it is not stored which places a commit has changed, since they are many."""
     with (

@@ -108,6 +108,8 @@ def test_restored_over_the_same_only(
         second = iterator()
         tf.train.Checkpoint(iterator=second).restore(saved).expect_partial()
         assert values(second) == values(first)
+        if taken in (1, per_epoch):
+            continue
         for kind, iterators in wrong.items():
             for begin in iterators:
                 with pytest.raises(
