@@ -48,9 +48,11 @@ test: $(VENV)/.test
 test-long: $(VENV)/.test
 	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
 	$(MAKE) VENV=.venv-others .venv-others/.test-others
+	$(MAKE) VENV=.venv-ray .venv-ray/.test-ray
 	$(BIN)/python -m pytest $(SPREAD) -m long
 	.venv-torch/bin/python -m pytest $(SPREAD) -m long tests/pytorch tests/examples
 	KERAS_BACKEND=jax .venv-others/bin/python -m pytest $(SPREAD) -m long tests/keras3 tests/jax_grain
+	.venv-ray/bin/python -m pytest -m long tests/ray_cluster
 
 test-torch:
 	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
@@ -59,7 +61,9 @@ test-torch:
 		tests/adapters/test_adapter_traps.py tests/adapters/test_adapter_whole_columns.py \
 		tests/adapters/test_adapter_workers.py tests/docs/test_code_blocks.py \
 		tests/examples/test_distributed_examples.py tests/test_imports.py \
-		tests/recipes/test_processes.py tests/recipes/test_values_of_others.py \
+		tests/recipes/test_processes.py::test_expressions_of_classes_of_ones_own \
+		tests/recipes/test_processes.py::test_what_an_object_says_of_itself_does_not_count \
+		tests/recipes/test_values_of_others.py \
 		tests/remote/test_remote_adapters.py
 
 # JAX has threads and warns of forks, which the workers of PyTorch and TensorPack are. So tests that
@@ -81,7 +85,7 @@ test-others:
 # Each process of the tests starts clusters of its own, and can be part of one at a time.
 test-ray:
 	$(MAKE) VENV=.venv-ray .venv-ray/.test-ray
-	.venv-ray/bin/python -m pytest tests/ray_cluster
+	.venv-ray/bin/python -m pytest -m "not long" tests/ray_cluster
 	.venv-ray/bin/python -m pytest tests/storage/test_dask.py tests/cloud/test_cloud_dask.py \
 		"tests/docs/test_code_blocks.py::test_blocks_run[building-elsewhere.md]"
 	.venv-ray/bin/python -m pytest "tests/docs/test_code_blocks.py::test_blocks_run[ray.md]"

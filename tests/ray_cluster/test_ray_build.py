@@ -48,6 +48,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("cluster", [1, 4], indirect=True)
+@pytest.mark.long_for(1)
 def test_tasks_build_what_one_process_does(
     cluster: Any, storage: LFSStorage, made: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

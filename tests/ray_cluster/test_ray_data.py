@@ -69,6 +69,7 @@ def same_rows(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("cluster", [1, 4], indirect=True)
 @pytest.mark.parametrize("spec", [None, SPEC], ids=["inferred", "given"])
+@pytest.mark.long_for(1)
 def test_a_data_set_is_stored_as_by_one_process(
     cluster: Any, storage: LFSStorage, stored: Any, spec: Any, tmp_path: pathlib.Path
 ) -> None:
