@@ -100,7 +100,7 @@ def test_what_is_slow_is_handed_over_in_small_pieces(site: Site) -> None:
         assert all(16 << 10 <= piece < 64 << 10 for piece in others[:-1])
         assert connections.longest_wait > 0.3
         is_slow = False
-        wait_until(lambda: max(read(1_400_000)) == 512 << 10)
+        wait_until(lambda: max(read(1_400_000)) == 1 << 20)
 
 
 def test_a_beginning_that_drips_is_asked_for_again(

@@ -45,7 +45,7 @@ OnData: TypeAlias = Callable[[int, memoryview], object]
 
 # What is handed over at a time: at most; at first, and at the beginning of long answers, so that it
 # is seen how fast they come; and at least, of what is slow.
-_PIECE_BYTES, _FIRST_BYTES, _LEAST_BYTES = 512 << 10, 64 << 10, 16 << 10
+_PIECE_BYTES, _FIRST_BYTES, _LEAST_BYTES = 1 << 20, 64 << 10, 16 << 10
 _LONG_BYTES = 1 << 20
 _QUICK_SECONDS, _SLOW_SECONDS = 0.02, 0.2
 _SAID_BYTES = 2000
