@@ -109,6 +109,7 @@ def test_restored_over_the_same_only(
         tf.train.Checkpoint(iterator=second).restore(saved).expect_partial()
         assert values(second) == values(first)
         if taken in (1, per_epoch):
+            # What is another is refused by what was saved, whatever was taken.
             continue
         for kind, iterators in wrong.items():
             for begin in iterators:

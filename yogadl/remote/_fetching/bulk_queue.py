@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 
 class BulkQueue:
-    """For one thread at a time.
+    """Ranges that take turns, and what is claimed of them. For one thread at a time.
 
     Args:
         flying: what is being fetched, of this and of all else.

@@ -32,7 +32,7 @@ class WorkQueue:
         urgent: what somebody waits for.
         soon: what streams need next.
         flying: what is being fetched.
-        bulk: the rest.
+        bulk: what will be wanted as a whole.
         lacks_room: whether some of ``soon`` waits until what was fetched has been read.
     """
 
