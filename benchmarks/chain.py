@@ -1,11 +1,11 @@
 """Whether what a thousand commits made is read as fast as one file: rates of this yogadl, in turn.
 
-    python benchmarks/chain.py [--commits 1000] [--rounds 5] [--seconds 1.0] [--scale 1.0]
+    python benchmarks/chain.py [--commits 1000] [--turns 50] [--seconds 0.2] [--scale 1.0]
 
 Every commit replaces a thousandth of the records, at random places. For each workload and way of
 reading, one line: the median rate of a file of the same records, and that of the last version as a
-share of it, with the lowest and the highest of the rounds; then the same after ``compact``. Before
-that, how long a commit takes, and how long the last version takes to be opened.
+share of it, with the quartiles of all turns; then the same after ``compact``. Before that, how long
+a commit takes, and how long the last version takes to be opened.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ WAYS = ("batches", "tf batches", "records")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--commits", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="for one measurement")
+    parser.add_argument("--turns", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of one turn")
     parser.add_argument("--scale", type=float, default=1.0, help="of the record counts")
     parser.add_argument("--workloads", nargs="+", choices=parts.COUNTS, default=list(parts.COUNTS))
     given = parser.parse_args()

@@ -1,15 +1,16 @@
 """Whether a data set of many parts is read as fast as one file: rates of this yogadl, in turn.
 
-    python benchmarks/parts.py [--parts 1000] [--rounds 5] [--seconds 1.0] [--scale 1.0]
+    python benchmarks/parts.py [--parts 1000] [--turns 50] [--seconds 0.2] [--scale 1.0]
 
 For each workload and way of reading, one line: the median rate of one file, and that of the parts,
-or of up to 10,000 runs over them and over two parts, as a share of it, with the lowest and the
-highest of the rounds. Then, how long 10,000 parts take to be opened.
+or of up to 10,000 runs over them and over two parts, as a share of it: the median of all turns,
+with their quartiles. Then, how long 10,000 parts take to be opened.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -31,8 +32,8 @@ COUNTS = {"scalars": 2_000_000, "3 KB": 60_000, "images": 4_000}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="for one measurement")
+    parser.add_argument("--turns", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of one turn")
     parser.add_argument("--scale", type=float, default=1.0, help="of the record counts")
     given = parser.parse_args()
     for name, full in COUNTS.items():
@@ -107,29 +108,31 @@ def arrays(name: str, count: int) -> dict[str, Any]:
 def compare(
     title: str, refs: tuple[Any, Any], way: str, given: argparse.Namespace, shuffle: bool = True
 ) -> None:
-    """Prints the rate of the first, and that of the second as a share of it."""
-    for ref in refs:
-        rate(ref, way, 2 * given.seconds, shuffle)
-    rounds = [[rate(ref, way, given.seconds, shuffle) for ref in refs] for _ in range(given.rounds)]
-    ratios = [many / one for one, many in rounds]
+    """Prints the rate of the first, and that of the second as a share of it.
+
+    Both are read on, in short turns: a machine of others' is seldom as fast a second later.
+    """
+    reads = [epochs(ref.stream(shuffle=shuffle, shuffle_seed=1), way) for ref in refs]
+    size = 1 if way == "records" else BATCH
+    for ref, items in zip(refs, reads, strict=True):
+        # What it takes to begin is no rate: an epoch and a bit.
+        seconds_of(items, len(ref) // size + 2)
+    taken = max(1, round(32 * given.seconds / seconds_of(reads[0], 32)))
+    turns = [[seconds_of(items, taken) for items in reads] for _ in range(given.turns)]
+    ratios = [one / many for one, many in turns]
+    rate = taken * size / statistics.median(one for one, _ in turns)
+    low, _, high = statistics.quantiles(ratios, n=4)
     print(
-        f"{title:48} {statistics.median(one for one, _ in rounds):12,.0f}/s   "
-        f"{statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})",
+        f"{title:48} {rate:12,.0f}/s   {statistics.median(ratios):.3f} ({low:.3f}-{high:.3f})",
         flush=True,
     )
 
 
-def rate(ref: Any, way: str, seconds: float, shuffle: bool) -> float:
-    """Records a second, over epochs."""
-    stream = ref.stream(shuffle=True, shuffle_seed=1) if shuffle else ref.stream()
-    items = epochs(stream, way)
-    # What it takes to begin is no rate.
-    next(items)
-    taken, started = 0, time.perf_counter()
-    for taken, _ in enumerate(items, 1):
-        if taken % 16 == 0 and time.perf_counter() - started > seconds:
-            break
-    return taken * (1 if way == "records" else BATCH) / (time.perf_counter() - started)
+def seconds_of(items: Iterator[Any], count: int) -> float:
+    started = time.perf_counter()
+    for _ in itertools.islice(items, count):
+        pass
+    return time.perf_counter() - started
 
 
 def epochs(stream: Any, way: str) -> Iterator[Any]:

@@ -198,6 +198,78 @@ def test_where_modules_go_or_nobody_can_tell_all_names_are_possible(text: str) -
     assert names_in(text) is ALL
 
 
+DISPATCHED = "import functools\n@functools.singledispatch\ndef f(x): pass\n"
+REGISTRY = "class Registry:\n    def register(self, name): pass\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DISPATCHED + "@f.register\ndef _(x: int): pass\n@f.register(str)\ndef _(x): pass",
+        "from functools import singledispatch as by\n@by\ndef f(x): pass\nf.register(int, len)",
+        "from abc import ABC\nclass A(ABC): pass\nA.register(int)",
+        "import abc\nclass A(metaclass=abc.ABCMeta): pass\nA.register(int)",
+        "def register(name): return print\n@register('b')\ndef make(): pass",
+        REGISTRY + "R = Registry()\n@R.register('b')\ndef make(): pass",
+        REGISTRY + "Registry.register('b', f)",
+        "import atexit\natexit.register(print)",
+        "import atexit as at_end\n@at_end.register\ndef leave(): pass",
+        "# What is registered.\ndef make():\n    'Registers it: register(it).'",
+        "print('registered 5 files')",
+        "class A:\n    def register_all(self): self.register_buffer('b', 1)",
+        "def f(x, registered=True): return g(registered=x)",
+    ],
+)
+def test_what_is_registered_with_ones_own_is_in_no_library(text: str) -> None:
+    assert names_in(text) is not ALL
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tf.keras.utils.register_keras_serializable()(A)",
+        "import lib\nlib.f.register(int, g)",
+        "from lib import f\n@f.register\ndef _(x: int): pass",
+        "from lib import register\n@register('b')\ndef make(): pass",
+        "from lib import register_hook as hook\nhook(f)",
+        "from lib import *\n" + DISPATCHED + "f.register(int, g)",
+        DISPATCHED + "from lib import f\nf.register(int, g)",
+        DISPATCHED + "def make(f): f.register(int, g)",
+        DISPATCHED + "def make():\n    global f\n    f = lib.f\nf.register(int, g)",
+        DISPATCHED + "globals()['f'] = lib.f\nf.register(int, g)",
+        DISPATCHED + "f.__wrapped__.register(int, g)",
+        DISPATCHED + "match lib:\n    case A(f=f): f.register(int, g)",
+        "import lib as functools\n" + DISPATCHED + "f.register(int)",
+        "@singledispatch\ndef f(x): pass\ndef make():\n    from functools import singledispatch\n"
+        "f.register(int)",
+        "import functools\n@lib.kept\n@functools.singledispatch\ndef f(x): pass\nf.register(int)",
+        "from lib import ABC\nclass A(ABC): pass\nA.register(int)",
+        "from abc import ABC\nclass A(ABC, lib.Kept): pass\nA.register(int)",
+        "class A(lib.Base): pass\nA.register(int)",
+        "class A: pass\nA.register(int)",
+        "class A(lib.Base):\n    def register(self): pass\nA().register(int)",
+        REGISTRY + "    def __new__(cls): return lib.f\nR = Registry()\nR.register(int)",
+        REGISTRY + "    def __getattr__(self, name): return lib.f\nR = Registry()\nR.register(int)",
+        REGISTRY + "R = Registry()\nR = lib.f\nR.register(int)",
+        REGISTRY + "Registry().x.register(int)",
+        "class A:\n    @lib.property\n    def register(self): pass\nA.register(int)",
+        "class A:\n    def f(self): self.x.register(int)",
+        "import atexit\nfrom lib import atexit\natexit.register(f)",
+        "import lib.atexit\natexit.register(f)",
+        "getattr(lib.f, 'register')(int, g)",
+        "operator.attrgetter('f.register')(lib)(int, g)",
+        "getattr(lib, f'register_{kind}')(g)",
+        "operator.methodcaller('register', int)(lib.f)",
+        "match lib.f:\n    case object(register=put): put(int, g)",
+        "put = lib.f.register\nput(int, g)",
+        "lib.f.\uff52egister(int, g)",
+    ],
+)
+def test_what_may_be_registered_with_a_library_makes_all_names_possible(text: str) -> None:
+    ast.parse(text)
+    assert names_in(text) is ALL
+
+
 @pytest.mark.parametrize("name", ["नाम", "e\u0301", "a·b", "℘", "\uff41"])
 def test_names_of_any_letters_are_seen(name: str) -> None:
     found = names_in(f"x.{name} = 1")

@@ -17,6 +17,8 @@ import types
 import unicodedata
 from collections.abc import Iterable
 
+from yogadl.recipes import _registering
+
 ALL = None
 """Stands for all names."""
 
@@ -27,7 +29,7 @@ _ANY = re.compile(
     "|".join(
         (
             r"\b(?:__setattr__|__self__|__globals__|__builtins__|f_globals|update_wrapper)\b",
-            r"\b(?:mock|mocker|monkeypatch|wrapt|copyreg|runpy)\b|(?<!\bself\.)\bregister\w*\b",
+            r"\b(?:mock|mocker|monkeypatch|wrapt|copyreg|runpy)\b",
             r"\b(?:exec_module|load_module|spec_from_file_location|SourceFileLoader)\b",
             # A module that is gone has no text.
             r"\bdel\s+sys\s*\.\s*modules\b",
@@ -99,7 +101,14 @@ def names_in(text: str) -> frozenset[str] | None:
     plain = text if text.isascii() else _WORD.sub(_normal, text)
     if _ANY.search(plain) or (_FROM_SYS.search(plain) and _MODULES.search(plain)):
         return ALL
-    found = _names_in_syntax(text, _NAMESPACES.search(plain) is not None)
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # Nobody has imported it so, or it is nested too deeply for this process.
+        return ALL
+    if _registering.WORD.search(plain) and _registering.registers_elsewhere(tree):
+        return ALL
+    found = _names_in_syntax(tree, _NAMESPACES.search(plain) is not None)
     # Those that are private get the name of a class, too.
     if found is None or any(name[:2] == "__" != name[-2:] for name in found):
         return ALL
@@ -110,18 +119,14 @@ def _normal(found: re.Match[str]) -> str:
     return unicodedata.normalize("NFKC", found[0])
 
 
-def _names_in_syntax(text: str, has_namespaces: bool) -> set[str] | None:
+def _names_in_syntax(tree: ast.Module, has_namespaces: bool) -> set[str] | None:
     """Those that are assigned to, or set by ``setattr``, or ``ALL``.
 
     Args:
-        text: of a file of Python.
+        tree: of a file of Python.
         has_namespaces: whether the words are in it that namespaces of objects are asked for by.
     """
-    try:
-        pending: list[ast.AST] = [ast.parse(text)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # Nobody has imported it so, or it is nested too deeply for this process.
-        return ALL
+    pending: list[ast.AST] = [tree]
     found: set[str] = set()
     owners: dict[int, ast.expr] = {}
     while pending:

@@ -1,0 +1,183 @@
+"""Whether the user's code may register anything with a library, as far as its text tells.
+
+``register`` is what the methods are called by which abstract classes, functions of
+``singledispatch`` and many libraries take what others give them, and also what users call their
+own. Those that are surely of the same text are told apart here.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import re
+from collections.abc import Iterator
+
+WORD = re.compile(r"(?<!\bself\.)\bregister\w*\b")
+"""What texts have that may register anything."""
+
+_PREFIX = "register"
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+# Whoever has these answers for names that its text does not have.
+_ANSWERING = frozenset(("__getattr__", "__getattribute__", "__new__"))
+_DISPATCH = frozenset(("functools.singledispatch",))
+_METHODS = frozenset(("classmethod", "staticmethod"))
+
+
+def registers_elsewhere(tree: ast.Module) -> bool:
+    """Whether a text may register anything with what is not its own."""
+    nodes = list(ast.walk(tree))
+    bound = collections.Counter(name for node in nodes for name in _bound_by(node))
+    if "*" in bound or any(isinstance(it, ast.Name) and it.id == "globals" for it in nodes):
+        return True
+    own = _Own(tree, {name for name, times in bound.items() if times == 1})
+    # Nobody gets the value of a docstring.
+    shown = {id(it.value) for it in nodes if isinstance(it, ast.Expr)}
+    return any(
+        _is_meant(name) and not own.is_own(node)
+        for node in nodes
+        for name in _named_by(node)
+        if not (isinstance(node, ast.Constant) and id(node) in shown)
+    )
+
+
+def _is_meant(name: str) -> bool:
+    return name[: len(_PREFIX)] == _PREFIX and name.isidentifier()
+
+
+def _named_by(node: ast.AST) -> Iterator[str]:
+    """The names in a node by which somebody may get hold of something."""
+    if isinstance(node, ast.Constant):
+        # As for getattr(), and operator.attrgetter().
+        yield from node.value.split(".") if isinstance(node.value, str) else ()
+    elif isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.alias):
+        yield from (node.name.rpartition(".")[2], node.asname or "")
+    elif isinstance(node, ast.MatchClass):
+        yield from node.kwd_attrs
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    """The names that a node gives a value or takes it from, in whichever scope."""
+    if isinstance(node, ast.Name):
+        if not isinstance(node.ctx, ast.Load):
+            yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name.partition(".")[0]
+    elif isinstance(node, ast.MatchMapping):
+        yield node.rest or ""
+    elif isinstance(node, ast.Global | ast.Nonlocal):
+        yield from node.names
+    elif isinstance(name := getattr(node, "name", None), str):
+        # Functions, classes, exceptions, patterns, and parameters of types.
+        yield name
+
+
+class _Own:
+    """What a text makes itself, at its top, and gives one value only.
+
+    Args:
+        tree: the text.
+        once: the names that are bound once in it.
+    """
+
+    def __init__(self, tree: ast.Module, once: set[str]) -> None:
+        self._once = once
+        self._origins: dict[str, str] = {}
+        self._functions: set[str] = set()
+        self._registries: set[str] = set()
+        classes: set[str] = set()
+        for statement in tree.body:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                self._import(statement)
+            elif isinstance(statement, _Function) and statement.name in once:
+                self._define(statement)
+            elif isinstance(statement, ast.ClassDef) and statement.name in once:
+                if self._is_abstract(statement):
+                    self._registries.add(statement.name)
+                elif _has_a_register(statement):
+                    self._registries.add(statement.name)
+                    classes.add(statement.name)
+            elif isinstance(statement, ast.Assign) and _called(statement.value) in classes:
+                # An object of one.
+                targets = [it.id for it in statement.targets if isinstance(it, ast.Name)]
+                self._registries.update(once.intersection(targets))
+
+    def is_own(self, node: ast.AST) -> bool:
+        """Whether what a node names is of the text itself, or of no consequence."""
+        if isinstance(node, ast.Name):
+            return node.id in self._functions
+        if not isinstance(node, ast.Attribute):
+            return False
+        owner = node.value
+        if not isinstance(owner, ast.Name):
+            return False
+        return owner.id in self._registries or owner.id == "self" or self._is_exit(owner)
+
+    def _is_exit(self, owner: ast.expr) -> bool:
+        """Whether this is ``atexit``: what is done then is in no record."""
+        return self._origin(owner) == "atexit"
+
+    def _import(self, statement: ast.Import | ast.ImportFrom) -> None:
+        if isinstance(statement, ast.ImportFrom):
+            if statement.level == 0:
+                for alias in statement.names:
+                    self._origins[alias.asname or alias.name] = f"{statement.module}.{alias.name}"
+            return
+        for alias in statement.names:
+            if alias.asname is not None or "." not in alias.name:
+                self._origins[alias.asname or alias.name] = alias.name
+
+    def _define(self, function: _Function) -> None:
+        decorators = function.decorator_list
+        if not decorators:
+            self._functions.add(function.name)
+        elif len(decorators) == 1 and self._origin(decorators[0]) in _DISPATCH:
+            self._registries.add(function.name)
+
+    def _is_abstract(self, kind: ast.ClassDef) -> bool:
+        """Whether classes can be registered with a class, and nothing else."""
+        if kind.decorator_list or "register" in _methods_of(kind):
+            return False
+        bases = [self._origin(base) for base in kind.bases]
+        metaclasses = [(it.arg, self._origin(it.value)) for it in kind.keywords]
+        return (bases, metaclasses) in (
+            (["abc.ABC"], []),
+            ([], [("metaclass", "abc.ABCMeta")]),
+        )
+
+    def _origin(self, node: ast.expr) -> str | None:
+        """What an expression of imported names means, such as ``abc.ABC``."""
+        if isinstance(node, ast.Name):
+            return self._origins.get(node.id) if node.id in self._once else None
+        if isinstance(node, ast.Attribute):
+            owner = self._origin(node.value)
+            return None if owner is None else f"{owner}.{node.attr}"
+        return None
+
+
+def _has_a_register(kind: ast.ClassDef) -> bool:
+    """Whether ``register`` of a class and its objects is what its text says."""
+    if kind.decorator_list or kind.bases or kind.keywords:
+        return False
+    methods = _methods_of(kind)
+    register = methods.get("register")
+    if register is None or not methods.keys().isdisjoint(_ANSWERING):
+        return False
+    decorators = [it.id if isinstance(it, ast.Name) else "" for it in register.decorator_list]
+    return _METHODS.issuperset(decorators)
+
+
+def _methods_of(kind: ast.ClassDef) -> dict[str, _Function]:
+    return {it.name: it for it in kind.body if isinstance(it, _Function)}
+
+
+def _called(value: ast.expr) -> str | None:
+    """The name of what an expression calls."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        return value.func.id
+    return None
