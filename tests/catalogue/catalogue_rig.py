@@ -34,8 +34,12 @@ class TryingStore(MemoryStore):
                 continue
 
 
+def objects(store: MemoryStore) -> BucketObjects:
+    return BucketObjects(store, FOLDER, lambda: False, KeptSegment(lambda: None))
+
+
 def catalogue(store: MemoryStore) -> Catalogue:
-    return Catalogue(BucketObjects(store, FOLDER, lambda: False, KeptSegment(lambda: None)))
+    return Catalogue(objects(store))
 
 
 def entry(name: str, version: str, change: str = "", message: str = "") -> Entry:

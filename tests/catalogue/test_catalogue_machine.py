@@ -10,17 +10,38 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from catalogue_rig import ROOT_KEY, TryingStore, catalogue, entry
+from catalogue_rig import ROOT_KEY, TryingStore, catalogue, entry, objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yogadl.catalogue import NameTakenError, _state
+from yogadl.catalogue import Catalogue, NameTakenError, _state
 from yogadl.errors import InvalidArgumentError, NetworkError, TagMovedError
 
 IDS = ("a", "b")
 TAGS = ("main", "prod")
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
+
+
+class Writer(Catalogue):
+    """One of those who change it.
+
+    Args:
+        store: that it is in.
+        at_work: what each of those at work does to the model; to merge, which one does who was
+            refused, too, does nothing.
+    """
+
+    def __init__(self, store: TryingStore, at_work: list[Callable[[], None] | None]) -> None:
+        super().__init__(objects(store))
+        self._at_work = at_work
+
+    def _merge_if_possible(self, state: _state.State, patience: float | None) -> None:
+        self._at_work.append(None)
+        try:
+            super()._merge_if_possible(state, patience)
+        finally:
+            self._at_work.pop()
 
 
 @dataclass
@@ -48,9 +69,9 @@ class World:
         self._store = TryingStore()
         self._store.before = self._between
         self._store.after = self._after
-        self._writers = [catalogue(self._store) for _ in range(4)]
         # What each of those at work does to the model, once that is done to the root.
         self._at_work: list[Callable[[], None] | None] = []
+        self._writers = [Writer(self._store, self._at_work) for _ in range(4)]
         self._count = 0
         self.model = Model()
         self.done: dict[str, int] = {}
