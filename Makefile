@@ -7,6 +7,7 @@
 # make test-pythons the tests that need no framework, on every Python that is supported, but for
 #                   long ones of which the version of Python makes no difference
 # make test-long    set up, then run the tests that take longest, which are in none of the above
+# make properties   the tests of properties, with ten times as many examples
 # make outages      the tests of outages and faults at full length: half a minute is half a minute
 # make gc           collect for MINUTES (10) while all else goes on and is killed, on disk and in buckets
 # make soak         kill, cut, damage and fill for MINUTES (10), by SEED if given; see tests/soak
@@ -36,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SHELL = /bin/bash
 QUIETLY = 2> >(grep -vE '^[IWE][0-9]{4} |^WARNING: All log messages before absl' >&2)
 
-.PHONY: quickstart test test-long test-torch test-others test-ray test-pythons outages gc soak kills lint docs bench bench-smoke clean
+.PHONY: quickstart test test-long properties test-torch test-others test-ray test-pythons outages gc soak kills lint docs bench bench-smoke clean
 
 quickstart: $(VENV)/.examples
 	$(BIN)/python examples/walkthrough.py $(QUIETLY)
@@ -53,6 +54,10 @@ test-long: $(VENV)/.test
 	.venv-torch/bin/python -m pytest $(SPREAD) -m long tests/pytorch tests/examples
 	KERAS_BACKEND=jax .venv-others/bin/python -m pytest $(SPREAD) -m long tests/keras3 tests/jax_grain
 	.venv-ray/bin/python -m pytest -m long tests/ray_cluster
+
+# hypothesis marks what draws examples.
+properties: $(VENV)/.test
+	$(BIN)/python -m pytest $(SPREAD) --timeout 3000 --hypothesis-profile=many -m "hypothesis and not long"
 
 test-torch:
 	$(MAKE) VENV=.venv-torch .venv-torch/.test-torch
@@ -94,7 +99,7 @@ test-pythons:
 	set -e; for version in $(PYTHONS); do \
 		python=$$(.ci/find-python $$version); \
 		$(MAKE) VENV=.venv-$$version PYTHON=$$python .venv-$$version/.test-pythons; \
-		.venv-$$version/bin/python -m pytest $(SPREAD) --hypothesis-profile=brief -m "not once and not long" \
+		.venv-$$version/bin/python -m pytest $(SPREAD) -m "not once and not long" \
 			$(ON_PYTHONS); \
 	done
 

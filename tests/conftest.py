@@ -14,9 +14,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 # Two workers share two cores: how long an example takes says nothing.
-hypothesis.settings.register_profile("yogadl", deadline=None, max_examples=40, print_blob=True)
-# On Pythons beside the one on which all tests run; see the Makefile.
-hypothesis.settings.register_profile("brief", deadline=None, max_examples=20, print_blob=True)
+# Every run draws others, and make properties draws many.
+hypothesis.settings.register_profile("yogadl", deadline=None, max_examples=20, print_blob=True)
+hypothesis.settings.register_profile("many", deadline=None, max_examples=200, print_blob=True)
 hypothesis.settings.load_profile("yogadl")
 
 

@@ -102,7 +102,7 @@ def test_all_recipes_differ(found: Found) -> None:
     assert [data for data in by_digest.values() if len(data) > 1] == []
 
 
-@pytest.mark.once
+@pytest.mark.long
 def test_another_process_and_seed_of_hashes(found: Found, tmp_path: pathlib.Path) -> None:
     """And other folders."""
     assert {case: it[0] for case, it in run_all(tmp_path, 2).items()} == {
@@ -114,7 +114,8 @@ def test_another_process_and_seed_of_hashes(found: Found, tmp_path: pathlib.Path
 def test_what_programs_put_into_libraries_is_told_by_their_text(
     found: Found, tmp_path: pathlib.Path
 ) -> None:
-    """As it is by looking through all that libraries have."""
+    """As it is by looking through all that libraries have, in another process, with another seed of
+    hashes and in other folders."""
     by_text = run_all(tmp_path, 1, arguments=("by_text",))
     assert {case: it[0] for case, it in by_text.items()} == {
         case: it[0] for case, it in found.items()
