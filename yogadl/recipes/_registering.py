@@ -19,6 +19,8 @@ _PREFIX = "register"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Whoever has these answers for names that its text does not have.
 _ANSWERING = frozenset(("__getattr__", "__getattribute__", "__new__"))
+# By which a module may give its own names other values.
+_REBINDING = frozenset(("__dict__", "globals", "locals", "setattr", "vars"))
 _DISPATCH = frozenset(("functools.singledispatch",))
 _METHODS = frozenset(("classmethod", "staticmethod"))
 
@@ -27,7 +29,7 @@ def registers_elsewhere(tree: ast.Module) -> bool:
     """Whether a text may register anything with what is not its own."""
     nodes = list(ast.walk(tree))
     bound = collections.Counter(name for node in nodes for name in _bound_by(node))
-    if "*" in bound or any(isinstance(it, ast.Name) and it.id == "globals" for it in nodes):
+    if "*" in bound or any(not _REBINDING.isdisjoint(_named_by(node)) for node in nodes):
         return True
     own = _Own(tree, {name for name, times in bound.items() if times == 1})
     # Nobody gets the value of a docstring.
@@ -64,6 +66,10 @@ def _bound_by(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Name):
         if not isinstance(node.ctx, ast.Load):
             yield node.id
+    elif isinstance(node, ast.Attribute):
+        # It may be of the module itself.
+        if not isinstance(node.ctx, ast.Load):
+            yield node.attr
     elif isinstance(node, ast.arg):
         yield node.arg
     elif isinstance(node, ast.alias):
