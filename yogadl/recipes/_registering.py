@@ -10,17 +10,38 @@ from __future__ import annotations
 import ast
 import collections
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 WORD = re.compile(r"(?<!\bself\.)\bregister\w*\b")
 """What texts have that may register anything."""
 
-_PREFIX = "register"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+# By which names may get other values, and objects other attributes, or what is called
+# ``register`` is found by what a text says nowhere else.
+_CLEVER = frozenset(
+    (
+        "*",
+        "__class__",
+        "__dict__",
+        "__doc__",
+        "__func__",
+        "__prepare__",
+        "_getframe",
+        "builtins",
+        "dir",
+        "doctest",
+        "f_locals",
+        "globals",
+        "locals",
+        "modules",
+        "setattr",
+        "vars",
+        "wraps",
+    )
+)
+_NAMES_OF_CODE = frozenset(("__name__", "__qualname__"))
 # Whoever has these answers for names that its text does not have.
 _ANSWERING = frozenset(("__getattr__", "__getattribute__", "__new__"))
-# By which a module may give its own names other values.
-_REBINDING = frozenset(("__dict__", "globals", "locals", "setattr", "vars"))
 _DISPATCH = frozenset(("functools.singledispatch",))
 _METHODS = frozenset(("classmethod", "staticmethod"))
 
@@ -29,29 +50,34 @@ def registers_elsewhere(tree: ast.Module) -> bool:
     """Whether a text may register anything with what is not its own."""
     nodes = list(ast.walk(tree))
     bound = collections.Counter(name for node in nodes for name in _bound_by(node))
-    if "*" in bound or any(not _REBINDING.isdisjoint(_named_by(node)) for node in nodes):
+    if not _CLEVER.isdisjoint(bound) or any(map(_is_clever, nodes)):
         return True
-    own = _Own(tree, {name for name, times in bound.items() if times == 1})
+    own = _Own(tree, bound)
     # Nobody gets the value of a docstring.
     shown = {id(it.value) for it in nodes if isinstance(it, ast.Expr)}
     return any(
-        _is_meant(name) and not own.is_own(node)
+        _says_register(node) and not own.is_own(node)
         for node in nodes
-        for name in _named_by(node)
         if not (isinstance(node, ast.Constant) and id(node) in shown)
     )
 
 
-def _is_meant(name: str) -> bool:
-    return name[: len(_PREFIX)] == _PREFIX and name.isidentifier()
+def _is_clever(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute) and node.attr in _NAMES_OF_CODE:
+        return True
+    return not _CLEVER.isdisjoint(_named_by(node))
+
+
+def _says_register(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        # As for getattr(), or to be split.
+        return isinstance(node.value, str) and WORD.search(node.value) is not None
+    return any(WORD.match(name) for name in _named_by(node))
 
 
 def _named_by(node: ast.AST) -> Iterator[str]:
     """The names in a node by which somebody may get hold of something."""
-    if isinstance(node, ast.Constant):
-        # As for getattr(), and operator.attrgetter().
-        yield from node.value.split(".") if isinstance(node.value, str) else ()
-    elif isinstance(node, ast.Name):
+    if isinstance(node, ast.Name):
         yield node.id
     elif isinstance(node, ast.Attribute):
         yield node.attr
@@ -59,6 +85,10 @@ def _named_by(node: ast.AST) -> Iterator[str]:
         yield from (node.name.rpartition(".")[2], node.asname or "")
     elif isinstance(node, ast.MatchClass):
         yield from node.kwd_attrs
+    elif isinstance(node, ast.MatchAs | ast.MatchStar):
+        yield node.name or ""
+    elif isinstance(node, ast.keyword):
+        yield node.arg or ""
 
 
 def _bound_by(node: ast.AST) -> Iterator[str]:
@@ -88,11 +118,15 @@ class _Own:
 
     Args:
         tree: the text.
-        once: the names that are bound once in it.
+        bound: how often names are bound in it.
     """
 
-    def __init__(self, tree: ast.Module, once: set[str]) -> None:
+    def __init__(self, tree: ast.Module, bound: Mapping[str, int]) -> None:
+        self._bound = bound
+        # Of private names, classes make others.
+        once = {name for name, times in bound.items() if times == 1 and "__" not in name}
         self._once = once
+        are_plain = bound.keys().isdisjoint(_ANSWERING | _METHODS)
         self._origins: dict[str, str] = {}
         self._functions: set[str] = set()
         self._registries: set[str] = set()
@@ -105,7 +139,7 @@ class _Own:
             elif isinstance(statement, ast.ClassDef) and statement.name in once:
                 if self._is_abstract(statement):
                     self._registries.add(statement.name)
-                elif _has_a_register(statement):
+                elif are_plain and _has_a_register(statement):
                     self._registries.add(statement.name)
                     classes.add(statement.name)
             elif isinstance(statement, ast.Assign) and _called(statement.value) in classes:
@@ -160,9 +194,10 @@ class _Own:
         """What an expression of imported names means, such as ``abc.ABC``."""
         if isinstance(node, ast.Name):
             return self._origins.get(node.id) if node.id in self._once else None
-        if isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             owner = self._origin(node.value)
-            return None if owner is None else f"{owner}.{node.attr}"
+            is_given = owner is None or node.attr in self._bound
+            return None if is_given else f"{owner}.{node.attr}"
         return None
 
 
@@ -170,9 +205,8 @@ def _has_a_register(kind: ast.ClassDef) -> bool:
     """Whether ``register`` of a class and its objects is what its text says."""
     if kind.decorator_list or kind.bases or kind.keywords:
         return False
-    methods = _methods_of(kind)
-    register = methods.get("register")
-    if register is None or not methods.keys().isdisjoint(_ANSWERING):
+    register = _methods_of(kind).get("register")
+    if register is None:
         return False
     decorators = [it.id if isinstance(it, ast.Name) else "" for it in register.decorator_list]
     return _METHODS.issuperset(decorators)
