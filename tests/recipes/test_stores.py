@@ -199,6 +199,7 @@ def test_where_modules_go_or_nobody_can_tell_all_names_are_possible(text: str) -
 
 
 DISPATCHED = "import functools\n@functools.singledispatch\ndef f(x): pass\n"
+TF = "import tensorflow as tf\n"
 REGISTRY = "class Registry:\n    def register(self, name): pass\n"
 
 
@@ -217,6 +218,12 @@ REGISTRY = "class Registry:\n    def register(self, name): pass\n"
         "# What is registered.\ndef make():\n    'Registers it: register(it).'",
         "class A:\n    def register_all(self): self.register_buffer('b', 1)",
         "def f(x, registered=True): return x",
+        "import keras\n@keras.saving.register_keras_serializable()\nclass A(keras.Layer): pass",
+        TF + "@tf.keras.utils.register_keras_serializable('mine')\ndef f(x): return x",
+        "from tensorflow import keras as k\nk.saving.register_keras_serializable()(A)",
+        "from keras.saving import register_keras_serializable as kept\n@kept()\nclass A: pass",
+        "from tensorflow.keras.utils import register_keras_serializable\n"
+        "@register_keras_serializable(package='mine')\nclass A: pass",
     ],
 )
 def test_what_is_registered_with_ones_own_is_in_no_library(text: str) -> None:
@@ -227,6 +234,17 @@ def test_what_is_registered_with_ones_own_is_in_no_library(text: str) -> None:
     "text",
     [
         "tf.keras.utils.register_keras_serializable()(A)",
+        TF + "tf.register_tensor_conversion_function(A, f)",
+        TF + "lib.saving.register_keras_serializable(A)",
+        TF + "tf.keras.utils.register_keras_serializable.register(A)",
+        TF + "tf.keras.utils = lib\ntf.keras.utils.register_keras_serializable(A)",
+        TF + "tf.keras.utils.register_keras_serializable = lib.f.register",
+        TF + "tf = lib\ntf.keras.utils.register_keras_serializable(A)",
+        TF + "def make(tf): tf.keras.utils.register_keras_serializable(A)",
+        TF + "getattr(tf.keras.utils, 'register_keras_serializable')(A)",
+        "import lib as keras\nkeras.saving.register_keras_serializable(A)",
+        "from .keras.saving import register_keras_serializable as kept\nkept(A)",
+        "from lib import register_keras_serializable\nregister_keras_serializable(A)",
         "import lib\nlib.f.register(int, g)",
         "from lib import f\n@f.register\ndef _(x: int): pass",
         "from lib import register\n@register('b')\ndef make(): pass",

@@ -44,6 +44,13 @@ _NAMES_OF_CODE = frozenset(("__name__", "__qualname__"))
 _ANSWERING = frozenset(("__getattr__", "__getattribute__", "__new__"))
 _DISPATCH = frozenset(("functools.singledispatch",))
 _METHODS = frozenset(("classmethod", "staticmethod"))
+# What only writes down in a dictionary how Keras calls something in the models that it stores. So
+# many classes have it that they need not cost a look through all of TensorFlow.
+_KEEPING = frozenset(
+    f"{keras}.{place}.register_keras_serializable"
+    for keras in ("keras", "tensorflow.keras", "tf_keras")
+    for place in ("saving", "utils")
+)
 
 
 def registers_elsewhere(tree: ast.Module) -> bool:
@@ -130,6 +137,7 @@ class _Own:
         self._origins: dict[str, str] = {}
         self._functions: set[str] = set()
         self._registries: set[str] = set()
+        self._keeping_aliases: set[int] = set()
         classes: set[str] = set()
         for statement in tree.body:
             if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -149,10 +157,14 @@ class _Own:
 
     def is_own(self, node: ast.AST) -> bool:
         """Whether what a node names is of the text itself, or of no consequence."""
+        if isinstance(node, ast.alias):
+            return id(node) in self._keeping_aliases
         if isinstance(node, ast.Name):
-            return node.id in self._functions
+            return node.id in self._functions or self._origin(node) in _KEEPING
         if not isinstance(node, ast.Attribute):
             return False
+        if self._origin(node) in _KEEPING:
+            return True
         owner = node.value
         if not isinstance(owner, ast.Name):
             return False
@@ -166,7 +178,10 @@ class _Own:
         if isinstance(statement, ast.ImportFrom):
             if statement.level == 0:
                 for alias in statement.names:
-                    self._origins[alias.asname or alias.name] = f"{statement.module}.{alias.name}"
+                    origin = f"{statement.module}.{alias.name}"
+                    self._origins[alias.asname or alias.name] = origin
+                    if origin in _KEEPING:
+                        self._keeping_aliases.add(id(alias))
             return
         for alias in statement.names:
             if alias.asname is not None or "." not in alias.name:
@@ -192,13 +207,17 @@ class _Own:
 
     def _origin(self, node: ast.expr) -> str | None:
         """What an expression of imported names means, such as ``abc.ABC``."""
-        if isinstance(node, ast.Name):
-            return self._origins.get(node.id) if node.id in self._once else None
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            owner = self._origin(node.value)
-            is_given = owner is None or node.attr in self._bound
-            return None if is_given else f"{owner}.{node.attr}"
-        return None
+        attributes: list[str] = []
+        # No recursion: a chain may be longer than Python's stack.
+        while isinstance(node, ast.Attribute):
+            if node.attr in self._bound:
+                return None
+            attributes.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self._once:
+            return None
+        origin = self._origins.get(node.id)
+        return None if origin is None else ".".join((origin, *reversed(attributes)))
 
 
 def _has_a_register(kind: ast.ClassDef) -> bool:
