@@ -20,7 +20,7 @@ import parts
 
 from yogadl.storage import LFSStorage
 
-WAYS = ("batches", "tf batches", "records")
+WAYS = parts.USUAL_WAYS
 
 
 def main() -> None:

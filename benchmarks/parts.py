@@ -1,6 +1,7 @@
 """Whether a data set of many parts is read as fast as one file: rates of this yogadl, in turn.
 
     python benchmarks/parts.py [--parts 1000] [--turns 50] [--seconds 0.2] [--scale 1.0]
+                               [--ways batches "tf batches" records] [--workloads images …]
 
 For each workload and way of reading, one line: the median rate of one file, and that of the parts,
 or of up to 10,000 runs over them and over two parts, as a share of it: the median of all turns,
@@ -26,6 +27,10 @@ from yogadl.storage import LFSStorage
 
 BATCH = 32
 RUNS = 10_000
+WAYS = ("batches", "tf batches", "torch batches", "records")
+USUAL_WAYS = ("batches", "tf batches", "records")
+"""PyTorch and TensorFlow need not be in one environment."""
+
 COUNTS = {"scalars": 2_000_000, "3 KB": 60_000, "images": 4_000}
 
 
@@ -35,9 +40,11 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=0.2, help="of one turn")
     parser.add_argument("--scale", type=float, default=1.0, help="of the record counts")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(USUAL_WAYS))
+    parser.add_argument("--workloads", nargs="+", choices=COUNTS, default=list(COUNTS))
     given = parser.parse_args()
-    for name, full in COUNTS.items():
-        count = max(given.parts, int(full * given.scale))
+    for name in given.workloads:
+        count = max(given.parts, int(COUNTS[name] * given.scale))
         with tempfile.TemporaryDirectory(prefix="parts-") as folder:
             storage = LFSStorage(folder)
             storage.submit(arrays(name, count), name, "one")
@@ -55,7 +62,7 @@ def main() -> None:
                     title = f"{name}, {found:,} parts"
                     if version.endswith("runs"):
                         title += f" in {runs:,} runs"
-                    for way in ("batches", "tf batches", "records"):
+                    for way in given.ways:
                         compare(f"{title}, {way}", (one, many), way, given)
             one.close()
     with tempfile.TemporaryDirectory(prefix="parts-") as folder:
@@ -143,6 +150,13 @@ def epochs(stream: Any, way: str) -> Iterator[Any]:
         import yogadl.tensorflow
 
         items = yogadl.tensorflow.make_tf_dataset(stream, batch_size=BATCH)
+    elif way == "torch batches":
+        import torch.utils.data
+
+        import yogadl.torch
+
+        dataset = yogadl.torch.IterableDataset(stream, batch_size=BATCH)
+        items = torch.utils.data.DataLoader(dataset, batch_size=None)
     while True:
         yield from items
 
