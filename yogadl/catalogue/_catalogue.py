@@ -216,7 +216,7 @@ class Catalogue:
 
         def make(state: State) -> State:
             nonlocal another
-            found = state.tag_of(key)
+            found = self._object_tag_of(state, key)
             another = "" if found in ("", object_tag, outdated) else found
             return state.without_entry(key, "" if another else object_tag, is_forced, change)
 
@@ -254,7 +254,7 @@ class Catalogue:
     def _surely_lacks(self, state: State, key: Key, identity: str) -> bool:
         if not identity or state.identity != identity or key in state.entries:
             return False
-        if state.segment is None:
+        if state.segment is None or key in state.removed:
             return True
         older = self._read_segment(state.segment)
         # Of a damaged one, nothing is known.
@@ -263,11 +263,10 @@ class Catalogue:
     def _object_tag_of(self, state: State, key: Key) -> str:
         """The tag of the object that a version's entry is about, also if it is an older one; empty
         if it has none, as far as can be read."""
-        if key in state.entries or state.segment is None:
+        if key in state.entries or key in state.removed or state.segment is None:
             return state.tag_of(key)
         older = self._read_segment(state.segment) or {}
-        found = tag_of_object(older.get(key)) or ""
-        return "" if state.removed.get(key) == found else found
+        return tag_of_object(older.get(key)) or ""
 
     def tag(
         self,

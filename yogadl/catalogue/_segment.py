@@ -11,7 +11,7 @@ from typing import Any
 import xxhash
 
 from yogadl.catalogue._entry import Key, key_of
-from yogadl.catalogue._state import Raw, SegmentName, State, tag_of_object
+from yogadl.catalogue._state import Raw, SegmentName, State
 from yogadl.errors import CatalogueError
 
 LARGEST = 256 << 20
@@ -77,7 +77,7 @@ def together(state: State, older: dict[Key, Raw]) -> dict[Key, Raw]:
     kept = {
         key: raw
         for key, raw in older.items()
-        # What was removed may have been replaced before.
-        if key not in state.entries and state.removed.get(key) != tag_of_object(raw)
+        # Whatever was removed since has no entry, also if this one is of what was replaced before.
+        if key not in state.entries and key not in state.removed
     }
     return {**kept, **state.entries}

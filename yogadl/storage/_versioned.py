@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from yogadl.arguments import as_index
 from yogadl.cache.files import remove_if_empty
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.record_reader import RecordReader
@@ -59,6 +58,10 @@ class VersionedStorage(HistoryStorage[V]):
             version: that is to be published before the end.
             may_stamp: whether parts may get another name, see ``Parts.store``.
         """
+
+    @abc.abstractmethod
+    def _part_bytes(self, given: Any) -> int | None:
+        """Where parts are cut, by what the user says of it, ``None`` for nothing."""
 
     @abc.abstractmethod
     def _open_whole(self, version: V) -> StoredDataRef:
@@ -127,7 +130,7 @@ class VersionedStorage(HistoryStorage[V]):
             VersionExistsError: at the end of the block, the new version is there already.
             UnsafeStoreError: the bucket has no conditional writes that can be trusted.
         """
-        size = None if part_bytes is None else as_index("part_bytes", part_bytes, 1)
+        size = self._part_bytes(part_bytes)
         target = self._target(dataset_id, on, version, message)
         is_named = version is not None
         return Change(lambda stack: self._begin(stack, on, target, is_named), message, size)
@@ -339,7 +342,7 @@ class VersionedStorage(HistoryStorage[V]):
                     if ref.reader.content_id != parent.content_id:
                         raise self._replaced(parent_version)
                     new = taken_back(changes.hunks, parent, ref.reader)
-                writer = PartWriter(target.label, target.claim(), parts, None)
+                writer = PartWriter(target.label, target.claim(), parts, self._part_bytes(None))
                 undoing = changes.hunks.inverted()
                 committer.commit_records(undoing, new, writer, expected=parent.sums)
         return target.dataset_version
@@ -400,7 +403,7 @@ class VersionedStorage(HistoryStorage[V]):
         """
         version, tag = self._named(dataset_id, name)
         self._prove_tags(version)
-        size = None if part_bytes is None else as_index("part_bytes", part_bytes, 1)
+        size = self._part_bytes(part_bytes)
         listed = self._look(version)
         if listed is None:
             raise self._replaced(version) if tag is None else self._left_by(tag, version)

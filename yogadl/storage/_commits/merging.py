@@ -131,7 +131,8 @@ def _rewrite(
     begins, counts = starts[is_chosen], runs.counts[is_chosen]
     ends = np.cumsum(counts)
     positions = np.repeat(begins - (ends - counts), counts) + np.arange(counts.sum())
-    parts = writer.write_reader(view, positions)
+    # What is cut into as small parts as before would be put together again by the next commit.
+    parts = writer.of_larger_parts(_LARGE_BYTES).write_reader(view, positions)
     digests = group.parts.digests
     sizes = group.parts.array["count"].astype("i8")
     found: dict[bytes, Runs] = {}

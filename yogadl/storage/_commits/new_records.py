@@ -63,6 +63,12 @@ class PartWriter:
         self._parts = parts
         self._part_bytes = part_bytes
 
+    def of_larger_parts(self, least: int) -> PartWriter:
+        """The same, but of parts of at least so many bytes."""
+        size = self._part_bytes
+        size = None if size is None else max(size, least)
+        return PartWriter(self._label, self._path, self._parts, size)
+
     def write(
         self,
         data: Any,
