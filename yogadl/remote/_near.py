@@ -25,6 +25,7 @@ from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.work import RemoteFile
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._local.whole import compare, is_noted, note
+from yogadl.remote._remembered import keep
 
 # Who reads the last records of a first epoch waits for this; to look takes some microseconds.
 _LOOK_SECONDS = 0.01
@@ -41,7 +42,8 @@ _log = logging.getLogger(__name__)
 
 
 class Near:
-    """Safe for threads. A child looks again after a fork.
+    """Safe for threads. A child looks again after a fork. While it lives, nothing of the version is
+    removed from this machine.
 
     Args:
         path: of the version's file on this machine.
@@ -55,6 +57,7 @@ class Near:
         self._failed = False
         self._next_look = 0.0
         self._checking = 0
+        keep(self, kinds[0].file(0))
         try:
             if self._are_complete() and all(map(is_noted, self._paths())):
                 self._reader = open_cache(path)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
+import weakref
+from typing import Any
 
 from yogadl.remote._fetching.work import RemoteFile
-from yogadl.remote._local.open_files import most_remembered
+from yogadl.remote._local.open_files import most_remembered, most_versions
 
 _MOST_OF_ONE = 1024
 
@@ -20,6 +22,25 @@ _MOST_OF_ONE = 1024
 # might have had at a fork.
 _all: collections.OrderedDict[tuple[int, int], dict[int, RemoteFile]] = collections.OrderedDict()
 _numbers = itertools.count()
+# Those by which others see that a version is open, in the order in which they were.
+_own: collections.OrderedDict[int, RemoteFile] = collections.OrderedDict()
+
+
+def keep(owner: Any, file: RemoteFile) -> None:
+    """Keeps a version's own file open for as long as who reads the version lives, however many
+    others are opened: its lock says that nothing of the version is to be removed. Of too many
+    versions, those that were opened first are left to chance.
+
+    Args:
+        owner: who reads the version.
+        file: its own, which is none of its parts.
+    """
+    number = next(_numbers)
+    _own[number] = file
+    weakref.finalize(owner, _own.pop, number, None)
+    while len(_own) > most_versions():
+        with contextlib.suppress(KeyError):
+            _own.popitem(last=False)
 
 
 class Remembered:

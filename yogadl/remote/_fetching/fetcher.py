@@ -338,7 +338,8 @@ class Fetcher:
             while True:
                 self._given_back.look()
                 self._claim_bulk()
-                found = self._queue.take(self._passing.room())
+                coming = (work.file for work in self._queue.bulk.beside())
+                found = self._queue.take(self._passing.room(coming))
                 if self._is_full and self._queue.has_room():
                     self._is_full = False
                     self._arrived.wake_all()

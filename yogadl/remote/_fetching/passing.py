@@ -40,6 +40,10 @@ class _Ranges:
     def file_count(self) -> int:
         return len(self._counts)
 
+    def count_with(self, others: Iterable[RemoteFile]) -> int:
+        """How many files there are, together with others; none if nothing is here."""
+        return len(self._counts.keys() | set(map(id, others))) if self._counts else 0
+
     def of_file(self, file: RemoteFile) -> int:
         """How many are of a file."""
         return self._counts.get(id(file), 0)
@@ -114,8 +118,12 @@ class Passing:
         self._nbytes += passed.nbytes
         self._waiting_bytes += passed.nbytes
 
-    def room(self) -> int:
-        """How many bytes more may be on their way before somebody waits for them."""
+    def room(self, coming: Iterable[RemoteFile]) -> int:
+        """How many bytes more may be on their way before somebody waits for them.
+
+        Args:
+            coming: the files of what is on its way.
+        """
         now = time.monotonic()
         # Who fetches may be too busy ever to be idle.
         if now >= self._next_look:
@@ -127,7 +135,8 @@ class Passing:
             if came > left:
                 break
             self._note_read(passed)
-        is_full = self._waiting.file_count >= self._most_files
+        # What arrives while too many files are open has what came before it go, unread.
+        is_full = self._waiting.count_with(coming) >= self._most_files
         return 0 if is_full else AHEAD_BYTES - self._waiting_bytes
 
     def note_read(self, ranges: Iterable[Range]) -> None:

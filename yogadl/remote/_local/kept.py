@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import fcntl
 import logging
 import os
 import pathlib
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -34,6 +36,9 @@ _LOCK_FILE = "yogadl.lock"
 # Beside a link, for yogadl 0.1.4, which looks for no more than that.
 _COPY_NOTE = "local_metadata.json"
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+# For who was stopped while he removes something.
+_PATIENCE = 5.0
+_POLL_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -166,12 +171,15 @@ def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
 
     Returns:
         How many bytes it freed.
+
+    Raises:
+        TimeoutError: another process removes or stores something all the time, or was stopped.
     """
     with contextlib.ExitStack() as stack:
         # In one order, so that none of two waits for the other.
         stores = sorted(folders)
         for folder in stores:
-            stack.enter_context(settled(folder, fcntl.LOCK_EX))
+            stack.enter_context(settled(folder, fcntl.LOCK_EX, _PATIENCE))
         return _remove_unused({folder: kept_versions(folder) for folder in stores}, nbytes)
 
 
@@ -305,18 +313,25 @@ def _unlink(path: pathlib.Path) -> int:
 
 
 @contextlib.contextmanager
-def settled(folder: pathlib.Path, kind: int) -> Iterator[None]:
+def settled(folder: pathlib.Path, kind: int, patience: float | None = None) -> Iterator[None]:
     """Holds the lock of a store; where there is none, nobody removes anything.
 
     Args:
         folder: of the store.
         kind: ``LOCK_EX`` for who removes, ``LOCK_SH`` for who gives a file its name.
+        patience: seconds for which others may have it.
+
+    Raises:
+        TimeoutError: they have it for longer.
     """
     lock = -1
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         lock = os.open(folder / _LOCK_FILE, flags, 0o664)
-        fcntl.flock(lock, kind)
+        _lock(lock, kind, patience)
+    except TimeoutError:
+        os.close(lock)
+        raise
     except OSError as error:
         _log.debug("%s is not locked: %s", folder, error)
     try:
@@ -326,6 +341,23 @@ def settled(folder: pathlib.Path, kind: int) -> Iterator[None]:
             # Closing it is not enough: a child of a fork may have it, too.
             fcntl.flock(lock, fcntl.LOCK_UN)
             os.close(lock)
+
+
+def _lock(descriptor: int, kind: int, patience: float | None) -> None:
+    if patience is None:
+        fcntl.flock(descriptor, kind)
+        return
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                said = f"another process has had the lock for {patience:g} s"
+                raise TimeoutError(errno.ETIMEDOUT, said) from None
+        else:
+            return
+        time.sleep(_POLL_SECONDS)
 
 
 @contextlib.contextmanager

@@ -24,6 +24,11 @@ def most_remembered() -> int:
     return _share(16, 8192)
 
 
+def most_versions() -> int:
+    """How many versions have their own file open as long as they are read."""
+    return _share(32, 8192)
+
+
 def most_at_once() -> int:
     """How many files of a version are read together."""
     return _share(16, 512)

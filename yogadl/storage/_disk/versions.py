@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from yogadl.arguments import as_index
-from yogadl.cache.files import moment
+from yogadl.cache.files import moment, telling
 from yogadl.errors import CacheNotFoundError
 from yogadl.remote._local.kept import KeptVersion, kept_versions, remove_unused, set_pinned
 
@@ -103,10 +103,14 @@ class LocalVersions:
 
         Raises:
             InvalidArgumentError: ``nbytes`` is no number of bytes.
+            FileSystemError: another process, which may be stopped, removes something, too.
         """
         wanted = sys.maxsize if nbytes is None else as_index("nbytes", nbytes)
         folder = self._folder()
-        return 0 if folder is None else remove_unused([folder], wanted)
+        if folder is None:
+            return 0
+        with telling("remove what nobody reads in", folder):
+            return remove_unused([folder], wanted)
 
     def _find(self, name: str) -> builtins.list[KeptVersion]:
         return [version for version in self._kept() if name in version.names]
