@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 from remote_rig import Site
@@ -13,7 +14,7 @@ from waiting import wait_until
 from yogadl.remote._fetching import bulk_queue, work_queue
 from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.urgency import Urgency
-from yogadl.remote._fetching.work import Bulk, Small
+from yogadl.remote._fetching.work import Bulk, Range, Small
 from yogadl.remote._local.sparse_file import CELL, SparseFile
 from yogadl.remote._open import HEAD_BYTES
 
@@ -120,3 +121,32 @@ def test_what_was_claimed_is_not_asked_for_once_nobody_wants_it(
         wait_until(is_nothing_fetched)
         assert not file.pieces.is_claimed(HEAD_BYTES, file.size)
         assert len(site.web.asked) == before
+
+
+def test_what_is_here_is_gone_over_in_turns(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has the queue meanwhile is who all others wait for."""
+    monkeypatch.setattr(bulk_queue, "_TURN_SECONDS", 0.02)
+    monkeypatch.setattr(bulk_queue, "PAUSE_SECONDS", 0.0)
+    store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
+        file.pieces.mark(HEAD_BYTES, HEAD_BYTES + PIECE)
+
+        def ranges() -> Iterator[Range]:
+            for _ in range(20):
+                # To open a file takes time.
+                time.sleep(0.005)
+                yield file, HEAD_BYTES, HEAD_BYTES + PIECE
+            yield file, HEAD_BYTES + PIECE, HEAD_BYTES + 2 * PIECE
+
+        queue.bulk.add(Bulk(ranges(), 21 * PIECE, ref.reader.files.traffic))
+        turns = 0
+        while (work := queue.take(1 << 30)) is None:
+            assert queue.bulk.is_interrupted
+            turns += 1
+        assert 2 <= turns <= 10
+        assert (work.start, work.stop) == (HEAD_BYTES + PIECE, HEAD_BYTES + 2 * PIECE)
+        queue.flying.remove(work)
+        file.pieces.release(work.start, work.stop, work.is_bulk)
+        assert queue.take(1 << 30) is None
+        assert not queue.bulk.is_interrupted

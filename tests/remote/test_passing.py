@@ -137,9 +137,22 @@ def test_what_is_of_ended_files_holds_nothing_back(
         other.fetch(number)
     memory.passing.note_read([memory.range_of(0)])
     memory.hold(1)
-    assert memory.passing.room() == passing.AHEAD_BYTES - 7 * CELL
+    assert memory.passing.room([]) == passing.AHEAD_BYTES - 7 * CELL
     memory.file.ended.set()
     # Somebody is reading one of them.
-    assert memory.passing.room() == passing.AHEAD_BYTES - 5 * CELL
+    assert memory.passing.room([]) == passing.AHEAD_BYTES - 5 * CELL
     assert [number for number in range(4) if memory.has(number)] == [1]
     assert all(map(other.has, range(4)))
+
+
+def test_files_of_what_is_coming_count_with_those_of_what_waits(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise what arrives would have what came before it go, unread."""
+    monkeypatch.setattr(passing, "most_passing", lambda: 4)
+    first, *others = [Memory(folder, 1) for _ in range(4)]
+    coming = [memory.file for memory in others]
+    assert first.passing.room(coming * 2) == passing.AHEAD_BYTES
+    first.fetch(0)
+    assert first.passing.room([first.file, *coming[:2], coming[0]]) > 0
+    assert first.passing.room(coming) == 0

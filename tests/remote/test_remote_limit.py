@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
@@ -22,7 +23,7 @@ from test_remote_faults import everything
 from waiting import wait_until
 
 from yogadl.dataref import RemoteDataRef
-from yogadl.remote import _near
+from yogadl.remote import _near, _remembered
 from yogadl.remote._local import kept as kept_module
 from yogadl.remote._local import ledger as ledger_module
 from yogadl.remote._local import space as space_module
@@ -395,6 +396,41 @@ def test_what_is_logged_keeps_nothing(stored: Site, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(_near, "compare", fail)
     keep(stored, 1, limited(stored, 3 * VERSION))
     assert remove_all(stored) > VERSION
+
+
+def test_a_version_that_is_read_stays_whatever_else_is_opened(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all its files, few are open at a time."""
+    monkeypatch.setattr(_remembered, "most_remembered", lambda: 2)
+    refs = []
+    for version in range(3):
+        site.storage.submit(numbered(version), "a", str(version), part_bytes=1)
+        refs.append(opened(site, version, limited(site, 1 << 30)))
+    for ref in refs:
+        ref.read(range(0, COUNT, 7))
+    del ref
+    there = used(site)
+    assert remove_unused([site.folder], ALL) == 0
+    refs.pop().close()
+    wait_until(lambda: remove_unused([site.folder], ALL) > 0)
+    assert there / 2 < used(site) < there
+    for ref in refs:
+        ref.close()
+
+
+def test_nobody_waits_for_who_was_stopped_while_he_removes(
+    stored: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_module, "_PATIENCE", 0.1)
+    keep(stored, 1, limited(stored, 1 << 30))
+    with kept_module.settled(stored.folder, fcntl.LOCK_SH):
+        with pytest.raises(TimeoutError, match=r"another process has had the lock for 0\.1 s"):
+            remove_unused([stored.folder], ALL)
+        # For which there is no room then.
+        read(stored, 2, limited(stored, used(stored) + 1000))
+    assert is_kept(stored, 1)
+    assert remove_all(stored) > 0
 
 
 def test_a_pin_that_comes_while_room_is_made(stored: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,10 @@ _SOON_SECONDS, _QUICK_SECONDS = 2.0, 30.0
 # But not to bulk that has not gone on for so long.
 _STILL_SECONDS = 4.0
 
+_TURN_SECONDS = 0.005
+PAUSE_SECONDS = 0.001
+"""What is here already is gone over for some time, while all others wait, and then not for this."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -70,10 +74,11 @@ class BulkQueue:
 
     Attributes:
         is_unclaimed: whether there is bulk of which :meth:`claim` has not claimed any.
+        is_interrupted: whether :meth:`take` has found nothing so far, and is to be called again.
     """
 
     def __init__(self, flying: set[Work], soon: collections.deque[Work]) -> None:
-        self.is_unclaimed = False
+        self.is_unclaimed = self.is_interrupted = False
         self._flying = flying
         self._soon = soon
         self._most_in_bulk = most_connections(BULK_CONNECTIONS)
@@ -83,6 +88,7 @@ class BulkQueue:
         self._claimed: collections.deque[Work] = collections.deque()
         # What a stream waits for at its very beginning comes first.
         self._holds_until = 0.0
+        self._next_turn = 0.0
 
     def add(self, bulk: Bulk) -> None:
         """Adds ranges of which everything will be needed, some time."""
@@ -98,8 +104,9 @@ class BulkQueue:
         Each claim takes some calls of the system, after which a thread waits for the interpreter:
         for long, once there are many threads, and with the lock for which all others wait.
         """
+        until = time.monotonic() + _TURN_SECONDS
         try:
-            while self.free() > 0:
+            while self.free() > 0 and time.monotonic() < until:
                 for work in self._next():
                     work.progressed, work.is_waiting = time.monotonic(), True
                     self._flying.add(work)
@@ -262,8 +269,17 @@ class BulkQueue:
             work = self._claimed.popleft()
             work.is_waiting = False
             yield work
+        self.is_interrupted = False
+        now = time.monotonic()
+        if now < self._next_turn:
+            return
+        until = now + _TURN_SECONDS
         while self.free() > 0:
             yield from self._next()
+            if time.monotonic() >= until:
+                # Most of it may be here, in so many files that it takes long to see that.
+                self._next_turn, self.is_interrupted = until + PAUSE_SECONDS, True
+                return
 
     def _forget(self, bulk: Bulk) -> None:
         if bulk in self._bulk:

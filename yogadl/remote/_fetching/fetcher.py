@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from yogadl.per_process import PerProcess
-from yogadl.remote._fetching.bulk_queue import BULK_CONNECTIONS
+from yogadl.remote._fetching.bulk_queue import BULK_CONNECTIONS, PAUSE_SECONDS
 from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.given_back import GivenBack
 from yogadl.remote._fetching.passing import Hold, Passing
@@ -334,7 +334,7 @@ class Fetcher:
     def _take_work(self) -> Work | None:
         """What to do next, claimed; ``None`` when there has been nothing for a while."""
         with self._mutex:
-            until = time.monotonic() + _IDLE_SECONDS
+            until, was_interrupted = time.monotonic() + _IDLE_SECONDS, False
             while True:
                 self._given_back.look()
                 self._claim_bulk()
@@ -344,7 +344,14 @@ class Fetcher:
                     self._is_full = False
                     self._arrived.wake_all()
                 if found is not None:
+                    if was_interrupted:
+                        # There may be as much for each of those that had nothing to do meanwhile.
+                        self._crew.call_all()
                     return found
+                was_interrupted = self._queue.bulk.is_interrupted
+                if was_interrupted:
+                    self._crew.rest(PAUSE_SECONDS)
+                    continue
                 rest = until - time.monotonic()
                 if rest <= 0:
                     self._passing.let_go_of_ended(or_kept=True)
