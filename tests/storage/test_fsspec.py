@@ -153,6 +153,30 @@ def url(
         yield found
 
 
+ODD = ["a b", "a%20b", "a#b", "a?b", "50%", "a+b", "[x]", "~", "é", "%2e"]
+
+
+def test_names_may_have_anything_in_them(
+    url: str, origin: LFSStorage, tmp_path: pathlib.Path, local: pathlib.Path
+) -> None:
+    """Also what means something in addresses."""
+    if url.startswith(("memory:", "zip:")):
+        pytest.skip("what is there was copied before")
+    for name in ODD:
+        origin.submit([name.encode()], "odd", name)
+    origin.submit([1], "o d/d", "1")
+    origin.tag("odd", "main", "a b")
+    storage = open_storage(f"{url}?local_cache_dir={local}")
+    assert {entry.dataset_version for entry in storage.list("odd")} == set(ODD)
+    assert [storage.fetch("odd", name)[0] for name in ODD] == [it.encode() for it in ODD]
+    assert len(storage.fetch("o d/d", "1")) == 1
+    (tmp_path / "copied").mkdir()
+    copied = LFSStorage(tmp_path / "copied")
+    storage.sync(copied, "odd")
+    assert {entry.dataset_version for entry in copied.list()} == set(ODD)
+    assert copied.tags("odd") == {"main": "a b"}
+
+
 def test_all_is_read(url: str, origin: LFSStorage, local: pathlib.Path) -> None:
     storage = open_storage(f"{url}?local_cache_dir={local}")
     assert isinstance(storage, FsspecStorage)

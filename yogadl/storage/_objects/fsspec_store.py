@@ -7,6 +7,7 @@ import datetime
 import os
 import pathlib
 import threading
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,7 +48,8 @@ _TELLING += ("datetime", "ino")
 _TIMES = ("lastmodified", "mtime", "modified", "created", "datetime")
 _UNKNOWN_TIME = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
 _NOT_THERE = (404, 410)
-_LOCAL = ("file", "local", "memory")
+_LOCAL = frozenset(("file", "local", "memory"))
+_WEB = frozenset(("http", "https"))
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, KeyError)
 
 
@@ -90,6 +92,11 @@ class FsspecStore(ObjectStore):
                 raise StoreError(f"fsspec cannot open {self.url}: {said}") from None
             self._made = os.getpid(), system, str(root).rstrip("/")
         return self._made[1], self._made[2]
+
+    @property
+    def _is_web(self) -> bool:
+        """Whether paths are addresses of a web server."""
+        return not _WEB.isdisjoint(_protocols(self._system[0]))
 
     @property
     def url(self) -> str:
@@ -144,8 +151,9 @@ class FsspecStore(ObjectStore):
         found = self._asked("listing", folder, lambda system, path: system.find(path, detail=True))
         root = self._system[1]
         for path, info in sorted((found or {}).items()):
-            key = str(path).removeprefix(f"{root}/")
-            if (key == path and root) or not key.startswith(prefix):
+            rest = str(path).removeprefix(f"{root}/")
+            key = urllib.parse.unquote(rest) if self._is_web else rest
+            if (rest == path and root) or not key.startswith(prefix):
                 continue
             if key.endswith(f"/{CACHE_FILE}"):
                 state = self.head(key)
@@ -212,7 +220,9 @@ class FsspecStore(ObjectStore):
     ) -> Any:
         """What a file system answers; ``None`` if there is no such file."""
         system, root = self._system
-        path = f"{root}/{key}" if root and key else root or key
+        # What is special in addresses, nobody else escapes.
+        name = urllib.parse.quote(key) if self._is_web else key
+        path = f"{root}/{name}" if root and name else root or name
 
         def once() -> Any:
             with self._alone(system), told(lambda error: self._failure(what, key, error)):
@@ -235,9 +245,7 @@ class FsspecStore(ObjectStore):
 
     def _alone(self, system: Any) -> contextlib.AbstractContextManager[object]:
         """Most file systems have one connection or one open file."""
-        protocols = system.protocol
-        names = (protocols,) if isinstance(protocols, str) else protocols
-        if system.async_impl or any(name in _LOCAL for name in names):
+        if system.async_impl or not _LOCAL.isdisjoint(_protocols(system)):
             return contextlib.nullcontext()
         if self._mutex[0] != os.getpid():
             self._mutex = os.getpid(), threading.Lock()
@@ -290,6 +298,12 @@ class FsspecStore(ObjectStore):
     def delete(self, key: str, tag: str | None = None) -> bool:  # noqa: ARG002
         """Refuses to."""
         self._refuse()
+
+
+def _protocols(system: Any) -> tuple[str, ...]:
+    """The names of a file system."""
+    found: str | tuple[str, ...] = system.protocol
+    return (found,) if isinstance(found, str) else tuple(found)
 
 
 def _is_broken(error: BaseException) -> bool:
