@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
-from remote_rig import Site
+from remote_rig import Answer, Asked, Site
+from test_claims import claiming
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
@@ -150,3 +152,51 @@ def test_what_is_here_is_gone_over_in_turns(site: Site, monkeypatch: pytest.Monk
         file.pieces.release(work.start, work.stop, work.is_bulk)
         assert queue.take(1 << 30) is None
         assert not queue.bulk.is_interrupted
+
+
+@pytest.mark.parametrize("part_bytes", [None, 400_000])
+def test_what_a_process_had_claimed_that_died_comes_in_bulk(
+    site: Site, monkeypatch: pytest.MonkeyPatch, part_bytes: int | None
+) -> None:
+    """And not record by record."""
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
+    count = store(site, (2_000, 3_000), part_bytes)
+    with site.ref() as ref, contextlib.ExitStack() as others:
+        for number in range(len(ref.reader.files)):
+            file = ref.reader.files.file(number)
+            others.enter_context(claiming(file.pieces.path, file.size, _claim_all_in_bulk))
+        before = len(site.web.asked)
+        threading.Timer(0.5, others.close).start()
+        numbers = [int(record["number"]) for record in ref.stream(shuffle=True, shuffle_seed=1)]
+        assert sorted(numbers) == list(range(count))
+        nbytes = ref.reader.files.nbytes
+        # The first records come by themselves, each with its entry.
+        assert len(site.web.asked) - before < nbytes // PIECE + 200
+
+
+def _claim_all_in_bulk(pieces: SparseFile) -> None:
+    ((start, stop),) = pieces.missing(0, pieces.path.stat().st_size)
+    assert pieces.claim_bulk(start, stop) == stop
+
+
+def test_what_another_reader_had_claimed_that_is_closed_comes_in_bulk(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both of them of one process."""
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
+    count = store(site, (2_000, 3_000), None)
+
+    def slowly(asked: Asked, made: Answer) -> Answer:
+        if asked.stop - asked.start >= PIECE:
+            made.stalls = 1.0 + 0.01 * (asked.number % 50)
+        return made
+
+    with site.ref() as ref:
+        before = len(site.web.asked)
+        with site.twisting(slowly), site.ref() as first:
+            next(iter(first.stream(shuffle=True, shuffle_seed=2)))
+            stream = iter(ref.stream(shuffle=True, shuffle_seed=1))
+            numbers = [int(next(stream)["number"])]
+        numbers += [int(record["number"]) for record in stream]
+        assert sorted(numbers) == list(range(count))
+        assert len(site.web.asked) - before < ref.reader.files.file(0).size // PIECE + 200

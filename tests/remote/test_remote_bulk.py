@@ -78,8 +78,8 @@ def test_data_sets_take_turns(
         # What is small waits for its own bulk only.
         assert numbers == [2, 0, 1, 0, 1, 0, 0]
         assert (list(queue.soon), list(bulks[0].left)) == ([], [wanted[0]])
-        assert queue.bulk.has_any(found[0].traffic)
-        assert not queue.bulk.has_any(found[1].traffic)
+        assert queue.bulk.has_any_of(found[0].traffic)
+        assert not queue.bulk.has_any_of(found[1].traffic)
         # And comes when that has ended, if it has not come.
         queue.bulk.end(bulks[0])
         work = queue.take(1 << 30)

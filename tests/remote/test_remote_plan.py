@@ -68,7 +68,8 @@ def read(
 def is_nothing_fetched() -> bool:
     queue = fetcher()._queue
     with fetcher()._mutex:
-        return not queue.flying and not queue.soon and not queue.bulk.has_any()
+        is_bulk = queue.bulk.has_any() or queue.bulk.left
+        return not (queue.flying or queue.soon or is_bulk)
 
 
 @pytest.mark.parametrize("ragged", [False, True])

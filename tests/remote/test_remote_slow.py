@@ -211,7 +211,7 @@ def test_bulk_that_is_cut_comes_later_in_smaller_pieces(site: Site) -> None:
         assert work.is_cut
         finish(queue, work)
         queue.bulk.put_back(work, work.start + came)
-        assert queue.bulk.has_any(file.traffic)
+        assert queue.bulk.has_any_of(file.traffic)
         assert bulk.passed == came
         file.pieces.mark(work.start, work.start + came)
         # What somebody has read meanwhile, and does not keep.

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 from yogadl.cache.traffic import Traffic
+from yogadl.remote._fetching.left_to_others import LeftToOthers
 from yogadl.remote._fetching.work import Bulk, RemoteFile, Work, cells
 from yogadl.remote._local.open_files import most_connections
 from yogadl.remote._local.sparse_file import CELL
@@ -74,11 +75,13 @@ class BulkQueue:
 
     Attributes:
         is_unclaimed: whether there is bulk of which :meth:`claim` has not claimed any.
+        left: what others are fetching of it; see :meth:`take_back`.
         is_interrupted: whether :meth:`take` has found nothing so far, and is to be called again.
     """
 
     def __init__(self, flying: set[Work], soon: collections.deque[Work]) -> None:
         self.is_unclaimed = self.is_interrupted = False
+        self.left = LeftToOthers()
         self._flying = flying
         self._soon = soon
         self._most_in_bulk = most_connections(BULK_CONNECTIONS)
@@ -129,13 +132,34 @@ class BulkQueue:
         held, self._holds_until = bool(self._holds_until), 0.0
         return held
 
-    def has_any(self, traffic: Traffic | None = None) -> bool:
-        """Whether there is bulk work, or any of what has this traffic; the first has some then."""
+    def has_any(self) -> bool:
+        """Whether there is bulk work; the first has some then."""
         while self._bulk and not self._has_work(self._bulk[0]):
             self._forget(self._bulk[0])
-        return bool(self._bulk) and (
-            traffic is None or any(bulk.traffic is traffic for bulk in self._bulk)
-        )
+        return bool(self._bulk)
+
+    def has_any_of(self, traffic: Traffic) -> bool:
+        """Whether there is any of files that have this traffic, which others may be fetching."""
+        self.has_any()
+        return any(self._of(traffic))
+
+    def _of(self, traffic: Traffic) -> Iterator[Bulk]:
+        yield from (bulk for bulk in self._bulk if bulk.traffic is traffic)
+        yield from self.left.of(traffic)
+
+    def take_back(self) -> bool:
+        """Has what others were fetching, and have not brought, fetched as bulk; whether there was
+        any. To be called now and then."""
+        found = self.left.look()
+        for bulk, wanted in found:
+            if wanted is not None:
+                bulk.taken_back.append(wanted)
+                bulk.passed -= wanted[2] - wanted[1]
+                if bulk not in self._bulk:
+                    self._bulk.append(bulk)
+            elif bulk not in self._bulk and not self.left.has(bulk):
+                self._use_left(bulk)
+        return any(wanted is not None for _, wanted in found)
 
     def free(self) -> int:
         """How many more connections there may be for bulk, if there is any."""
@@ -173,9 +197,10 @@ class BulkQueue:
     def before(self, work: Work) -> Bulk | None:
         """What some work is left to: being so small that a request costs more than that, or since
         all of the rest comes at once."""
-        if not self.has_any(work.file.traffic):
+        self.has_any()
+        bulk = next(self._of(work.file.traffic), None)
+        if bulk is None:
             return None
-        bulk = next(bulk for bulk in self._bulk if bulk.traffic is work.file.traffic)
         is_small = work.stop - work.start < LARGE_BYTES
         is_at_once = bulk.nbytes - bulk.passed <= AT_ONCE_BYTES and not bulk.is_late
         return bulk if is_small or is_at_once else None
@@ -186,20 +211,19 @@ class BulkQueue:
         size = stop - start
         if size >= LARGE_BYTES or not file.twice.has_room(size):
             return False
-        bulks = (bulk for bulk in self._bulk if bulk.traffic is file.traffic)
-        if all(map(_comes_at_once, bulks)):
+        if all(map(_comes_at_once, self._of(file.traffic))):
             return False
         file.twice.nbytes += size
         return True
 
     def is_coming(self, file: RemoteFile, start: int, stop: int) -> bool:
         """Whether a range is so small that it is left to bulk, which brings it soon."""
-        if stop - start >= LARGE_BYTES or not self.has_any(file.traffic):
+        if stop - start >= LARGE_BYTES or not self.has_any_of(file.traffic):
             return False
         if any(begin < stop and start < end for begin, end in file.passed):
             return False
         now = time.monotonic()
-        return any(bulk.traffic is file.traffic and _is_quick(bulk, now) for bulk in self._bulk)
+        return any(_is_quick(bulk, now) for bulk in self._of(file.traffic))
 
     def overtakes(self, file: RemoteFile, start: int, stop: int) -> bool:
         """Whether one of the first ranges is asked for though it comes in bulk, being late; as far
@@ -259,6 +283,7 @@ class BulkQueue:
         """Leaves the rest of it to be fetched when it is needed."""
         if bulk is not None:
             bulk.has_failed = True
+            self.left.drop(bulk)
             self._forget(bulk)
             for work in [work for work in self._claimed if work.bulk is bulk]:
                 self.let_go(work)
@@ -284,6 +309,7 @@ class BulkQueue:
     def _forget(self, bulk: Bulk) -> None:
         if bulk in self._bulk:
             self._bulk.remove(bulk)
+        if not self.left.has(bulk):
             self._use_left(bulk)
 
     def _use_left(self, bulk: Bulk) -> None:
@@ -293,7 +319,7 @@ class BulkQueue:
     def _has_work(self, bulk: Bulk) -> bool:
         if bulk.work is None:
             try:
-                found = next(bulk.ranges, None)
+                found = bulk.taken_back.popleft() if bulk.taken_back else next(bulk.ranges, None)
             except OSError as error:
                 # Who reads the records meets it, too.
                 _log.debug("Cannot fetch as a whole: %s", error)
@@ -331,7 +357,9 @@ class BulkQueue:
                 others = file.pieces.claimed_beside_bulk(start, end) if bridge else []
                 found = Work(file, start, end, bulk, others=others)
         bulk.passed, bulk.moved = bulk.passed + work.start - first, time.monotonic()
-        file.note_passed(first, work.start)
+        # What is not claimed here is there, or somebody else is at it.
+        end = work.start if found is None else found.start
+        file.note_passed(end if self.left.add(bulk, file, first, end) else first, work.start)
         if work.start >= work.stop:
             bulk.work = None
         if found is not None:

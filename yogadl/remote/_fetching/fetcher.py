@@ -19,6 +19,7 @@ from yogadl.per_process import PerProcess
 from yogadl.remote._fetching.bulk_queue import BULK_CONNECTIONS, PAUSE_SECONDS
 from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.given_back import GivenBack
+from yogadl.remote._fetching.left_to_others import LOOK_SECONDS
 from yogadl.remote._fetching.passing import Hold, Passing
 from yogadl.remote._fetching.transfer import CutError, DiskError, EndedError, Transfer
 from yogadl.remote._fetching.urgency import OVERTAKE_SECONDS, Urgency
@@ -113,7 +114,7 @@ class Fetcher:
     def has_bulk(self, traffic: Traffic) -> bool:
         """Whether any bulk is still to come of the files that have this traffic."""
         with self._mutex:
-            return self._queue.bulk.has_any(traffic) or any(
+            return self._queue.bulk.has_any_of(traffic) or any(
                 work.is_bulk and work.file.traffic is traffic for work in self._queue.flying
             )
 
@@ -338,6 +339,8 @@ class Fetcher:
             while True:
                 self._given_back.look()
                 self._claim_bulk()
+                if self._queue.bulk.take_back():
+                    self._crew.call_all()
                 coming = (work.file for work in self._queue.bulk.beside())
                 found = self._queue.take(self._passing.room(coming))
                 if self._is_full and self._queue.has_room():
@@ -355,12 +358,13 @@ class Fetcher:
                 rest = until - time.monotonic()
                 if rest <= 0:
                     self._passing.let_go_of_ended(or_kept=True)
-                    # The last one stays for what is in memory until its file is closed.
-                    if self._crew.count > 1 or not self._passing:
+                    # The last one stays for what is in memory until its file is closed, and as long
+                    # as others are fetching what may be left to it.
+                    if self._crew.count > 1 or not (self._passing or self._queue.bulk.left):
                         self._crew.count -= 1
                         return None
                     until, rest = until + _IDLE_SECONDS, _IDLE_SECONDS
-                self._crew.rest(rest)
+                self._crew.rest(min(rest, LOOK_SECONDS) if self._queue.bulk.left else rest)
 
     def _fetch(self, work: Work, connections: Connections) -> None:
         if work.file.ended.is_set():

@@ -93,6 +93,8 @@ class RemoteFile:
 
     def note_passed(self, start: int, stop: int) -> None:
         """Says that bulk has gone over a range, mostly one behind the last."""
+        if start >= stop:
+            return
         if self.passed and self.passed[-1][1] == start:
             start = self.passed.pop()[0]
         self.passed.append((start, stop))
@@ -180,6 +182,7 @@ class Bulk:
         left: what is fetched soon once it ends; of very much, the last.
         piece: bytes that are fetched at a time, if it came so late that they are fewer than usual;
             otherwise 0.
+        taken_back: ranges that others were to bring, and have not; they come first.
         cut_off: ranges that are to be fetched once more, since somebody waited for some of them.
         has_failed: whether the rest of it is not fetched as a whole.
     """
@@ -200,6 +203,7 @@ class Bulk:
         default_factory=lambda: collections.deque(maxlen=_MOST_LEFT)
     )
     piece: int = 0
+    taken_back: collections.deque[Range] = field(default_factory=collections.deque)
     cut_off: collections.deque[Range] = field(default_factory=collections.deque)
     has_failed: bool = False
 
