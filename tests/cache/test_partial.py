@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 
 from yogadl.cache import partial
+from yogadl.cache.files import make_folders
 from yogadl.cache.opening import open_cache
-from yogadl.cache.partial import PartialFile, check_room, remove_leftovers
+from yogadl.cache.partial import PartialFile, check_room, claimed, remove_leftovers
 from yogadl.cache.writer import CacheWriter
 from yogadl.errors import FileSystemError, InvalidArgumentError, StorageFullError
 from yogadl.spec import TensorSpec
@@ -364,6 +365,50 @@ def test_other_errors_of_the_disk_are_what_they_are(
     assert not isinstance(caught.value, StorageFullError)
     monkeypatch.undo()
     assert (path.read_bytes(), names(path)) == (b"old", ["cache.mdb"])
+
+
+def test_a_folder_that_several_are_about_to_write_to(tmp_path: pathlib.Path) -> None:
+    """Who gives up does not remove it under the others, and the last one does."""
+    path = tmp_path / "id" / "version" / "cache.mdb"
+    failures: list[BaseException] = []
+
+    def claim() -> pathlib.Path:
+        make_folders(path.parent)
+        return path
+
+    def work() -> None:
+        try:
+            for _ in range(300):
+                with claimed(claim) as found:
+                    remove_leftovers(found)
+                    PartialFile(found).close()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert os.listdir(tmp_path / "id") == []
+    with claimed(claim) as found:
+        found.write_bytes(b"data")
+    assert names(path) == ["cache.mdb"]
+
+
+def test_who_was_killed_with_a_folder_leaves_nothing_for_long(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "cache.mdb"
+    code = (
+        "import os, pathlib, signal, sys\n"
+        "from yogadl.cache.partial import claimed\n"
+        "with claimed(lambda: pathlib.Path(sys.argv[1])):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert remove_leftovers(path) == 1
+    assert names(path) == []
 
 
 @pytest.fixture

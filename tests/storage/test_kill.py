@@ -130,7 +130,8 @@ def test_a_killed_submit(size: int, storage_dir: pathlib.Path) -> None:
         assert found in allowed, f"round {number}, killed after {moment:.4f} s"
         partial = [name for name in _names(folder) if name != "cache.mdb"]
         leftovers += len(partial)
-        assert len(partial) <= 1, "leftovers of earlier rounds were not removed"
+        # The file, and what has its folder stay.
+        assert len(partial) <= 2, "leftovers of earlier rounds were not removed"
 
         builds: list[int] = []
 

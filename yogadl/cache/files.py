@@ -107,16 +107,6 @@ def make_folders(folder: pathlib.Path, mode: int = 0o777) -> None:
         sync_folder(path.parent)
 
 
-@contextlib.contextmanager
-def removed_if_in_vain(folder: pathlib.Path) -> Iterator[None]:
-    """Has a folder that was made for something removed if that fails, and it is empty."""
-    try:
-        yield
-    except BaseException:
-        remove_if_empty(folder)
-        raise
-
-
 def remove_if_empty(folder: pathlib.Path) -> None:
     with contextlib.suppress(OSError):
         folder.rmdir()

@@ -9,21 +9,31 @@ progress and removed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
 import pathlib
 import shutil
 import uuid
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from yogadl.cache.files import leads_to, shown, sync_folder, telling
+from yogadl.cache.files import leads_to, remove_if_empty, shown, sync_folder, telling
 from yogadl.closing import Closing
-from yogadl.errors import ClosedError, InvalidArgumentError, StorageFullError, YogadlError
+from yogadl.errors import (
+    ClosedError,
+    FileSystemError,
+    InvalidArgumentError,
+    StorageFullError,
+    YogadlError,
+)
 
 PARTIAL_SUFFIX = ".partial"
 _CHECK_EVERY = 64 << 20
 _RESERVE = 1 << 30
+# So often a folder is made that somebody else removes.
+_CLAIMS = 100
 _BUILDERS_ADVICE = "use another storage directory, or make the data set smaller (is it infinite?)"
 FLUSH_EVERY = 4 << 20
 """To flush at a time: enough to keep a disk busy, little enough to begin at once."""
@@ -80,6 +90,38 @@ def locked_file(path: pathlib.Path, mode: int, needs_lock: bool = True) -> int:
             raise
         # Between open and flock somebody took it for a leftover.
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def claimed(claim: Callable[[], pathlib.Path]) -> Iterator[pathlib.Path]:
+    """The path of a file to be, whose folder stays until the end; then it is removed if it is
+    empty and nobody else is about to write to it.
+
+    Args:
+        claim: makes the folder, and returns the path.
+
+    Raises:
+        FileSystemError: it cannot be made, or written to.
+    """
+    path, mark, descriptor = _marked(claim)
+    try:
+        yield path
+    finally:
+        with contextlib.suppress(OSError):
+            mark.unlink()
+        os.close(descriptor)
+        remove_if_empty(path.parent)
+
+
+def _marked(claim: Callable[[], pathlib.Path]) -> tuple[pathlib.Path, pathlib.Path, int]:
+    """What is claimed, and a file beside it that nobody takes for a leftover, open."""
+    for _ in range(_CLAIMS):
+        path = claim()
+        mark = partial_name(path)
+        with telling("write", path), contextlib.suppress(FileNotFoundError):
+            return path, mark, locked_file(mark, 0o666, needs_lock=False)
+        # Somebody who gave up has removed the folder meanwhile.
+    raise FileSystemError(f"{shown(path.parent)} is removed again and again", errno.ENOENT)
 
 
 def _remove_leftovers(folder: pathlib.Path, begin: str) -> int:

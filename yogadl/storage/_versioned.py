@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from yogadl.cache.files import remove_if_empty
-from yogadl.cache.partial import PartialFile
+from yogadl.cache.partial import PartialFile, claimed
 from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import write_version
 from yogadl.catalogue import DoomedError, Entry
@@ -236,8 +235,7 @@ class VersionedStorage(HistoryStorage[V]):
         if is_named:
             self._check_new(target)
         self._check_no_tag(target, tags)
-        path = target.claim()
-        stack.callback(remove_if_empty, path.parent)
+        path = stack.enter_context(claimed(target.claim))
         parts: Any = stack.enter_context(self._adding(target, True))
         parts.begin()
         return path, parts, self._made_to_share(base, parts)
@@ -316,7 +314,7 @@ class VersionedStorage(HistoryStorage[V]):
         self._check_name(target)
         said = f"Revert {undone.dataset_version}" if message is None else message
         with contextlib.ExitStack() as stack:
-            stack.callback(remove_if_empty, target.claim().parent)
+            path = stack.enter_context(claimed(target.claim))
             parts: Any = stack.enter_context(self._adding(target, True))
             parts.begin()
             made = self._made_to_share(undone, parts)
@@ -342,7 +340,7 @@ class VersionedStorage(HistoryStorage[V]):
                     if ref.reader.content_id != parent.content_id:
                         raise self._replaced(parent_version)
                     new = taken_back(changes.hunks, parent, ref.reader)
-                writer = PartWriter(target.label, target.claim(), parts, self._part_bytes(None))
+                writer = PartWriter(target.label, path, parts, self._part_bytes(None))
                 undoing = changes.hunks.inverted()
                 committer.commit_records(undoing, new, writer, expected=parent.sums)
         return target.dataset_version
@@ -414,8 +412,7 @@ class VersionedStorage(HistoryStorage[V]):
         since, number = listed.stored(entry)
         if listed.entry_in(known) is None:
             self._enter_again(dataclasses.replace(entry, stored=(since, number)), listed, version)
-        path = version.claim()
-        with self._adding(version, True) as parts:
+        with claimed(version.claim) as path, self._adding(version, True) as parts:
             parts.begin()
             made = self._made(version)
             writer = PartWriter(version.label, path, parts, size)

@@ -15,7 +15,7 @@ import xxhash
 from yogadl import spec as specs
 from yogadl.adapters import Source, as_spec, open_source
 from yogadl.arguments import as_index
-from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.partial import PartialFile, claimed, remove_leftovers
 from yogadl.cache.table_writer import PartList
 from yogadl.cache.writer import CacheWriter, encoded_spec, metadata_json, with_duration
 from yogadl.dataref import StoredDataRef
@@ -251,15 +251,18 @@ class Build:
                 f"the records have the spec {spec_text(source.spec)}, and the build has "
                 f"{spec_text(self.spec)}"
             )
-        with CacheWriter(
-            self._version.claim(),
-            self.spec,
-            total=source.count,
-            part_bytes=self._part_bytes,
-            take_part=lambda part, header: not pieces.store(part, header.digest),
-            is_shown=False,
-            first=source.first,
-        ) as writer:
+        with (
+            claimed(self._version.claim) as path,
+            CacheWriter(
+                path,
+                self.spec,
+                total=source.count,
+                part_bytes=self._part_bytes,
+                take_part=lambda part, header: not pieces.store(part, header.digest),
+                is_shown=False,
+                first=source.first,
+            ) as writer,
+        ):
             source.feed(writer)
             return writer.finish_parts()
 

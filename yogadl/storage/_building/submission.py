@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from yogadl.adapters import open_source
-from yogadl.cache.files import removed_if_in_vain
-from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.partial import PartialFile, claimed, remove_leftovers
 from yogadl.cache.writer import CacheWriter
 from yogadl.format.provenance import Provenance
 from yogadl.storage._version import Version
@@ -83,25 +82,24 @@ def staged(
     if made_by:
         _log.info("Building %s by %s, since it is not stored.", version.label, made_by)
     source = open_source(submission.make(), submission.spec, tensorflow_config)
-    path = version.claim()
-    remove_leftovers(path)
-    with (
-        removed_if_in_vain(path.parent),
-        adding as parts,
-        CacheWriter(
-            path,
-            source.spec,
-            merged(source.metadata, submission.metadata),
-            source.count,
-            provenance=submission.provenance,
-            part_bytes=submission.part_bytes,
-            take_part=lambda part, header: not parts.store(part, header.digest),
-            label=version.label,
-            began=began,
-        ) as writer,
-    ):
-        source.feed(writer)
-        yield writer.finish(), parts
+    with claimed(version.claim) as path:
+        remove_leftovers(path)
+        with (
+            adding as parts,
+            CacheWriter(
+                path,
+                source.spec,
+                merged(source.metadata, submission.metadata),
+                source.count,
+                provenance=submission.provenance,
+                part_bytes=submission.part_bytes,
+                take_part=lambda part, header: not parts.store(part, header.digest),
+                label=version.label,
+                began=began,
+            ) as writer,
+        ):
+            source.feed(writer)
+            yield writer.finish(), parts
 
 
 def merged(known: Mapping[str, Any], given: Any) -> Any:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from yogadl.cache.file_reader import FileReader
-from yogadl.cache.files import removed_if_in_vain
 from yogadl.cache.opening import open_cache
-from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.cache.partial import PartialFile, claimed, remove_leftovers
 from yogadl.cache.parts import read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.dataref import LMDBDataRef
@@ -127,9 +126,8 @@ class Copier:
             StoreError: a bucket cannot be read or written to.
             CatalogueError: a commit that is put back cannot be entered.
         """
-        path = target.claim()
-        remove_leftovers(path)
-        with removed_if_in_vain(path.parent):
+        with claimed(target.claim) as path:
+            remove_leftovers(path)
             if original.parts:
                 # Before they are looked for: from now on, none is collected.
                 self._parts.begin()
