@@ -110,7 +110,8 @@ def test_bytes_come_once(rig: Any, local: pathlib.Path, elsewhere: pathlib.Path)
         first = everything(stream)
         traffic = ref.reader.files.traffic
         end = time.monotonic() + 60
-        while not ref.reader.files.are_complete() or fetcher()._queue.flying:
+        files, office = ref.reader.files, fetcher().office
+        while not files.are_complete() or office.desk(files.server).queue.flying:
             assert time.monotonic() < end
             time.sleep(0.01)
         assert traffic.nbytes <= 1.02 * size

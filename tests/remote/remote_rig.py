@@ -8,6 +8,7 @@ import pathlib
 import random
 import re
 import threading
+import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.dataref import LMDBDataRef, RemoteDataRef
 from yogadl.errors import AccessDeniedError, StoreError
+from yogadl.remote._fetching.desk import Desk
+from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.remote_object import Address
 from yogadl.remote._open import OBJECTS_FOLDER, look_at, open_remote
 from yogadl.storage import LFSConfigurations, LFSStorage
@@ -117,6 +120,8 @@ class _Server(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Headers and bodies are written one by one, of which each would wait for the other's arrival.
+    disable_nagle_algorithm = True
     server: _Server
 
     def do_GET(self) -> None:
@@ -147,6 +152,10 @@ class WebObject:
     url: str
     name: str
     renewed: int = 0
+
+    @property
+    def server(self) -> str:
+        return urllib.parse.urlsplit(self.url).netloc
 
     def address(self, renew: bool = False) -> Address:
         self.renewed += renew
@@ -262,11 +271,27 @@ class Site:
             self.web.twist = None
 
 
+def desk(ref: RemoteDataRef) -> Desk:
+    """Where what is read is fetched."""
+    return fetcher().office.desk(ref.reader.files.server)
+
+
 def make_site(folder: pathlib.Path) -> Site:
     for name in ("stored", "kept"):
         (folder / name).mkdir()
     storage = LFSStorage(LFSConfigurations(folder / "stored"))
     return Site(storage, Web(folder / "stored"), folder / "kept")
+
+
+@contextlib.contextmanager
+def another_site(folder: pathlib.Path) -> Iterator[Site]:
+    """One with a server of its own."""
+    folder.mkdir()
+    site = make_site(folder)
+    try:
+        yield site
+    finally:
+        site.web.close()
 
 
 def random_faults(seed: int, chance: float) -> Twist:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from remote_rig import Answer, Asked, Site
+from remote_rig import Answer, Asked, Site, desk
 from test_claims import claiming
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
@@ -116,10 +116,11 @@ def test_what_was_claimed_is_not_asked_for_once_nobody_wants_it(
         whole = (file, HEAD_BYTES, file.size)
         bulk = Bulk(iter([whole]), file.size - HEAD_BYTES, files.traffic)
         with fetcher()._mutex:
-            fetcher()._queue.bulk.add(bulk)
-            fetcher()._queue.bulk.claim()
+            queue = desk(ref).queue
+            queue.bulk.add(bulk)
+            queue.bulk.claim()
             file.ended.set()
-            fetcher()._crew.call_many(4)
+            desk(ref).crew.call_many(4)
         wait_until(is_nothing_fetched)
         assert not file.pieces.is_claimed(HEAD_BYTES, file.size)
         assert len(site.web.asked) == before

@@ -98,11 +98,11 @@ def test_nothing_stays_held(site: Site, small: Small) -> None:
                     assert lock.left <= 0
             with made.holding(wanted):
                 pass
-            assert not made._passing._held
+            assert not made.office.passing._held
             assert not wanted[0][0].pieces.memory._held
     assert number > 2
     del wanted
-    wait_until(lambda: not made._passing, 20)
+    wait_until(lambda: not made.office.passing, 20)
 
 
 def test_a_claim_that_nobody_lets_go_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,8 +134,12 @@ def test_a_thread_that_ends_by_an_error_is_not_counted(
     with site.ref() as ref:
         assert everything(ref.stream()) == everything(near.stream())
     assert len(ended) == 5
-    crew = fetcher()._crew
-    wait_until(lambda: crew.count == sum(it.name == "yogadl fetch" for it in threading.enumerate()))
+    crews = [desk.crew for desk in fetcher().office.desks.values()]
+
+    def running() -> int:
+        return sum(thread.name == "yogadl fetch" for thread in threading.enumerate())
+
+    wait_until(lambda: sum(crew.count for crew in crews) == running())
 
 
 def test_whole_files_are_compared_though_that_was_interrupted(

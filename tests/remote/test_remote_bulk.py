@@ -13,13 +13,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from remote_rig import Answer, Asked, Site, make_site
+from remote_rig import Answer, Asked, Site, another_site
 from test_claims import claiming
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
 from yogadl.remote._fetching import bulk_queue, lateness, work_queue
 from yogadl.remote._fetching import fetcher as fetcher_module
+from yogadl.remote._fetching.desk import Desk, Office
 from yogadl.remote._fetching.planner import FIRST_RECORDS
 from yogadl.remote._fetching.planner import _fetch as fetch_ahead
 from yogadl.remote._fetching.work import Bulk, Range, Work, cells
@@ -31,23 +32,16 @@ pytestmark = pytest.mark.once
 PIECE = 1 << 16
 
 
-def _another(folder: pathlib.Path) -> Iterator[Site]:
-    folder.mkdir()
-    site = make_site(folder)
-    try:
-        yield site
-    finally:
-        site.web.close()
-
-
 @pytest.fixture
 def second(tmp_path: pathlib.Path) -> Iterator[Site]:
-    yield from _another(tmp_path / "second")
+    with another_site(tmp_path / "second") as made:
+        yield made
 
 
 @pytest.fixture
 def third(tmp_path: pathlib.Path) -> Iterator[Site]:
-    yield from _another(tmp_path / "third")
+    with another_site(tmp_path / "third") as made:
+        yield made
 
 
 def test_data_sets_take_turns(
@@ -369,15 +363,15 @@ def test_what_late_processes_have_claimed_is_not_left_to_bulk(
     monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
     store(site, (400, 3_000), None)
     with site.ref() as ref:
-        files, fetching = ref.reader.files, fetcher_module.Fetcher()
+        files, fetching = ref.reader.files, Desk(Office())
         file = files.file(0)
-        fetching._queue.bulk.add(Bulk(iter([(file, 0, file.size)]), file.size, files.traffic))
+        fetching.queue.bulk.add(Bulk(iter([(file, 0, file.size)]), file.size, files.traffic))
         end = file.size // CELL * CELL
         claimed, free = (file, end - 2 * CELL, end - CELL), (file, end - CELL, end)
 
         def left(*wanted: Range) -> list[bool]:
             asked = dict.fromkeys(wanted, time.monotonic())
-            return [fetching._urgency._is_left_to_bulk(each, asked) for each in wanted]
+            return [fetching.urgency._is_left_to_bulk(each, asked) for each in wanted]
 
         with claiming(file.pieces.path, file.size, lambda pieces: pieces.claim(*claimed[1:])):
             assert left(claimed, free) == [True, True]
@@ -385,8 +379,8 @@ def test_what_late_processes_have_claimed_is_not_left_to_bulk(
             assert left(claimed, free) == [False, True]
             file.others_are_late = 0.0
             long_ago = dict.fromkeys((claimed, free), time.monotonic() - 6)
-            assert not fetching._urgency._is_left_to_bulk(claimed, long_ago)
-            assert fetching._urgency._is_left_to_bulk(free, long_ago)
+            assert not fetching.urgency._is_left_to_bulk(claimed, long_ago)
+            assert fetching.urgency._is_left_to_bulk(free, long_ago)
         assert left(claimed) == [True]
 
 
@@ -443,7 +437,8 @@ def test_bulk_does_not_write_what_somebody_has_claimed(site: Site, is_of_other: 
         before = len(site.web.asked)
         file.twice.most = file.size
         fetcher = fetcher_module.fetcher()
-        fetcher.want_whole(Bulk(iter([(file, 0, file.size)]), file.size, file.traffic))
+        bulk = Bulk(iter([(file, 0, file.size)]), file.size, file.traffic)
+        fetcher.want_whole(bulk, file.server)
         wait_until(is_nothing_fetched)
         assert len(site.web.asked) - before == 1
         path = file.pieces.path

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
-from remote_rig import Always, Answer, Asked, Never, Site, WebObject, random_faults
+from remote_rig import Always, Answer, Asked, Never, Site, WebObject, desk, random_faults
 from waiting import wait_until
 
 import yogadl
@@ -36,7 +36,6 @@ from yogadl.errors import (
 from yogadl.format import header as headers
 from yogadl.remote._fetching import connections, right_bytes
 from yogadl.remote._fetching.connections import Connections
-from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._local import sparse_file
 
 FAULTS = 1000 if os.environ.get("YOGADL_OUTAGES") == "full" else 60
@@ -310,7 +309,7 @@ def test_an_object_that_is_gone_is_not_asked_for_piece_by_piece(site: Site) -> N
         stream = iter(ref.stream(shuffle=True, shuffle_seed=1))
         with pytest.raises(CacheReplacedError, match="was replaced or deleted while it was read"):
             everything(stream)
-        wait_until(lambda: not fetcher()._queue.flying)
+        wait_until(lambda: not desk(ref).queue.flying)
         before = len(site.web.asked)
         time.sleep(0.3)  # in which it would be asked for again
         # What a thread was about to ask for then is no matter.
@@ -377,12 +376,12 @@ def test_threads_for_which_there_is_no_memory(site: Site, monkeypatch: pytest.Mo
 
     with site.ref() as ref:
         # Those that rest have theirs.
-        wait_until(lambda: fetcher()._crew.count == 0)
+        wait_until(lambda: desk(ref).crew.count == 0)
         monkeypatch.setattr(connections, "private_memory", no_memory)
         for number in range(4):
             with pytest.raises(OSError, match="allocate memory"):
                 # What is read as a whole is not claimed by threads that cannot fetch it.
                 ref[200] if number % 2 else everything(ref.stream())
-            wait_until(lambda: fetcher()._crew.count == 0, 10)
+            wait_until(lambda: desk(ref).crew.count == 0, 10)
         monkeypatch.undo()
         assert everything(ref.stream()) == wanted

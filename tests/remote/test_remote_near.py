@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from remote_rig import Answer, Asked, Site
+from remote_rig import Answer, Asked, Site, desk
 from test_remote_faults import SPEC, everything, records
 from waiting import wait_until
 
@@ -16,7 +16,6 @@ from yogadl.cache.mapping import Descriptor
 from yogadl.dataref import RemoteDataRef
 from yogadl.remote import _near
 from yogadl.remote._fetching import bulk_queue, lateness
-from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._local import sparse_file, whole
 from yogadl.remote._local.sparse_file import CELL, open_sparse
 
@@ -158,7 +157,7 @@ def test_what_comes_late_and_damaged_is_not_kept(
         assert everything(ref.stream(**ORDER)) == wanted
         wait_until_whole(ref)
         is_near.set()
-        wait_until(lambda: not fetcher()._queue.flying)
+        wait_until(lambda: not desk(ref).queue.flying)
         assert seconds
         assert everything(ref.stream(**ORDER)) == wanted
 
@@ -249,7 +248,7 @@ def test_only_who_has_claimed_bytes_writes_them(
         assert not open_sparse(path, path.stat().st_size).is_kept(1_000_000, 1_000_001)
         assert not whole.is_noted(path)
         may_write.set()
-        wait_until(lambda: not fetcher()._queue.flying)
+        wait_until(lambda: not desk(ref).queue.flying)
         for _ in range(3):
             assert everything(ref.stream(**ORDER)) == wanted
         wait_until_whole(ref)

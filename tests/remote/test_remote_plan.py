@@ -66,10 +66,11 @@ def read(
 
 
 def is_nothing_fetched() -> bool:
-    queue = fetcher()._queue
     with fetcher()._mutex:
-        is_bulk = queue.bulk.has_any() or queue.bulk.left
-        return not (queue.flying or queue.soon or is_bulk)
+        for queue in (desk.queue for desk in fetcher().office.desks.values()):
+            if queue.flying or queue.soon or queue.bulk.has_any() or queue.bulk.left:
+                return False
+    return True
 
 
 @pytest.mark.parametrize("ragged", [False, True])

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from remote_rig import Always, Answer, Asked, Never, Opener, Site
+from remote_rig import Always, Answer, Asked, Never, Opener, Site, desk
 from test_claims import claiming
 from test_remote_faults import SPEC, everything, records
 from waiting import wait_until
@@ -28,7 +28,8 @@ from waiting import wait_until
 from yogadl import backoff
 from yogadl.errors import ClosedError
 from yogadl.remote._fetching import bulk_queue, passing, urgency
-from yogadl.remote._fetching import fetcher as fetcher_module
+from yogadl.remote._fetching import desk as desk_module
+from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._local.sparse_file import CELL, SparseFile, open_sparse
 from yogadl.remote._open import HEAD_BYTES
 
@@ -300,7 +301,7 @@ def test_the_end_of_a_process_makes_no_noise(site: Site, end: str) -> None:
 
 
 def test_threads_end_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher_module, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(desk_module, "_IDLE_SECONDS", 0.05)
     monkeypatch.setattr(bulk_queue, "BULK_BYTES", 32 << 10)
     site.store(records(500, 100_000), spec=SPEC)
 
@@ -323,17 +324,18 @@ def test_threads_end_when_nobody_reads(site: Site, monkeypatch: pytest.MonkeyPat
 def test_memory_is_let_go_of_when_nobody_reads(
     is_idle: bool, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher_module, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(desk_module, "_IDLE_SECONDS", 0.05)
     site.store(records(), spec=SPEC)
-    fetcher = fetcher_module.fetcher()
+    passing = fetcher().office.passing
     with site.ref(Never()) as ref:
         next(iter(ref.stream(**ORDER)))
-        wait_until(lambda: bool(fetcher._passing))
+        wait_until(lambda: bool(passing))
+        crew = desk(ref).crew
         if is_idle:
-            wait_until(lambda: fetcher._crew.count == 1, 20)
+            wait_until(lambda: crew.count == 1, 20)
     del ref
     gc.collect()
-    wait_until(lambda: not fetcher._passing, 20)
+    wait_until(lambda: not passing, 20)
 
 
 def test_ctrl_c_while_a_record_is_waited_for(site: Site) -> None:

@@ -209,6 +209,11 @@ class RemoteFiles:
         """Where the index of a file, and what comes behind it, begins and ends."""
         return int(self.entries[number]), int(self.sizes[number])
 
+    @property
+    def server(self) -> str:
+        """Who has them; see ``RemoteObject.server``."""
+        return self.file(0).server
+
     def file(self, number: int) -> RemoteFile:
         """A file, open.
 

@@ -294,7 +294,7 @@ class _RemoteExtents(Extents):
                 has_many_files=files.are_many_small,
                 is_begun=self.reader._read > 0,
             )
-            fetcher().want_whole(bulk)
+            fetcher().want_whole(bulk, files.server)
             return
         positions = np.asarray(self.positions)
         # What is small would not be fetched by itself while all is, and to find out where it is
@@ -303,7 +303,8 @@ class _RemoteExtents(Extents):
         if is_large or not fetcher().has_bulk(self.reader.files.traffic):
             # All of a part is like all of it, but not a part of what is read.
             is_all = isinstance(self.positions, range)
-            planner().submit(self.reader, positions, must_keep=is_all)
+            planning = planner(self.reader.files.server)
+            planning.submit(self.reader, positions, must_keep=is_all)
 
     def touch(self) -> None:
         for some in self.reader.in_steps(np.asarray(self.positions)):

@@ -111,6 +111,7 @@ class _Page:
     def __init__(self, url: str, answer: Message | None = None) -> None:
         self.name = _shown(url)
         parts = urllib.parse.urlsplit(url)
+        self.server = parts.netloc.rpartition("@")[2]
         self._secrets = _secrets_of(parts)
         headers = {}
         if parts.username is not None:

@@ -1,4 +1,5 @@
-"""The threads of a process that fetch: started when there is work, gone when there is none."""
+"""The threads of a process that fetch from one server: started when there is work, gone when there
+is none."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from yogadl.remote._local.open_files import most_connections
 
 CONNECTIONS = 80
-"""Threads of a process, each with a connection."""
+"""Threads of a process for one server, each with a connection."""
 
 
 class Crew:
@@ -17,17 +18,24 @@ class Crew:
     Args:
         mutex: what whoever calls this has; let go of in :meth:`rest` alone.
         run: what a thread does.
+        has_room: whether there may be more of all crews together; of each, there may be one.
 
     Attributes:
         count: how many threads there are.
     """
 
-    def __init__(self, mutex: threading.Lock, run: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        mutex: threading.Lock,
+        run: Callable[[], object],
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._wake = threading.Condition(mutex)
         self._run = run
+        self._has_room = has_room
         self.count = 0
         self._most = most_connections(CONNECTIONS)
-        self._idle = 0
+        self._idle = self._dismissed = 0
         # By one another, so that who asks need not wait until all have started.
         self._to_start = 0
 
@@ -53,6 +61,21 @@ class Crew:
         self._idle = 0
         self._wake.notify_all()
 
+    @property
+    def busy(self) -> int:
+        """How many neither rest nor are about to end."""
+        return self.count - self._idle - self._dismissed
+
+    def dismiss(self) -> None:
+        """Has those that rest end, unless they find work."""
+        self._dismissed += self._idle
+        self.call_all()
+
+    def is_dismissed(self) -> bool:
+        """Of one of the threads, which has nothing to do: whether it is to end now."""
+        is_one, self._dismissed = self._dismissed > 0, max(0, self._dismissed - 1)
+        return is_one
+
     def start_next(self) -> None:
         """Starts one of those that :meth:`call_many` has left to the others."""
         if self._to_start > 0:
@@ -65,7 +88,7 @@ class Crew:
         Raises:
             RuntimeError: the system has no more, and there is none.
         """
-        if self.count >= self._most:
+        if self.count >= self._most or (self.count > 0 and not self._has_room()):
             return
         try:
             threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()

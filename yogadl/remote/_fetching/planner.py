@@ -48,7 +48,7 @@ class Announced(Protocol):
 
 
 class Planner:
-    """One thread, started when it is needed. Safe for threads."""
+    """One thread for what is read from one server, started when it is needed. Safe for threads."""
 
     def __init__(self) -> None:
         self._waiting: collections.deque[tuple[Announced, Array, bool]] = collections.deque(
@@ -145,5 +145,9 @@ def merged(ranges: Iterable[Range], bridged: int = _BRIDGED_BYTES) -> list[Range
     return [where for _, where in sorted(found, key=lambda it: it[0])]
 
 
-planner = PerProcess(Planner)
-"""That of this process."""
+_planners: PerProcess[dict[str, Planner]] = PerProcess(dict)
+
+
+def planner(server: str) -> Planner:
+    """That of this process for a server."""
+    return _planners().setdefault(server, Planner())

@@ -67,6 +67,10 @@ class RemoteObject(Protocol):
     def name(self) -> str:
         """What to call it in errors, without secrets."""
 
+    @property
+    def server(self) -> str:
+        """Who has it; what is late of one says nothing of what others have."""
+
     def address(self, renew: bool = False) -> Address:
         """Where to ask for it.
 

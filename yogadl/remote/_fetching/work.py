@@ -91,6 +91,11 @@ class RemoteFile:
     others_are_late: float = 0.0
     passed: list[tuple[int, int]] = field(default_factory=list)
 
+    @property
+    def server(self) -> str:
+        """See ``RemoteObject.server``."""
+        return self.asked.server
+
     def note_passed(self, start: int, stop: int) -> None:
         """Says that bulk has gone over a range, mostly one behind the last."""
         if start >= stop:

@@ -45,5 +45,10 @@ def most_passing() -> int:
 
 
 def most_connections(usual: int) -> int:
-    """How many threads fetch."""
+    """How many threads fetch from one server."""
     return _share(12, usual)
+
+
+def most_connections_in_all() -> int:
+    """How many threads fetch, of all servers, but for one of each."""
+    return _share(6, 256)

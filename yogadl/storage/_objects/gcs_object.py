@@ -29,6 +29,7 @@ class GCSObject:
     ) -> None:
         self._client = client
         self.name = name
+        self.server = str(client.api_endpoint)
         path = f"b/{urllib.parse.quote(bucket, safe='')}/o/{urllib.parse.quote(key, safe='')}"
         query = "alt=media" if generation is None else f"alt=media&generation={generation}"
         self._url = f"{client.api_endpoint}/download/storage/v1/{path}?{query}"

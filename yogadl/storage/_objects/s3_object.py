@@ -26,17 +26,24 @@ class S3Object:
     Args:
         sign: makes an address of a key that is valid for so many seconds.
         key: of the object.
-        name: see ``RemoteObject``.
+        name, server: see ``RemoteObject``.
         hint: more for messages about credentials.
         tag: the ETag of the state that is meant, without its quotes; ``None`` for any.
     """
 
     def __init__(
-        self, sign: Callable[[str, int], str], key: str, name: str, hint: str, tag: str | None
+        self,
+        sign: Callable[[str, int], str],
+        key: str,
+        name: str,
+        server: str,
+        hint: str,
+        tag: str | None,
     ) -> None:
         self._sign = sign
         self._key = key
         self.name = name
+        self.server = server
         self._hint = hint
         self._tag = tag
         self._signed: tuple[float, Address] | None = None

@@ -319,7 +319,8 @@ class S3Store(ObjectStore):
 
     def remote(self, key: str, tag: str | None = None) -> S3Object:
         """See ``ObjectStore.remote``."""
-        return S3Object(self._sign, key, f"{self.url}/{key}", self._configurations.hint, tag)
+        name, server = f"{self.url}/{key}", self._session.endpoint
+        return S3Object(self._sign, key, name, server, self._configurations.hint, tag)
 
     def _sign(self, key: str, seconds: int) -> str:
         """An address by which an object can be read for so many seconds."""
