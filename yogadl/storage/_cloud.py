@@ -38,6 +38,7 @@ from yogadl.storage._buckets.part_builder import PartBuilder
 from yogadl.storage._buckets.part_collector import PartCollector
 from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._buckets.publisher import publish, upload_version
+from yogadl.storage._buckets.told import told_head, told_of
 from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._building.pieces import BucketPieces
 from yogadl.storage._collected import CollectedParts
@@ -191,8 +192,9 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     def _may_be_far(self, info: ObjectInfo) -> bool:
         """Whether a version can be read from afar, and should be before it is an error."""
-        is_limited = self._configurations.local_cache_bytes is not None
-        return is_limited and info.metadata.get(FORMAT_KEY, "0") != "0"
+        if self._configurations.local_cache_bytes is None:
+            return False
+        return told_of(self._store, info).metadata.get(FORMAT_KEY, "0") != "0"
 
     def _far(self, version: ObjectVersion) -> RemoteDataRef:
         names = version.dataset_id, version.dataset_version
@@ -219,7 +221,11 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     def _is_better_far(self, version: ObjectVersion, info: ObjectInfo) -> bool:
         """Whether a version is not here, and too large to be downloaded unasked."""
-        if info.metadata.get(FORMAT_KEY, "0") == "0" or version.local.has(info):
+        if version.local.has(info):
+            return False
+        with contextlib.suppress(ObjectGoneError):
+            info = told_of(self._store, info)
+        if info.metadata.get(FORMAT_KEY, "0") == "0":
             return False
         told = info.metadata.get(BYTES_KEY, "")
         size = int(told) if told.isdecimal() else info.size
@@ -368,7 +374,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     @contextlib.contextmanager
     def _original(self, version: ObjectVersion) -> Iterator[Original]:
-        info = self._store.head(version.key)
+        info = told_head(self._store, version.key)
         if info is None:
             raise self._missing(version)
         with contextlib.ExitStack() as stack:
@@ -414,7 +420,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             ) from None
 
     def _take(self, version: ObjectVersion, made: Made, parts: PartBuilder) -> None:
-        info = self._store.head(version.key)
+        info = told_head(self._store, version.key)
         if info is None or info.metadata.get(CONTENT_KEY) != made.digest.hex():
             raise self._missing(version)
         try:

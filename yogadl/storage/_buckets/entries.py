@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from yogadl.backoff import retried
 from yogadl.catalogue import Entry, Key
+from yogadl.storage._buckets.told import told_of
 from yogadl.storage._described import Parents, describe
 from yogadl.storage._objects.metadata_keys import BYTES_KEY
 from yogadl.storage._objects.store import ObjectGoneError, ObjectInfo, ObjectStore
@@ -70,7 +71,7 @@ def _entry(store: ObjectStore, key: Key, info: ObjectInfo) -> Entry:
         head = store.head(info.key)
         if head is None or head.tag != info.tag:
             raise ObjectGoneError(info.key)
-        told = head.metadata.get(BYTES_KEY, "")
+        told = told_of(store, head).metadata.get(BYTES_KEY, "")
         parts = max(0, int(told) - info.size) if told.isdecimal() else 0
         return parts, None if parents else parts
 

@@ -69,6 +69,8 @@ class LocalCopy:
         for kept in self._ours():
             if kept.is_known(info) or kept.holds(info, False):
                 return kept.has_parts()
+        if any(self._kept(folder).holds(info, False) for folder in self._folders.unclaimed()):
+            return True
         found = by_content(self._contents, info)
         return found is not None and self._contents.has_parts(found)
 

@@ -170,7 +170,9 @@ class BucketParts:
             ObjectGoneError: it was deleted or replaced.
             StoreError: the bucket cannot be written to.
         """
-        key, metadata = self.key(digest), {DIGEST_KEY: info.metadata[DIGEST_KEY]}
+        told = info.metadata.get(DIGEST_KEY)
+        # Of what another program has uploaded, it is not known; who reads parts compares contents.
+        key, metadata = self.key(digest), {} if told is None else {DIGEST_KEY: told}
         found = self._store.head(key)
         if found is None or (found.size, dict(found.metadata)) != (info.size, metadata):
             self._store.copy(info, key, metadata)

@@ -61,6 +61,12 @@ class LocalFolders:
             if self._is_safe(folder) and load_note(folder).get("source") == self._source:
                 yield folder
 
+    def unclaimed(self) -> Iterator[pathlib.Path]:
+        """Those that no object has used, though there may be a copy that yogadl 0.1.4 made."""
+        for folder in self._folders:
+            if self._is_safe(folder) and "source" not in load_note(folder):
+                yield folder
+
     def of_id(self) -> Iterator[pathlib.Path]:
         """The folders of the version's id that are there and safe, whoever uses them."""
         for folder in self._folders:

@@ -1,0 +1,104 @@
+"""Storages that were copied to a bucket by a program of the store's, whose objects have no
+metadata."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import yogadl
+from yogadl.storage import LFSStorage
+
+
+def _records(count: int = 400, begin: int = 0) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(begin)
+    return [
+        {"x": rng.integers(0, 256, 500, dtype="u1"), "number": np.int64(begin + at)}
+        for at in range(count)
+    ]
+
+
+@pytest.fixture
+def origin(tmp_path: pathlib.Path) -> LFSStorage:
+    """A table of parts, a commit on it, a plain file and a commit on that."""
+    (tmp_path / "origin").mkdir()
+    made = LFSStorage(tmp_path / "origin")
+    made.submit(_records(), "parts", "1", part_bytes=50_000)
+    made.tag("parts", "main", "1")
+    with made.change("parts", "main", version="2") as change:
+        change.append(_records(10, 1000))
+    made.submit(_records(), "plain", "1")
+    made.tag("plain", "main", "1")
+    return made
+
+
+@pytest.fixture
+def storage(rig: Any, origin: LFSStorage, local: pathlib.Path, tmp_path: pathlib.Path) -> Any:
+    folder = tmp_path / "origin"
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            rig.raw.put(f"data/{path.relative_to(folder).as_posix()}", path.read_bytes())
+    return rig.make_storage(local)
+
+
+def _numbers(ref: Any) -> list[int]:
+    return [int(record["number"]) for record in ref.stream()]
+
+
+NAMES = [("parts", "1"), ("parts", "2"), ("plain", "1")]
+
+
+def test_they_are_read_and_listed(storage: Any, origin: LFSStorage) -> None:
+    def told(made: Any) -> set[tuple[Any, ...]]:
+        return {(it.dataset_id, it.dataset_version, it.record_count, it.size) for it in made.list()}
+
+    assert told(storage) == told(origin)
+    for names in NAMES:
+        wanted = _numbers(origin.fetch(*names))
+        for download in (False, True, None):
+            assert _numbers(storage.fetch(*names, download=download)) == wanted
+
+
+def test_what_is_too_large_is_read_where_it_is(
+    rig: Any, storage: Any, tmp_path: pathlib.Path
+) -> None:
+    """A table is as large as its parts."""
+    (tmp_path / "limited").mkdir()
+    limited = rig.make_storage(tmp_path / "limited", local_cache_bytes=1 << 20)
+    for names in NAMES:
+        assert isinstance(limited.fetch(*names), yogadl.dataref.RemoteDataRef)
+
+
+@pytest.mark.parametrize("name", ["parts", "plain"])
+def test_they_are_changed(storage: Any, origin: LFSStorage, name: str) -> None:
+    with storage.change(name, "main") as change:
+        change.append(_records(5, 2000))
+        change.delete([0, 7])
+    wanted = _numbers(origin.fetch(name, "main"))
+    del wanted[7], wanted[0]
+    assert _numbers(storage.fetch(name, "main")) == wanted + list(range(2000, 2005))
+    storage.compact(name, "main")
+    assert _numbers(storage.fetch(name, "main")) == wanted + list(range(2000, 2005))
+
+
+def test_they_are_copied(storage: Any, origin: LFSStorage, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "copied").mkdir()
+    copied = LFSStorage(tmp_path / "copied")
+    storage.sync(copied)
+    for names in NAMES:
+        assert _numbers(copied.fetch(*names)) == _numbers(origin.fetch(*names))
+        storage.copy(*names, copied, new_id="another", new_version="-".join(names))
+        copied.fetch("another", "-".join(names), check_records=True)
+
+
+def test_nothing_of_them_is_collected(storage: Any, origin: LFSStorage) -> None:
+    storage.gc(older_than=datetime.timedelta(0))
+    storage.delete("parts", "1")
+    storage.gc(older_than=datetime.timedelta(0))
+    assert _numbers(storage.fetch("parts", "2", download=False)) == _numbers(
+        origin.fetch("parts", "2")
+    )
