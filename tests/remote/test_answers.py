@@ -15,7 +15,7 @@ from test_remote_web import SPEC, opened, stored
 from waiting import wait_until
 
 from yogadl import backoff
-from yogadl.errors import NetworkError
+from yogadl.errors import NetworkError, StoreError
 from yogadl.remote import _open
 from yogadl.remote._fetching.connections import Connections, OnData
 from yogadl.remote._fetching.remote_object import Address, RemoteObject
@@ -121,6 +121,29 @@ def test_a_beginning_that_drips_is_asked_for_again(
     with site.twisting(trickle), opened(site) as ref:
         assert asked == 2
         assert everything(ref.stream()) == wanted
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_answers_with_all_of_it_instead_of_a_range(site: Site, times: int) -> None:
+    """A proxy may give one; a server that always does cannot be read from."""
+    wanted = stored(site)
+    left = times
+
+    def whole(asked: Asked, made: Answer) -> Answer:
+        nonlocal left
+        if left:
+            left -= 1
+            body = (site.web.folder / asked.path.lstrip("/")).read_bytes()
+            return Answer(200, {}, body)
+        return made
+
+    with site.twisting(whole):
+        if times == 3:
+            with pytest.raises(StoreError, match="knows no ranges"):
+                opened(site)
+        else:
+            with opened(site) as ref:
+                assert everything(ref.stream()) == wanted
 
 
 def test_chunked_answers(site: Site) -> None:

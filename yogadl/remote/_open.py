@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -74,7 +75,7 @@ def look_at(asked: RemoteObject) -> Head:
         StoreError: it cannot be read.
     """
     # Only who fetches needs it.
-    from yogadl.remote._fetching.connections import Connections
+    from yogadl.remote._fetching.connections import Connections, NoRangesError
 
     connections = Connections()
     # Of a network that is slow at any time, it is in the end enough.
@@ -84,14 +85,13 @@ def look_at(asked: RemoteObject) -> Head:
         return Head(*connections.head(asked, HEAD_BYTES, next(seconds)))
 
     try:
-        head = backoff.retried(ask, lambda _error: None)
         for _ in range(_FETCHES - 1):
-            try:
-                _header_of(head, asked.name)
-            except CacheFormatError:
-                # It may be the answer that is damaged.
+            # It may be the answer that is damaged, or that something on the way gave.
+            with contextlib.suppress(CacheFormatError, NoRangesError):
                 head = backoff.retried(ask, lambda _error: None)
-        return head
+                _header_of(head, asked.name)
+                return head
+        return backoff.retried(ask, lambda _error: None)
     finally:
         connections.close()
 

@@ -59,6 +59,10 @@ _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 _BROKEN = (OSError, http.client.HTTPException)
 
 
+class NoRangesError(StoreError):
+    """All of an object was sent, though some bytes were asked for."""
+
+
 class Connections:
     """The connections of one thread, one for each host; and what it reads into."""
 
@@ -121,6 +125,7 @@ class Connections:
 
         Raises:
             ChangedError, StoreError: see :meth:`read`.
+            NoRangesError: likewise; a proxy may have answered for once.
         """
         return self._accepted(asked, lambda at: self._head(at, asked, most, seconds))
 
@@ -166,7 +171,7 @@ class Connections:
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         with self._answer(address, asked, f"bytes=0-{most - 1}") as answer:
             if answer.status == 200:
-                raise StoreError(
+                raise NoRangesError(
                     f"{asked.name} is sent as a whole by a server that knows no ranges; download "
                     "it, and open the file by yogadl.dataref.LMDBDataRef"
                 )
