@@ -7,6 +7,7 @@ import datetime
 import errno
 import os
 import pathlib
+import stat
 from collections.abc import Iterator
 
 from yogadl.errors import (
@@ -98,13 +99,22 @@ def make_folders(folder: pathlib.Path, mode: int = 0o777) -> None:
             try:
                 path.mkdir(mode)
             except FileExistsError:
-                if not path.is_dir():
+                if not _is_folder_or_gone(path):
                     raise FileSystemError(
                         f"{shown(path)} is where a folder has to be made, and is none; remove it",
                         errno.ENOTDIR,
                     ) from None
         # Also where another process made it, which may not have got so far.
         sync_folder(path.parent)
+
+
+def _is_folder_or_gone(path: pathlib.Path) -> bool:
+    """Of what was there a moment ago: somebody may have removed it since."""
+    try:
+        is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return True
+    return is_folder or path.is_dir()
 
 
 def remove_if_empty(folder: pathlib.Path) -> None:
