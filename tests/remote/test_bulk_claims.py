@@ -147,7 +147,8 @@ def test_what_is_here_is_gone_over_in_turns(site: Site, monkeypatch: pytest.Monk
         while (work := queue.take(1 << 30)) is None:
             assert queue.bulk.is_interrupted
             turns += 1
-        assert 2 <= turns <= 10
+        # In each, one range at least.
+        assert 2 <= turns <= 20
         assert (work.start, work.stop) == (HEAD_BYTES + PIECE, HEAD_BYTES + 2 * PIECE)
         queue.flying.remove(work)
         file.pieces.release(work.start, work.stop, work.is_bulk)

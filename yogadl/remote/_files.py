@@ -212,7 +212,7 @@ class RemoteFiles:
     @property
     def server(self) -> str:
         """Who has them; see ``RemoteObject.server``."""
-        return self.file(0).server
+        return self._objects(0).server
 
     def file(self, number: int) -> RemoteFile:
         """A file, open.

@@ -194,7 +194,13 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         """Whether a version can be read from afar, and should be before it is an error."""
         if self._configurations.local_cache_bytes is None:
             return False
-        return told_of(self._store, info).metadata.get(FORMAT_KEY, "0") != "0"
+        return self._told(info).metadata.get(FORMAT_KEY, "0") != "0"
+
+    def _told(self, info: ObjectInfo) -> ObjectInfo:
+        with contextlib.suppress(ObjectGoneError):
+            return told_of(self._store, info)
+        # Who opens it sees that it is gone, or another.
+        return info
 
     def _far(self, version: ObjectVersion) -> RemoteDataRef:
         names = version.dataset_id, version.dataset_version
@@ -223,8 +229,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         """Whether a version is not here, and too large to be downloaded unasked."""
         if version.local.has(info):
             return False
-        with contextlib.suppress(ObjectGoneError):
-            info = told_of(self._store, info)
+        info = self._told(info)
         if info.metadata.get(FORMAT_KEY, "0") == "0":
             return False
         told = info.metadata.get(BYTES_KEY, "")

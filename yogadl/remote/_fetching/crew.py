@@ -28,7 +28,7 @@ class Crew:
         self,
         mutex: threading.Lock,
         run: Callable[[], object],
-        has_room: Callable[[], bool] = lambda: True,
+        has_room: Callable[[], bool],
     ) -> None:
         self._wake = threading.Condition(mutex)
         self._run = run

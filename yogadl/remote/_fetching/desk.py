@@ -45,6 +45,7 @@ class Office:
         given_back: what is given back when whoever has it is done.
         desks: by the servers that they are for.
         has_told_disk: whether it was said that a disk cannot be written to.
+        most_threads: of all desks together, though each may have one.
     """
 
     mutex: threading.Lock = field(default_factory=threading.Lock)

@@ -6,9 +6,8 @@ import functools
 import threading
 from collections.abc import Iterator, Sequence
 
-from yogadl.backoff import retried
 from yogadl.catalogue import Entry, Key
-from yogadl.storage._buckets.told import told_of
+from yogadl.storage._buckets.told import bytes_of, told_of
 from yogadl.storage._described import Parents, describe
 from yogadl.storage._objects.metadata_keys import BYTES_KEY
 from yogadl.storage._objects.store import ObjectGoneError, ObjectInfo, ObjectStore
@@ -56,15 +55,7 @@ def _described(store: ObjectStore, key: Key, info: ObjectInfo) -> tuple[ObjectIn
 def _entry(store: ObjectStore, key: Key, info: ObjectInfo) -> Entry:
     def read(offset: int, length: int) -> bytes:
         stop = min(offset + length, info.size)
-        if stop <= offset:
-            return b""
-
-        def ask() -> bytes:
-            data = bytearray()
-            store.read_range(info, offset, stop, data.extend)
-            return bytes(data)
-
-        return retried(ask, lambda _error: None)
+        return bytes_of(store, info, offset, stop) if stop > offset else b""
 
     def sizes(parents: Parents) -> tuple[int, int | None]:
         # Where it was uploaded, it was told how much its parts are.

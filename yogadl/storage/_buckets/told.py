@@ -11,7 +11,7 @@ from yogadl.backoff import retried
 from yogadl.errors import CacheFormatError, StoreError
 from yogadl.format import header as headers
 from yogadl.format.table import load_parts
-from yogadl.storage._objects.metadata_keys import BYTES_KEY, CONTENT_KEY, FORMAT_KEY, PARTS_KEY
+from yogadl.storage._objects.metadata_keys import BYTES_KEY, FORMAT_KEY, PARTS_KEY, told_by
 from yogadl.storage._objects.store import ObjectGoneError, ObjectInfo, ObjectStore
 
 # What is read of a table to add up the sizes of its parts.
@@ -48,28 +48,36 @@ def told_of(store: ObjectStore, info: ObjectInfo) -> ObjectInfo:
     if FORMAT_KEY in told and (BYTES_KEY in told or PARTS_KEY not in told):
         return info
 
-    def read(start: int, stop: int) -> bytes:
-        def ask() -> bytes:
-            data = bytearray()
-            store.read_range(info, start, stop, data.extend)
-            return bytes(data)
-
-        return retried(ask, lambda _error: None)
-
     name = f"{store.url}/{info.key}"
     if info.size < headers.BODY_OFFSET:
         return info
     try:
-        header = headers.unpack(read(headers.HEADER_OFFSET, headers.BODY_OFFSET), info.size, name)
-        found = {FORMAT_KEY: str(headers.FORMAT_VERSION), CONTENT_KEY: header.digest.hex()}
-        if header.part_count:
-            found[PARTS_KEY] = str(header.part_count)
+        header = headers.unpack(
+            bytes_of(store, info, headers.HEADER_OFFSET, headers.BODY_OFFSET), info.size, name
+        )
+        found = told_by(header)
         place = header.index
         if header.part_count and place.length <= _MOST_BYTES:
-            index = np.frombuffer(read(place.offset, place.offset + place.length), "u1")
-            sizes = load_parts(index, header, name)["size"].tolist()
+            index = bytes_of(store, info, place.offset, place.offset + place.length)
+            sizes = load_parts(np.frombuffer(index, "u1"), header, name)["size"].tolist()
             found[BYTES_KEY] = str(info.size + sum(sizes))
     except CacheFormatError:
         # Who opens it says so.
         return info
     return dataclasses.replace(info, metadata={**found, **told})
+
+
+def bytes_of(store: ObjectStore, info: ObjectInfo, start: int, stop: int) -> bytes:
+    """A few bytes of an object.
+
+    Raises:
+        ObjectGoneError: it was deleted or replaced.
+        StoreError: they cannot be read.
+    """
+
+    def ask() -> bytes:
+        data = bytearray()
+        store.read_range(info, start, stop, data.extend)
+        return bytes(data)
+
+    return retried(ask, lambda _error: None)

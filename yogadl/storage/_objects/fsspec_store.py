@@ -27,7 +27,7 @@ from yogadl.extras import require
 from yogadl.format import header as headers
 from yogadl.redaction import without_password, without_secrets
 from yogadl.storage._objects.failures import BROKEN_CONNECTIONS, told
-from yogadl.storage._objects.metadata_keys import CONTENT_KEY, FORMAT_KEY, PARTS_KEY
+from yogadl.storage._objects.metadata_keys import told_by
 from yogadl.storage._objects.store import (
     SMALL_BYTES,
     ObjectGoneError,
@@ -334,8 +334,7 @@ def _metadata(page: bytes, size: int, name: str) -> dict[str, str]:
         header = headers.unpack(page[headers.HEADER_OFFSET :], size, name)
     except CacheFormatError:
         return {}
-    found = {FORMAT_KEY: str(headers.FORMAT_VERSION), CONTENT_KEY: header.digest.hex()}
-    return {**found, PARTS_KEY: str(header.part_count)} if header.part_count else found
+    return told_by(header)
 
 
 def _plain(name: Any) -> str:

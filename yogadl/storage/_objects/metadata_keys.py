@@ -1,5 +1,9 @@
 """What the objects of versions say of themselves, in the metadata that buckets keep beside them."""
 
+from __future__ import annotations
+
+from yogadl.format import header as headers
+
 DIGEST_KEY = "yogadl-digest"
 """XXH3-128 of the object's bytes; that of parts, too."""
 
@@ -17,3 +21,9 @@ BYTES_KEY = "yogadl-bytes"
 
 RECORDS_KEY = "yogadl-records"
 """The number of its records."""
+
+
+def told_by(header: headers.Header) -> dict[str, str]:
+    """What the header of a version's file says."""
+    found = {FORMAT_KEY: str(headers.FORMAT_VERSION), CONTENT_KEY: header.digest.hex()}
+    return {**found, PARTS_KEY: str(header.part_count)} if header.part_count else found
