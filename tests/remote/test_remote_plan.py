@@ -151,7 +151,10 @@ def test_what_is_asked_for_when_some_is_kept(site: Site) -> None:
         for seed in range(3):
             asked = read(site, ref, 1, seed)
     assert 0 < plan.later_requests < 60
-    assert len(asked) == pytest.approx(plan.later_requests, rel=0.35)
+    # How many of the first are neighbours' and come with them depends on how fast they are read.
+    assert (
+        0.65 * plan.later_requests <= len(asked) <= 1.35 * plan.later_requests + FIRST_RECORDS / 2
+    )
     assert bytes_of(asked) == pytest.approx(plan.later_bytes, rel=0.35)
 
 
