@@ -57,3 +57,16 @@ def test_they_are_cut_where_submit_cuts(
     sizes = [path.stat().st_size for path in ref.reader.parts_by_digest().values()]
     assert len(sizes) > 3
     assert max(sizes) < 150_000
+
+
+@pytest.mark.parametrize("left", [0, 5])
+def test_after_compact_all_of_a_version_is_its_own(tmp_path: pathlib.Path, left: int) -> None:
+    storage = LFSStorage(tmp_path)
+    storage.submit(rows(40, 0), "d", "0")
+    with storage.change("d", "0", version="1") as change:
+        change.delete(range(40 - left))
+    storage.compact("d", "1")
+    entry, _ = storage.log("d", "1")
+    parts = storage.fetch("d", "1").reader.parts_by_digest()
+    paths = {tmp_path / "d" / "1" / "cache.mdb", *parts.values()}
+    assert entry.size == entry.own_size == sum(path.stat().st_size for path in paths)

@@ -60,7 +60,7 @@ def describe(
         found = metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None
         provenance = Provenance.from_json(found)
         parents = provenance.parents
-        parts, own = sizes(parents) if header.part_count else (0, None if parents else 0)
+        parts, own = sizes(parents) if header.part_count else (0, 0)
     except (CacheFormatError, ValueError, RecursionError) as error:
         _log.info("Of %s, little is known: %s", name, error)
         return bare
