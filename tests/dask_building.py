@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
 import pathlib
 import signal
@@ -11,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from building import PIECES, RECIPE, SPEC, piece
+from processes_ready import READY
 
 from yogadl.storage import Receipt
 
-SPAWN = multiprocessing.get_context("spawn")
 KILLED = {2, 7}
 TWICE = [1, 2, 9]
 
@@ -64,7 +63,7 @@ def drive(open_storage: Callable[[], Any], folder: pathlib.Path, dies_after: int
 
 def run(open_storage: Callable[[], Any], folder: pathlib.Path, dies_after: int) -> int | None:
     """How a driver of its own ends."""
-    driver = SPAWN.Process(target=drive, args=(open_storage, folder, dies_after))
+    driver = READY.Process(target=drive, args=(open_storage, folder, dies_after))
     driver.start()
     driver.join()
     return driver.exitcode

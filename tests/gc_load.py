@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
-import multiprocessing
 import os
 import pathlib
 import random
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from processes_ready import READY
 
 from yogadl.errors import ConflictError, StoreError, YogadlError
 from yogadl.storage import _kept_versions
@@ -33,7 +33,6 @@ SECONDS = float(os.environ.get("YOGADL_GC_SECONDS", "8"))
 AT_ONCE = datetime.timedelta()
 FIRST = 2000
 _GRACE = datetime.timedelta(seconds=1)
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True)
@@ -192,7 +191,7 @@ def run(storage: Any, other: Any, folder: pathlib.Path, seed: int = 1) -> None:
 
     def start(role: Callable[[Place], None]) -> Any:
         place = Place(storage, other, folder, next(seeds))
-        process = _SPAWN.Process(target=_run, args=(role, place), daemon=True)
+        process = READY.Process(target=_run, args=(role, place), daemon=True)
         process.start()
         return process
 

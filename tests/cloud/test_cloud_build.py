@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import multiprocessing
 import os
 import pathlib
 import pickle
@@ -14,13 +13,13 @@ from typing import Any
 
 import pytest
 from building import PIECES, RECIPE, SPEC, drive, everything, same_data, write_noting, write_piece
+from processes_ready import READY
 from rig import Remote
 
 from yogadl.errors import StoreError
 from yogadl.storage._buckets import part_collector
 
 AT_ONCE = datetime.timedelta()
-SPAWN = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +91,7 @@ def test_workers_that_are_killed(
     with begin(storage) as build:
         data = pickle.dumps(build)
         workers = [
-            SPAWN.Process(target=_work, args=(s3.remote(), data, made, seed)) for seed in range(3)
+            READY.Process(target=_work, args=(s3.remote(), data, made, seed)) for seed in range(3)
         ]
         for worker in workers:
             worker.start()
@@ -126,7 +125,7 @@ def test_drivers_that_are_killed(
     seed = 20
     while "data/a/1/cache.mdb" not in s3.raw.list():
         drivers = [
-            SPAWN.Process(target=_drive, args=(s3.remote(), machine, made, seed + more))
+            READY.Process(target=_drive, args=(s3.remote(), machine, made, seed + more))
             for more, machine in enumerate((local, elsewhere))
         ]
         for driver in drivers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pathlib
 import signal
@@ -12,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes_ready import READY
 
 COUNT = 200
 SIZE = 2000
 LEASE = 5.0
 PATIENCE = 120
 KEY = "data/a/1/cache.mdb"
-
-spawn = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture(params=["lease", "lock server"])
@@ -74,9 +72,9 @@ def locals_of(tmp_path: pathlib.Path, count: int, machines: int) -> list[pathlib
 def test_eight_processes_build_once(
     machines: int, rig: Any, lock_options: dict[str, Any], tmp_path: pathlib.Path
 ) -> None:
-    out, log = spawn.Queue(), tmp_path / "builds"
+    out, log = READY.Queue(), tmp_path / "builds"
     processes = [
-        spawn.Process(target=call, args=(rig.remote(), local, lock_options, log, None, out))
+        READY.Process(target=call, args=(rig.remote(), local, lock_options, log, None, out))
         for local in locals_of(tmp_path, 8, machines)
     ]
     with rig.counting() as requests:
@@ -96,11 +94,11 @@ def test_eight_processes_build_once(
 def test_when_the_builder_is_killed_one_other_builds(
     rig: Any, lock_options: dict[str, Any], tmp_path: pathlib.Path
 ) -> None:
-    out, log = spawn.Queue(), tmp_path / "builds"
-    here, there = spawn.Pipe()
+    out, log = READY.Queue(), tmp_path / "builds"
+    here, there = READY.Pipe()
     directories = locals_of(tmp_path, 4, 2)
     victim, *others = [
-        spawn.Process(target=call, args=(rig.remote(), local, lock_options, log, there, out))
+        READY.Process(target=call, args=(rig.remote(), local, lock_options, log, there, out))
         for local in directories
     ]
     victim.start()
@@ -126,16 +124,16 @@ def test_when_the_builder_is_killed_one_other_builds(
 def test_a_suspended_holder_finds_out_and_does_not_publish(
     rig: Any, tmp_path: pathlib.Path
 ) -> None:
-    out, log = spawn.Queue(), tmp_path / "builds"
-    here, there = spawn.Pipe()
+    out, log = READY.Queue(), tmp_path / "builds"
+    here, there = READY.Pipe()
     options = {"lease_seconds": 1.0}
     one, other = locals_of(tmp_path, 2, 2)
-    sleeper = spawn.Process(target=call_slowly, args=(rig.remote(), one, options, log, there, out))
+    sleeper = READY.Process(target=call_slowly, args=(rig.remote(), one, options, log, there, out))
     sleeper.start()
     assert here.poll(PATIENCE)
     here.recv()
     try:
-        taking_over = spawn.Process(
+        taking_over = READY.Process(
             target=call, args=(rig.remote(), other, options, log, None, out)
         )
         taking_over.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pathlib
 import random
@@ -18,12 +17,12 @@ from committing import IS_FULL_LENGTH, begin, check, watched, work_all
 from committing import WRITERS_IN_BUCKETS as WRITERS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes_ready import READY
 from rig import Remote
 
 from yogadl import backoff
 from yogadl.errors import UnsafeStoreError
 
-spawn = multiprocessing.get_context("spawn")
 QUICK = backoff.Limits(patience=30.0, first_pause=0.01, longest_pause=0.1)
 # At full length, 1,600 commits of more than twenty requests each.
 SECONDS = 5400 if IS_FULL_LENGTH else 300
@@ -161,7 +160,7 @@ class Machines:
 
     def _started(self, at: int) -> Any:
         writers = list(range(WRITERS))[at::2]
-        process = spawn.Process(
+        process = READY.Process(
             target=_work,
             args=(self._rig.remote(), self.locals[at], self._folder, writers, self._count),
         )

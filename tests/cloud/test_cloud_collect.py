@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import multiprocessing
 import os
 import pathlib
 import random
@@ -18,6 +17,7 @@ import pytest
 from copies import records
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes_ready import READY
 from rig import Remote
 
 from yogadl.errors import StoreError, UnsafeStoreError
@@ -187,12 +187,11 @@ def test_builders_and_collectors_that_are_killed(
     storage = open_storage(s3, local)
     submit(storage, "kept")
     chance = random.Random(4)
-    context = multiprocessing.get_context("spawn")
     begun = 0
     for number in range(6):
         kept = parts(s3)
-        builder = context.Process(target=_build, args=(s3.remote(), local, "1", 10_000 * number))
-        collector = context.Process(target=_collect, args=(s3.remote(), elsewhere))
+        builder = READY.Process(target=_build, args=(s3.remote(), local, "1", 10_000 * number))
+        collector = READY.Process(target=_collect, args=(s3.remote(), elsewhere))
         for process in (builder, collector):
             process.start()
         until = time.monotonic() + 60

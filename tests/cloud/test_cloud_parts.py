@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pathlib
 import shutil
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from copies import records
 from faults import Fault, Kind
+from processes_ready import READY
 
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import CacheFormatError
@@ -22,8 +22,6 @@ from yogadl.storage import LFSStorage
 KEY = "a/1/cache.mdb"
 COUNT = 1000
 PATIENCE = 60.0
-
-spawn = multiprocessing.get_context("spawn")
 
 
 def parts(rig: Any) -> list[str]:
@@ -126,7 +124,7 @@ def test_what_a_killed_download_left_goes_with_the_next_part(
     storage = rig.make_storage(local)
     submit(storage)
     with rig.slow_requests():
-        victim = spawn.Process(target=fetch, args=(rig.remote(), elsewhere))
+        victim = READY.Process(target=fetch, args=(rig.remote(), elsewhere))
         victim.start()
         end = time.monotonic() + PATIENCE
         while not list(elsewhere.rglob(f"{PARTS_FOLDER}/*.partial")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pathlib
 import signal
@@ -12,6 +11,7 @@ from typing import Any
 import faults
 import numpy as np
 import pytest
+from processes_ready import READY
 
 from yogadl import backoff
 from yogadl.errors import StoreError
@@ -20,8 +20,6 @@ from yogadl.storage._objects import gcs_files, gcs_store, s3_store, s3_upload
 PATIENCE = 120
 KEY = "data/a/1/cache.mdb"
 MEGABYTE = 1 << 20
-
-spawn = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
@@ -103,7 +101,7 @@ def test_parts_of_a_killed_upload_are_removed_by_a_later_one(
     storage = s3.make_storage(tmp_path)
     storage.submit(large(1), "a", "1")
     with s3.slow_requests():
-        victim = spawn.Process(target=upload, args=(s3.remote(), tmp_path))
+        victim = READY.Process(target=upload, args=(s3.remote(), tmp_path))
         victim.start()
         end = time.monotonic() + PATIENCE
         while not s3.raw.uploads():
@@ -155,12 +153,12 @@ def submit_when_told(rig: Any, local: pathlib.Path, number: int, all_here: Any) 
 def test_of_nine_processes_that_submit_at_once_all_finish_and_the_last_wins(
     rig: Any, tmp_path: pathlib.Path
 ) -> None:
-    all_here = spawn.Barrier(9)
+    all_here = READY.Barrier(9)
     processes = []
     for number in range(9):
         (tmp_path / str(number)).mkdir()
         args = (rig.remote(), tmp_path / str(number), number, all_here)
-        processes.append(spawn.Process(target=submit_when_told, args=args))
+        processes.append(READY.Process(target=submit_when_told, args=args))
     with rig.counting() as requests:
         for process in processes:
             process.start()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 import resource
 from typing import Any
 
 import numpy as np
 import pytest
+from processes_ready import READY
 from remote_rig import Never, Opener, Site
 
 import yogadl
 from yogadl.remote._local import sparse_file
 
-SPAWN = multiprocessing.get_context("spawn")
 SPEC = {"n": yogadl.spec.TensorSpec("int64", ()), "x": yogadl.spec.TensorSpec("uint8", (900,))}
 COUNT = 500
 ORDER = {"shuffle": True, "shuffle_seed": 1}
@@ -45,8 +44,8 @@ def read(opener: Opener, batch_size: int, options: dict[str, Any], told: Any) ->
 @pytest.mark.long_for(64)
 def test_batches_of_any_size_are_read(site: Site, batch_size: int, options: dict[str, Any]) -> None:
     near = site.store(records(), spec=SPEC, part_bytes=1)
-    told = SPAWN.SimpleQueue()
-    child = SPAWN.Process(target=read, args=(site.opener(), batch_size, options, told))
+    told = READY.SimpleQueue()
+    child = READY.Process(target=read, args=(site.opener(), batch_size, options, told))
     child.start()
     found = told.get()
     child.join()
@@ -76,8 +75,8 @@ def test_many_versions_take_no_more_than_one(site: Site, is_joined: bool) -> Non
     for name in names:
         site.storage.submit(records()[:60], *name.split("/"), spec=SPEC, part_bytes=1)
         near.append(site.storage.fetch(*name.split("/")))
-    told = SPAWN.SimpleQueue()
-    child = SPAWN.Process(target=read_few, args=(site.opener(), names, 256, is_joined, told))
+    told = READY.SimpleQueue()
+    child = READY.Process(target=read_few, args=(site.opener(), names, 256, is_joined, told))
     child.start()
     found = told.get()
     child.join()
@@ -90,9 +89,9 @@ def test_many_versions_take_no_more_than_one(site: Site, is_joined: bool) -> Non
 @pytest.mark.once
 def test_what_passes_through_memory_keeps_few_files_open(site: Site) -> None:
     near = site.store(records(), spec=SPEC, part_bytes=1)
-    told = SPAWN.SimpleQueue()
+    told = READY.SimpleQueue()
     opener = site.opener(Never())
-    child = SPAWN.Process(target=read_few, args=(opener, ["a/1"], 256, False, told))
+    child = READY.Process(target=read_few, args=(opener, ["a/1"], 256, False, told))
     child.start()
     found = told.get()
     child.join()

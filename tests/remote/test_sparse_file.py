@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pathlib
 import re
@@ -10,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from processes_ready import READY
 
 from yogadl.remote._local.sparse_file import CELL, open_sparse
 
@@ -94,12 +94,11 @@ def test_who_fetches_in_bulk_is_counted(tmp_path: pathlib.Path) -> None:
     """Each process once, whatever it has claimed; and this one, whether it has or not."""
     file = open_sparse(tmp_path / "a", 100 * CELL)
     assert file.claims.processes_in_bulk() == 1
-    context = multiprocessing.get_context("spawn")
     children = []
     for begin in (0, 3):
-        told, ending = context.Event(), context.Event()
+        told, ending = READY.Event(), READY.Event()
         ranges = [(at, at + 2) for at in range(begin, 90, 6)]
-        child = context.Process(target=_claim, args=(tmp_path / "a", ranges, told, ending))
+        child = READY.Process(target=_claim, args=(tmp_path / "a", ranges, told, ending))
         child.start()
         assert told.wait(60)
         children.append((child, ending))

@@ -6,7 +6,6 @@ import concurrent.futures
 import contextlib
 import datetime
 import functools
-import multiprocessing
 import os
 import pathlib
 import pickle
@@ -31,6 +30,7 @@ from building import (
     write_noting,
     write_piece,
 )
+from processes_ready import READY
 from waiting import wait_until
 
 from yogadl.cache.partial import PartialFile
@@ -47,7 +47,6 @@ from yogadl.errors import (
 from yogadl.storage import LFSStorage, Receipt
 
 AT_ONCE = datetime.timedelta()
-SPAWN = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
@@ -82,7 +81,7 @@ def test_pieces_in_any_order_are_the_data_set(
 
 
 def test_workers_in_processes(storage: LFSStorage) -> None:
-    with begin(storage) as build, SPAWN.Pool(2) as pool:
+    with begin(storage) as build, READY.Pool(2) as pool:
         # Twice each, at the same time now and then.
         numbers = random.Random(1).sample([*range(PIECES)] * 2, 2 * PIECES)
         receipts = pool.map(functools.partial(write_piece, build), numbers, chunksize=1)
@@ -186,7 +185,7 @@ def test_drivers_that_are_killed(storage: LFSStorage, tmp_path: pathlib.Path) ->
     seed = 0
     while not storage.list("a"):
         drivers = [
-            SPAWN.Process(target=drive, args=(storage, made, seed + more)) for more in (0, 1)
+            READY.Process(target=drive, args=(storage, made, seed + more)) for more in (0, 1)
         ]
         for driver in drivers:
             driver.start()
@@ -216,7 +215,7 @@ def test_children_that_outlive_a_driver_hold_nothing(
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    driver = SPAWN.Process(target=_enter_and_fork, args=(storage, pipe))
+    driver = READY.Process(target=_enter_and_fork, args=(storage, pipe))
     driver.start()
     with pipe.open("rb") as file:
         child = int(file.read(8))
@@ -251,7 +250,7 @@ def test_receipts_of_workers_that_are_killed(
 ) -> None:
     with begin(storage) as build:
         receipts = [write_piece(build, number) for number in range(PIECES)]
-        worker = SPAWN.Process(target=_die_writing_a_receipt, args=(build,))
+        worker = READY.Process(target=_die_writing_a_receipt, args=(build,))
         worker.start()
         worker.join()
         assert worker.exitcode == -signal.SIGKILL

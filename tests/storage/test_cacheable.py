@@ -7,7 +7,6 @@ import contextlib
 import functools
 import inspect
 import logging
-import multiprocessing
 import os
 import pathlib
 import shutil
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes_ready import READY
 
 from yogadl import DataRef
 from yogadl.errors import (
@@ -189,11 +189,10 @@ def _call(directory: pathlib.Path, log: pathlib.Path, barrier: Any, results: Any
 
 
 def test_processes_build_once(storage_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    barrier, results = spawn.Barrier(8), spawn.Queue()
+    barrier, results = READY.Barrier(8), READY.Queue()
     log = tmp_path / "builds"
     arguments = (storage_dir, log, barrier, results)
-    processes = [spawn.Process(target=_call, args=arguments) for _ in range(8)]
+    processes = [READY.Process(target=_call, args=arguments) for _ in range(8)]
     for process in processes:
         process.start()
     found = [results.get(timeout=PATIENCE) for _ in processes]
@@ -235,16 +234,15 @@ class _Told(logging.Handler):
 def test_when_the_builder_is_killed_one_other_builds(
     storage_dir: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    here, there = spawn.Pipe()
-    out = spawn.Queue()
+    here, there = READY.Pipe()
+    out = READY.Queue()
     log = tmp_path / "builds"
     arguments = (storage_dir, log, there, out)
-    victim = spawn.Process(target=_wait_for_records, args=arguments)
+    victim = READY.Process(target=_wait_for_records, args=arguments)
     victim.start()
     assert here.poll(PATIENCE)
     assert here.recv() == victim.pid
-    others = [spawn.Process(target=_wait_for_records, args=arguments) for _ in range(3)]
+    others = [READY.Process(target=_wait_for_records, args=arguments) for _ in range(3)]
     for other in others:
         other.start()
     assert sorted(out.get(timeout=PATIENCE) for _ in others) == sorted(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import multiprocessing
 import os
 import pathlib
 import signal
@@ -18,14 +17,13 @@ import hypothesis.strategies as st
 import pytest
 from lease_rig import KEY, PATIENCE, SECONDS, Clock, lease, never, takes
 from memory_store import MemoryStore
+from processes_ready import READY
 
 from yogadl import backoff
 from yogadl.errors import NetworkError
 from yogadl.storage._buckets.clock import boot_seconds
 from yogadl.storage._leases.lease import Lease
 from yogadl.storage._leases.lease_board import LeaseBoard, News
-
-spawn = multiprocessing.get_context("spawn")
 
 
 def waiter(store: MemoryStore, path: pathlib.Path, seconds: float = SECONDS) -> Lease:
@@ -67,8 +65,8 @@ def hold_board(path: pathlib.Path, told: Any) -> None:
 def test_who_asks_may_die(fate: str, tmp_path: pathlib.Path) -> None:
     store = MemoryStore()
     path = tmp_path / "board"
-    here, there = spawn.Pipe()
-    asking = spawn.Process(target=hold_board, args=(path, there))
+    here, there = READY.Pipe()
+    asking = READY.Process(target=hold_board, args=(path, there))
     asking.start()
     try:
         assert here.poll(PATIENCE)

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes_ready import READY
 
 import yogadl
 from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError, YogadlError
@@ -177,8 +178,7 @@ def _build_at_once(storage: LFSStorage, made: pathlib.Path) -> None:
 def test_of_several_that_ask_one_builds(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
     made = tmp_path / "made"
     made.mkdir()
-    context = multiprocessing.get_context("spawn")
-    asking = [context.Process(target=_build_at_once, args=(storage, made)) for _ in range(3)]
+    asking = [READY.Process(target=_build_at_once, args=(storage, made)) for _ in range(3)]
     for process in asking:
         process.start()
     for process in asking:
@@ -278,9 +278,7 @@ def _submit_what_cannot_be_sent(storage: LFSStorage) -> None:
 
 
 def test_what_cannot_be_sent_to_workers(storage: LFSStorage) -> None:
-    process = multiprocessing.get_context("spawn").Process(
-        target=_submit_what_cannot_be_sent, args=(storage,)
-    )
+    process = READY.Process(target=_submit_what_cannot_be_sent, args=(storage,))
     process.start()
     process.join(60)
     assert process.exitcode == 0
@@ -371,9 +369,7 @@ def test_workers_end_with_who_started_them(
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    process = multiprocessing.get_context("spawn").Process(
-        target=_build_for_ever, args=(storage, pipe, method)
-    )
+    process = READY.Process(target=_build_for_ever, args=(storage, pipe, method))
     process.start()
     with pipe.open("rb", buffering=0) as writers:
         started = b""
@@ -397,9 +393,7 @@ def _submit_twice(storage: LFSStorage) -> None:
 
 
 def test_a_daemonic_process_writes_by_itself(storage: LFSStorage) -> None:
-    process = multiprocessing.get_context("spawn").Process(
-        target=_submit_twice, args=(storage,), daemon=True
-    )
+    process = READY.Process(target=_submit_twice, args=(storage,), daemon=True)
     process.start()
     process.join(200)
     assert process.exitcode == 0
