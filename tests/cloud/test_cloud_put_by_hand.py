@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ import pytest
 
 import yogadl
 from yogadl.storage import LFSStorage
+
+NOW = datetime.timedelta(0)
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4"
+LEGACY = sorted(path.name for path in GOLDEN.glob("*.mdb"))
 
 
 def _records(count: int = 400, begin: int = 0) -> list[dict[str, Any]]:
@@ -96,9 +101,55 @@ def test_they_are_copied(storage: Any, origin: LFSStorage, tmp_path: pathlib.Pat
 
 
 def test_nothing_of_them_is_collected(storage: Any, origin: LFSStorage) -> None:
-    storage.gc(older_than=datetime.timedelta(0))
+    storage.gc(older_than=NOW)
     storage.delete("parts", "1")
-    storage.gc(older_than=datetime.timedelta(0))
+    storage.gc(older_than=NOW)
     assert _numbers(storage.fetch("parts", "2", download=False)) == _numbers(
         origin.fetch("parts", "2")
     )
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "in the first page": lambda data: data[:4096],
+    "before the header": lambda data: data[:8192],
+    "zeros": lambda data: bytes(len(data)),
+    "no header": lambda data: data[:8192] + bytes(4096) + data[12288:],
+    "one bit of the magic": lambda data: data[:8208] + bytes([data[8208] ^ 1]) + data[8209:],
+    "text": lambda _: b"<Error>not here</Error>" * 1000,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_parts_of_a_damaged_table_stay(storage: Any, rig: Any, damage: str) -> None:
+    """They are there when it is put there again."""
+    key = "data/parts/1/cache.mdb"
+    good = rig.raw.get(key)
+    wanted = _numbers(storage.fetch("parts", "1", download=False))
+    storage.delete("parts", "2", force=True)
+    storage.gc(older_than=NOW)
+    rig.raw.put(key, DAMAGE[damage](good))
+    done = storage.gc(older_than=NOW)
+    assert not done.parts.removed
+    assert "parts" in done.parts.skipped
+    rig.raw.put(key, good)
+    assert _numbers(storage.fetch("parts", "1", download=False)) == wanted
+
+
+@pytest.mark.parametrize("name", LEGACY)
+def test_what_yogadl_0_1_4_wrote_keeps_no_parts(storage: Any, rig: Any, name: str) -> None:
+    rig.raw.put("data/parts/old/cache.mdb", (GOLDEN / name).read_bytes())
+    for version in ("1", "2"):
+        storage.delete("parts", version, force=True)
+    done = storage.gc(older_than=NOW)
+    assert done.parts.removed
+    assert not done.parts.skipped
+    assert not [key for key in rig.raw.list("data/parts/yogadl.parts/") if key.endswith(".mdb")]
+
+
+def test_parts_are_known_to_be_unused_from_when_a_version_is_deleted(
+    storage: Any, rig: Any
+) -> None:
+    storage.delete("parts", "2", force=True)
+    storage.delete("parts", "1")
+    assert "data/parts/yogadl.parts/yogadl.control" in rig.raw.list()

@@ -10,6 +10,7 @@ Source of the format: as in :mod:`yogadl.format.pages`.
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import itertools
 import struct
 from collections.abc import Iterator
@@ -44,6 +45,9 @@ MAX_DEPTH = 32
 """Levels of a tree, LMDB's own limit (``CURSOR_STACK``)."""
 
 _PAGE_SIZES = tuple(1 << power for power in range(9, 17))
+META_BYTES = 2 * _PAGE_SIZES[-1]
+"""The meta pages of any file are within so many bytes of its start."""
+
 _F_SUBDATA = 0x02
 _F_DUPDATA = 0x04
 _FIRST_PAGE = 2
@@ -117,12 +121,35 @@ def _read_meta(buffer: Array, at: int, name: str) -> Meta:
     return meta
 
 
-def newest_meta(buffer: Array, name: str) -> Meta:
-    """The meta page of the last commit, checked against the size of the file.
+def is_of_transactions(buffer: Array, size: int, name: str) -> bool:
+    """Whether LMDB's library may have written a file: its meta pages tell of two transactions. In
+    one of format 1, whose header may be damaged, both tell of the same tree.
+
+    Args:
+        buffer: the first ``META_BYTES`` of the file, or all of it.
+        size: bytes of the file.
+        name: what to call it in errors.
 
     Raises:
         CacheFormatError: as :class:`Tree` does.
     """
+    page_size = newest_meta(buffer, name, size).page_size
+    first, second = (_read_meta(buffer, at, name) for at in (0, page_size))
+    return first != dataclasses.replace(second, transaction=first.transaction)
+
+
+def newest_meta(buffer: Array, name: str, size: int | None = None) -> Meta:
+    """The meta page of the last commit, checked against the size of the file.
+
+    Args:
+        buffer: the bytes of the file.
+        name: what to call it in errors.
+        size: of the file, if not all of it is given.
+
+    Raises:
+        CacheFormatError: as :class:`Tree` does.
+    """
+    size = len(buffer) if size is None else size
     if len(buffer) == 0:
         raise TruncatedCacheError(f"{name} is empty; rebuild it")
     first = _read_meta(buffer, 0, name)
@@ -133,9 +160,9 @@ def newest_meta(buffer: Array, name: str) -> Meta:
         raise ChecksumError(f"{name} is damaged: its meta pages disagree; rebuild it")
     meta = second if first.transaction < second.transaction else first
     needed = (meta.last_page + 1) * meta.page_size
-    if len(buffer) < needed:
+    if size < needed:
         raise TruncatedCacheError(
-            f"{name} has {len(buffer)} bytes and should have {needed}; it was cut off. Rebuild it"
+            f"{name} has {size} bytes and should have {needed}; it was cut off. Rebuild it"
         )
     if meta.flags:
         raise ForeignFileError(

@@ -293,10 +293,11 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             )
 
     def _delete(self, version: ObjectVersion, listed: Listed, collects: bool = True) -> bool:
+        is_table = collects and PARTS_KEY in self._told(listed.source).metadata
         if not self._store.delete(version.key, listed.tag):
             return False
         version.local.remove()
-        if collects and PARTS_KEY in listed.source.metadata:
+        if is_table:
             self._collect_after(version)
         return True
 

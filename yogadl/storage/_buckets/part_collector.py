@@ -65,11 +65,14 @@ import tempfile
 import threading
 from collections.abc import Collection
 
+import numpy as np
+
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import parts_of, read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import CacheFormatError, ForeignFileError, StoreError
 from yogadl.format import header as headers
+from yogadl.format.tree import META_BYTES, is_of_transactions
 from yogadl.storage._buckets.clock import boot_seconds
 from yogadl.storage._buckets.part_builder import (
     BUILDER_SECONDS,
@@ -81,6 +84,7 @@ from yogadl.storage._buckets.part_builder import (
 )
 from yogadl.storage._buckets.part_control import Control
 from yogadl.storage._buckets.parts import BucketParts
+from yogadl.storage._buckets.told import bytes_of
 from yogadl.storage._collected import (
     CannotCollectError,
     CollectedParts,
@@ -296,8 +300,9 @@ class PartCollector:
             found = self._store.head(info.key)
             if found is None or found.tag != info.tag:
                 raise ObjectGoneError(info.key) from None
-            # One of yogadl 0.1.4 says nothing of itself, or that it is one.
-            if found.metadata.get(FORMAT_KEY, "0") == "0":
+            said = found.metadata.get(FORMAT_KEY)
+            # Who uploaded it may have been another program, and it damaged before.
+            if said == "0" or (said is None and self._is_legacy(info, name)):
                 return set()
             raise
         with tempfile.TemporaryDirectory(prefix="yogadl") as folder:
@@ -307,6 +312,15 @@ class PartCollector:
                 header, mapped = read_header(file.path)
                 check_digest(mapped, header, name)
                 return set(parts_of(file.path))
+
+    def _is_legacy(self, info: ObjectInfo, name: str) -> bool:
+        """Whether yogadl 0.1.4 may have written a file, which says nothing of itself.
+
+        Raises:
+            CacheFormatError: it is damaged, or neither one of 0.1.4's nor a table.
+        """
+        head = bytes_of(self._store, info, 0, min(info.size, META_BYTES)) if info.size else b""
+        return is_of_transactions(np.frombuffer(head, "u1"), info.size, name)
 
     # Deleting
 
