@@ -41,6 +41,8 @@ from yogadl.storage._version import Version
 
 __all__ = ["CacheStorage", "Submission", "Version", "check_configurations"]
 
+_ATTEMPTS = 5
+
 _log = logging.getLogger(__name__)
 
 
@@ -94,10 +96,6 @@ class CacheStorage(CopiedVersions[V]):
             version: that it is.
             parts: by which they were.
         """
-
-    @abc.abstractmethod
-    def _build(self, submission: Submission, version: V) -> StoredDataRef:
-        """Stores what is submitted as the only one who does, or waits for who is that."""
 
     @abc.abstractmethod
     def _turn(self, version: V) -> contextlib.AbstractContextManager[Turn | StoredDataRef | None]:
@@ -389,6 +387,23 @@ class CacheStorage(CopiedVersions[V]):
         self._check_name(version)
         adding = self._adding(version, True)
         return staged(submission, version, adding, self._tensorflow_config)
+
+    def _build(self, submission: Submission, version: V) -> StoredDataRef:
+        """Stores what is submitted as the only one who does, or waits for who is that."""
+        for _ in range(_ATTEMPTS):
+            with self._turn(version) as turn:
+                if turn is None or isinstance(turn, StoredDataRef):
+                    found = turn
+                else:
+                    with self._staged(submission, version) as (file, parts):
+                        found = turn.publish(file, parts)
+            if found is None:
+                found = self._fetch_usable(version)
+            if found is not None:
+                return found
+            _log.info("%s was deleted, or cannot be read, since it was built.", version.name)
+        # Of a store that loses parts, for one, this tells what is wrong.
+        return self._fetch_best(version, check_records=False)
 
     def _build_with(
         self,

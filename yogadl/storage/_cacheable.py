@@ -200,7 +200,9 @@ class Cacheable:
             return storage._build_with(submission, version, self.workers, storage._any_turn)
         with building_alone(version), storage._staged(submission, version) as (file, parts):
             storage._publish(file, version, parts)
-        return storage._fetch_best(version, check_records=False)
+        found = storage._fetch_usable(version)
+        # Somebody may have deleted it.
+        return self._build(submission, version) if found is None else found
 
     # What would happen
 

@@ -29,7 +29,7 @@ from yogadl.errors import (
     VersionExistsError,
 )
 from yogadl.remote._records import RemoteRecords
-from yogadl.storage._base import CacheStorage, Submission, check_configurations
+from yogadl.storage._base import CacheStorage, check_configurations
 from yogadl.storage._buckets.conditions import ConditionalWrites
 from yogadl.storage._buckets.entries import described_objects
 from yogadl.storage._buckets.far import MissingError, is_better_far, open_far
@@ -344,30 +344,10 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     # Building
 
-    def _build(self, submission: Submission, version: ObjectVersion) -> StoredDataRef:
-        builder = self._builder()
-        for _ in range(ATTEMPTS):
-            found = builder.build_once(version, lambda: self._staged(submission, version))
-            if found is None:
-                found = self._fetch_usable(version)
-            if found is not None:
-                return found
-            _log.info("%s was deleted, or cannot be read, since it was built.", version.name)
-        # Of a store that loses parts, for one, this tells what is wrong.
-        return self._fetch_best(version, check_records=False)
-
     def _turn(
         self, version: ObjectVersion
     ) -> contextlib.AbstractContextManager[ObjectTurn | StoredDataRef | None]:
-        return self._builder().turn(version)
-
-    def _pieces(
-        self, version: ObjectVersion, build: str, removed: frozenset[bytes], /
-    ) -> BucketPieces:
-        return BucketPieces(version.parts, build, removed)
-
-    def _builder(self) -> OneBuilder:
-        return OneBuilder(
+        builder = OneBuilder(
             self._store,
             self._configurations,
             self._conditions,
@@ -375,6 +355,12 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             self._fetch_usable,
             self._enter,
         )
+        return builder.turn(version)
+
+    def _pieces(
+        self, version: ObjectVersion, build: str, removed: frozenset[bytes], /
+    ) -> BucketPieces:
+        return BucketPieces(version.parts, build, removed)
 
     # Copying
 

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 from yogadl.dataref import StoredDataRef
 from yogadl.storage._buckets.version import ObjectVersion
-from yogadl.storage._building.submission import Submission
 from yogadl.storage._cloud import BaseCloudStorage
 from yogadl.storage._configurations import FsspecConfigurations
 from yogadl.storage._objects.fsspec_store import FsspecStore, read_only
@@ -62,12 +61,12 @@ class FsspecStorage(BaseCloudStorage):
     def _adding(self, version: ObjectVersion, may_stamp: bool, /) -> Any:  # noqa: ARG002
         self._refuse()
 
-    def _build(self, submission: Submission, version: ObjectVersion) -> StoredDataRef:  # noqa: ARG002
-        return self._fetch_usable(version) or self._refuse()
-
     @contextlib.contextmanager
     def _turn(self, version: ObjectVersion) -> Iterator[StoredDataRef]:
-        yield self._fetch_usable(version) or self._refuse()
+        found = self._fetch_usable(version)
+        if found is None:
+            self._refuse()
+        yield found
 
     def _collect(self, *arguments: Any) -> NoReturn:  # noqa: ARG002
         self._refuse()

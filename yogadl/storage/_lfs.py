@@ -33,7 +33,6 @@ from yogadl.errors import (
     VersionExistsError,
 )
 from yogadl.storage._base import CacheStorage, check_configurations
-from yogadl.storage._building.submission import Submission
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._commits.made import Made, read_made
 from yogadl.storage._configurations import LFSConfigurations
@@ -119,9 +118,13 @@ class _FileTurn:
     storage: LFSStorage
     version: FileVersion
 
-    def publish(self, file: PartialFile, parts: _PartFiles) -> StoredDataRef:
+    def publish(self, file: PartialFile, parts: _PartFiles) -> StoredDataRef | None:
         self.storage._publish(file, self.version, parts)
-        return self.storage._fetch(self.version, check_records=False)
+        try:
+            return self.storage._fetch(self.version, check_records=False)
+        except CacheNotFoundError:
+            # Somebody has deleted it.
+            return None
 
 
 class LFSStorage(CacheStorage[FileVersion]):
@@ -375,18 +378,12 @@ class LFSStorage(CacheStorage[FileVersion]):
                 if is_version(name, "any", RESERVED):
                     yield name
 
-    def _build(self, submission: Submission, version: FileVersion) -> StoredDataRef:
-        with self._turn(version) as turn:
-            if not isinstance(turn, _FileTurn):
-                return turn
-            with self._staged(submission, version) as (file, parts):
-                return turn.publish(file, parts)
-
     @contextlib.contextmanager
     def _turn(self, version: FileVersion) -> Iterator[_FileTurn | StoredDataRef]:
         lock = version.claim().with_name(LOCK_FILE)
         with local_lock(lock, f"builder of {version.label}"):
-            yield self._fetch_usable(version) or _FileTurn(self, version)
+            found = self._fetch_usable(version)
+            yield _FileTurn(self, version) if found is None else found
 
     def _pieces(
         self, version: FileVersion, build: str, _removed: frozenset[bytes], /

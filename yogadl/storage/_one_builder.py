@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.progress import waiting_for
@@ -28,7 +27,6 @@ from yogadl.storage._paths import LEASE_OBJECT, WAITING_FILE
 
 ATTEMPTS = 5
 
-Staged = contextlib.AbstractContextManager[tuple[PartialFile, Any]]
 
 _log = logging.getLogger(__name__)
 
@@ -60,21 +58,6 @@ class OneBuilder:
         self._storage_type = storage_type
         self._fetch_usable = fetch_usable
         self._enter = enter
-
-    def build_once(
-        self, version: ObjectVersion, staged: Callable[[], Staged]
-    ) -> StoredDataRef | None:
-        """Returns once somebody has published; what was published, if there is a copy of it.
-
-        Args:
-            version: to build.
-            staged: makes its file, and the parts of it; gone at the end.
-        """
-        with self.turn(version) as turn:
-            if not isinstance(turn, ObjectTurn):
-                return turn
-            with staged() as (file, parts):
-                return turn.publish(file, parts)
 
     @contextlib.contextmanager
     def turn(self, version: ObjectVersion) -> Iterator[ObjectTurn | StoredDataRef | None]:

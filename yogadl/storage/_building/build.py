@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import pathlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -301,7 +302,9 @@ class Build:
         self._parts.adopt(sizes)
         turn, self._turn = self._turn, None
         with self._file(ordered) as file:
-            stored = turn.publish(file, self._parts) or self._storage._fetch_usable(self._version)
+            stored = turn.publish(file, self._parts)
+            if stored is None:
+                stored = self._storage._fetch_usable(self._version)
         if stored is None:
             raise YogadlError(f"{self._version} was deleted right after it was built")
         pieces.forget()
@@ -327,8 +330,13 @@ class Build:
         parts = PartList()
         for receipt in receipts:
             parts.extend(receipt.parts())
-        path = self._version.claim()
-        remove_leftovers(path)
+        with claimed(self._version.claim) as path:
+            remove_leftovers(path)
+            with self._written(path, parts) as file:
+                yield file
+
+    @contextlib.contextmanager
+    def _written(self, path: pathlib.Path, parts: PartList) -> Iterator[PartialFile]:
         if not parts:
             with CacheWriter(
                 path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import pathlib
 from collections.abc import Iterator
@@ -10,9 +11,11 @@ from collections.abc import Iterator
 import filelock
 
 from yogadl.cache import progress
-from yogadl.cache.files import make_folders, telling
+from yogadl.cache.files import make_folders, shown, telling
+from yogadl.errors import FileSystemError, YogadlError
 
 _POLL_SECONDS = 0.05
+_ATTEMPTS = 100
 
 _log = logging.getLogger(__name__)
 
@@ -30,18 +33,38 @@ def local_lock(path: pathlib.Path, waiting_for: str) -> Iterator[None]:
 
     Raises:
         FileSystemError: it cannot be made or locked.
+        YogadlError: this thread holds it already.
     """
-    make_folders(path.parent)
-    with telling("lock", path):
-        # It may be let go of by another thread, as where a framework calls back.
-        lock = filelock.FileLock(path, thread_local=False)
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            _log.info("Waiting for another %s.", waiting_for)
-            with progress.waiting_for(f"for another {waiting_for}"):
-                lock.acquire(poll_interval=_POLL_SECONDS)
+    lock = _acquired(path, waiting_for)
     try:
         yield
     finally:
         lock.release()
+
+
+def _acquired(path: pathlib.Path, waiting_for: str) -> filelock.BaseFileLock:
+    for _ in range(_ATTEMPTS):
+        make_folders(path.parent)
+        # It may be let go of by another thread, as where a framework calls back.
+        lock = filelock.FileLock(path, thread_local=False)
+        # Somebody who gave up may remove the folder, empty as it is, until the file is there.
+        with telling("lock", path), contextlib.suppress(FileNotFoundError):
+            _wait(lock, waiting_for)
+            return lock
+    raise FileSystemError(f"{shown(path.parent)} is removed again and again", errno.ENOENT)
+
+
+def _wait(lock: filelock.BaseFileLock, waiting_for: str) -> None:
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        _log.info("Waiting for another %s.", waiting_for)
+        with progress.waiting_for(f"for another {waiting_for}"):
+            try:
+                lock.acquire(poll_interval=_POLL_SECONDS)
+            except RuntimeError as error:
+                raise YogadlError(
+                    f"this thread would wait for itself for ever: it is the {waiting_for} already, "
+                    "by another path to the same folder. Does a function call itself through "
+                    "cacheable?"
+                ) from error
