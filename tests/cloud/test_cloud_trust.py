@@ -47,6 +47,23 @@ def test_a_store_that_cannot_be_trusted(
         )
 
 
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_it_is_refused_whatever_was_asked_for_before(
+    flavour: str, rig: Any, local: pathlib.Path
+) -> None:
+    storage = rig.make_storage(local, conditional_writes=None)
+    storage.submit([1], "a", "1")
+    rig.proxy.flavour = flavour
+    for _ in range(2):
+        with pytest.raises(UnsafeStoreError, match=r"cannot be trusted: .*conditional_writes=True"):
+            storage.tag("a", "main", "1")
+        with pytest.raises(UnsafeStoreError, match=r"rw_coordinator.*url="):
+            storage.cacheable("a", "2")(never)()
+    assert [key for key in rig.raw.list() if key.endswith(("lease", "mdb"))] == [
+        "data/a/1/cache.mdb"
+    ]
+
+
 def test_the_switch(rig: Any, tmp_path: pathlib.Path) -> None:
     refused = rig.make_storage(tmp_path, conditional_writes=False)
     with pytest.raises(UnsafeStoreError, match="conditional_writes=False"):

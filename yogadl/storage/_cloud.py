@@ -287,9 +287,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
     def _prove_tags(self, version: ObjectVersion) -> None:
         if not self._conditions.decide_races(version.key):
             raise UnsafeStoreError(
-                f"data sets in {self._store.url} cannot be tagged, since its conditional writes "
-                "cannot be trusted, or are ruled out by conditional_writes=False: of two who move "
-                "a tag, both might think that they did"
+                f"versions in {self._store.url} cannot be tagged or changed, since of two who move "
+                f"a tag, both might think that they did: {self._conditions.why_ruled_out}"
             )
 
     def _delete(self, version: ObjectVersion, listed: Listed, collects: bool = True) -> bool:
@@ -313,9 +312,8 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         version = self._version(dataset_id, "any")
         if not self._conditions.decide_races(version.key):
             raise UnsafeStoreError(
-                f"parts in {self._store.url} cannot be collected, since its conditional writes "
-                "cannot be trusted, or are ruled out by conditional_writes=False: nobody could say "
-                "which parts are about to be used"
+                f"parts in {self._store.url} cannot be collected, since nobody could say which are "
+                f"about to be used: {self._conditions.why_ruled_out}"
             )
         folders = version.local.id_folders()
         for folder in folders:

@@ -9,7 +9,7 @@ import threading
 
 from yogadl.errors import UnsafeStoreError
 from yogadl.storage._configurations import BaseCloudConfigurations
-from yogadl.storage._objects.probe import check_conditional_writes
+from yogadl.storage._objects.probe import cannot_be_trusted, what_is_wrong
 from yogadl.storage._objects.store import ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -28,12 +28,24 @@ class ConditionalWrites:
         self._configurations = configurations
         self._are_heeded: bool | None = configurations.conditional_writes
         self._decide: bool | None = None
+        self._wrong = self._wrong_in_races = ""
         self._probing = os.getpid(), threading.Lock()
 
     @property
     def are_ruled_out(self) -> bool:
         """Whether the store is known to have none, by its users or by a trial."""
         return False in (self._are_heeded, self._decide)
+
+    @property
+    def why_ruled_out(self) -> str:
+        """Why they are, and what can be done."""
+        if self._configurations.conditional_writes is False:
+            return "conditional_writes=False rules out its conditional writes"
+        wrong = self._wrong or self._wrong_in_races
+        return (
+            f"its conditional writes cannot be trusted: {wrong}. If you know better, "
+            "conditional_writes=True skips the trial"
+        )
 
     def prove(self, key: str) -> None:
         """Tries the store out beside a key, once, unless it is known.
@@ -46,11 +58,11 @@ class ConditionalWrites:
             self._probing = os.getpid(), threading.Lock()
         with self._probing[1]:
             if self._are_heeded is None:
-                if not self._store.is_proven:
-                    races = self._configurations.url is None
-                    folder = pathlib.PurePosixPath(key).parent
-                    check_conditional_writes(self._store, f"{folder}/", races=races)
-                self._are_heeded = True
+                races = self._configurations.url is None
+                self._wrong = "" if self._store.is_proven else self._try_out(key, races)
+                self._are_heeded = not self._wrong
+        if self._wrong:
+            raise cannot_be_trusted(self._store, self._wrong)
 
     def are_heeded(self, key: str) -> bool:
         """Whether the store heeds the condition of an upload; leases need that in any case."""
@@ -58,8 +70,7 @@ class ConditionalWrites:
             try:
                 self.prove(key)
             except UnsafeStoreError as error:
-                self._are_heeded = False
-                _log.info("Publishing under the lock server's lock alone: %s", error)
+                _log.info("Nothing is published on condition: %s", error)
         return bool(self._are_heeded)
 
     def decide_races(self, key: str) -> bool:
@@ -73,10 +84,10 @@ class ConditionalWrites:
         if self._decide is None:
             self._decide = self._store.is_proven
             if not self._decide:
-                try:
-                    folder = pathlib.PurePosixPath(key).parent
-                    check_conditional_writes(self._store, f"{folder}/")
-                    self._decide = True
-                except UnsafeStoreError as error:
-                    _log.info("Parts cannot be collected: %s", error)
+                self._wrong_in_races = self._try_out(key, True)
+                self._decide = not self._wrong_in_races
         return self._decide
+
+    def _try_out(self, key: str, races: bool) -> str:
+        folder = pathlib.PurePosixPath(key).parent
+        return what_is_wrong(self._store, f"{folder}/", races=races)

@@ -27,7 +27,22 @@ _PATIENCE = 60.0
 _Write: TypeAlias = Callable[[str, bytes, str], object]
 
 
+class _WrongError(Exception):
+    """What a store does that it should not."""
+
+
 def check_conditional_writes(store: ObjectStore, prefix: str, *, races: bool = True) -> None:
+    """See :func:`what_is_wrong`.
+
+    Raises:
+        UnsafeStoreError: there is something.
+    """
+    wrong = what_is_wrong(store, prefix, races=races)
+    if wrong:
+        raise cannot_be_trusted(store, wrong)
+
+
+def what_is_wrong(store: ObjectStore, prefix: str, *, races: bool = True) -> str:
     """Races creators of an object of its own, replaces it on conditions, and deletes it.
 
     All that in each of the ways in which leases and caches are written. Only creating is raced: a
@@ -39,9 +54,20 @@ def check_conditional_writes(store: ObjectStore, prefix: str, *, races: bool = T
         races: whether a race is to have one winner. A lease needs that; who has a lock of another
             kind, and may only have lost it without knowing, does not.
 
+    Returns:
+        That more than one won, none could, or a condition was ignored; else nothing.
+
     Raises:
-        UnsafeStoreError: more than one won, none could, or a condition was ignored.
+        StoreError: the store cannot be tried out.
     """
+    try:
+        _try_out(store, prefix, races)
+    except _WrongError as error:
+        return str(error)
+    return ""
+
+
+def _try_out(store: ObjectStore, prefix: str, races: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="yogadl") as folder:
         in_parts = functools.partial(_upload_in_parts, store, pathlib.Path(folder))
         for write in (store.write, in_parts):
@@ -98,24 +124,22 @@ def _race(store: ObjectStore, write: _Write, key: str) -> None:
         racers = [pool.submit(create) for _ in range(_RACERS)]
         winners = sum(racer.result() for racer in racers)
     if winners != 1:
-        raise cannot_be_trusted(
-            store, f"of {_RACERS} racing creators, {winners} succeeded instead of 1"
-        )
+        raise _WrongError(f"of {_RACERS} racing creators, {winners} succeeded instead of 1")
 
 
 def _create(store: ObjectStore, write: _Write, key: str) -> None:
     if not _succeeds(store, write, key, ABSENT):
-        raise cannot_be_trusted(store, "it refuses to create an object that is not there")
+        raise _WrongError("it refuses to create an object that is not there")
 
 
 def _replace(store: ObjectStore, write: _Write, key: str) -> None:
     found = store.read(key)
     if found is None:
-        raise cannot_be_trusted(store, "an object that was just written is not there")
+        raise _WrongError("an object that was just written is not there")
     if not _succeeds(store, write, key, found[1]):
-        raise cannot_be_trusted(store, "it refuses to replace an object that is as it was")
+        raise _WrongError("it refuses to replace an object that is as it was")
     if _succeeds(store, write, key, found[1]) or _succeeds(store, write, key, ABSENT):
-        raise cannot_be_trusted(store, "it ignores the condition of a write")
+        raise _WrongError("it ignores the condition of a write")
 
 
 def _succeeds(store: ObjectStore, write: _Write, key: str, if_tag: str) -> bool:
@@ -128,5 +152,5 @@ def _succeeds(store: ObjectStore, write: _Write, key: str, if_tag: str) -> bool:
         found = store.read(key)
         return found is not None and found[0] == data
     except UnsafeStoreError as error:
-        raise cannot_be_trusted(store, str(error)) from error
+        raise _WrongError(str(error)) from error
     return True
