@@ -375,9 +375,9 @@ def test_what_late_processes_have_claimed_is_not_left_to_bulk(
 
         with claiming(file.pieces.path, file.size, lambda pieces: pieces.claim(*claimed[1:])):
             assert left(claimed, free) == [True, True]
-            file.others_are_late = time.monotonic() + 60
+            file.others.late_until = time.monotonic() + 60
             assert left(claimed, free) == [False, True]
-            file.others_are_late = 0.0
+            file.others.late_until = 0.0
             long_ago = dict.fromkeys((claimed, free), time.monotonic() - 6)
             assert not fetching.urgency._is_left_to_bulk(claimed, long_ago)
             assert fetching.urgency._is_left_to_bulk(free, long_ago)
@@ -399,7 +399,7 @@ def test_what_late_processes_have_claimed_is_fetched_ahead_here_as_well(site: Si
             fetch_ahead(ref.reader, wanted, must_keep=False)
             wait_until(is_nothing_fetched)
             assert not any(each.pieces.has(*where) for each, *where in ranges)
-            file.others_are_late = time.monotonic() + 600
+            file.others.late_until = time.monotonic() + 600
             before = len(site.web.asked)
             for _ in range(2):
                 fetch_ahead(ref.reader, wanted, must_keep=False)

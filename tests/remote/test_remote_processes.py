@@ -116,6 +116,27 @@ def test_a_process_that_is_stopped_is_waited_for_once(site: Site) -> None:
         assert ref.reader.files.traffic.waited < 60
 
 
+def test_nor_is_it_for_each_part(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urgency, "_OTHERS_SECONDS", 3.0)
+    near = site.store(records(), spec=SPEC, part_bytes=20_000)
+    with site.ref() as ref:
+        files = ref.reader.files
+        where = [(files.file(n).pieces.path, int(size)) for n, size in enumerate(files.sizes)]
+        held = []
+
+        def claim(_: SparseFile) -> None:
+            for path, size in where:
+                held.append(open_sparse(path, size))
+                held[-1].claim_bulk(0, size)
+
+        assert len(where) > 20
+        with claiming(*where[0], claim):
+            for number in range(0, len(ref), len(ref) // 40):
+                assert everything([ref[number]]) == everything([near[number]])
+        # For each, it would be 60 seconds.
+        assert files.traffic.waited < 30
+
+
 @pytest.mark.parametrize("claimed", [(0, HEAD_BYTES), (64 * CELL, 80 * CELL), (0, CELL)])
 def test_of_the_beginning_nothing_is_written_that_another_process_has_claimed(
     site: Site, claimed: tuple[int, int]

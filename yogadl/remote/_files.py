@@ -20,6 +20,7 @@ from yogadl.remote._fetching.remote_object import RemoteObject
 from yogadl.remote._fetching.work import (
     MOST_FAILED,
     Failed,
+    Others,
     Range,
     RemoteFile,
     Space,
@@ -70,6 +71,7 @@ class RemoteFiles:
         self.sizes = sizes
         self.traffic = Traffic()
         self.twice = Twice()
+        self._others = Others()
         self._runs = Runs.of_whole(counts) if runs is None else runs
         self._finder = RunFinder(self._runs.counts)
         # A position less this is that of the record in its file.
@@ -230,6 +232,6 @@ class RemoteFiles:
         made = RemoteFile(
             self._objects(number), size, pieces, self.traffic, self._space, self._ended
         )
-        made.twice = self.twice
+        made.twice, made.others = self.twice, self._others
         made.failed = self._failed
         return self._open.add(number, made)

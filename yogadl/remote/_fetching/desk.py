@@ -18,7 +18,7 @@ from yogadl.remote._fetching.bulk_queue import BULK_CONNECTIONS, PAUSE_SECONDS
 from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.given_back import GivenBack
 from yogadl.remote._fetching.left_to_others import LOOK_SECONDS
-from yogadl.remote._fetching.passing import Passing
+from yogadl.remote._fetching.passing import AHEAD_BYTES, Passing
 from yogadl.remote._fetching.transfer import CutError, DiskError, EndedError, Transfer
 from yogadl.remote._fetching.urgency import Urgency
 from yogadl.remote._fetching.waiters import Waiters
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from yogadl.remote._fetching.connections import Connections
 
 _IDLE_SECONDS = 5.0
+# So many are kept though nothing was asked of their servers for long.
+_MOST_DESKS = 64
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +62,18 @@ class Office:
         """The one for a server."""
         found = self.desks.get(server)
         if found is None:
+            if len(self.desks) >= _MOST_DESKS:
+                self.desks = {name: it for name, it in self.desks.items() if it.is_used()}
             found = self.desks[server] = Desk(self)
         return found
+
+    def room(self, desk: Desk) -> int:
+        """How many bytes a desk may have under way that nobody waits for yet: what others leave of
+        all that may be, and a share of it in any case, since one that stalls keeps what it has."""
+        room = self.passing.room(work.file for work in desk.queue.bulk.beside())
+        others = [it.queue.ahead() for it in self.desks.values() if it is not desk]
+        busy = sum(map(bool, others))
+        return max(room - sum(others), min(room, AHEAD_BYTES // (busy + 1)))
 
     def has_room_for_a_thread(self) -> bool:
         """Whether there may be more of them, of all desks together; otherwise those that have
@@ -99,6 +111,10 @@ class Desk:
         self.urgency = Urgency(self.queue, self.crew.call)
         self.is_full = False
 
+    def is_used(self) -> bool:
+        """Whether it has anything to do, or threads that may be about to have."""
+        return self.crew.count > 0 or bool(self.queue)
+
     def overtake(self, lacking: Sequence[Range], small: Small) -> list[Range]:
         """See ``Urgency.overtake``."""
         again = self.urgency.overtake(lacking, small)
@@ -110,8 +126,8 @@ class Desk:
     def use_room(self) -> None:
         """To be called when something was read, so that more may be fetched ahead."""
         if self.queue.lacks_room:
-            self.queue.lacks_room = False
-            for _ in range(min(len(self.queue.soon), BULK_CONNECTIONS)):
+            # No more than find something: on a busy machine, others keep them all from working.
+            for _ in range(self.queue.fitting(self._office.room(self), BULK_CONNECTIONS)):
                 self.crew.call()
 
     # Threads
@@ -190,8 +206,7 @@ class Desk:
                 self._claim_bulk()
                 if bulk.take_back():
                     self.crew.call_all()
-                coming = (work.file for work in bulk.beside())
-                found = self.queue.take(office.passing.room(coming))
+                found = self.queue.take(office.room(self))
                 if self.is_full and self.queue.has_room():
                     self.is_full = False
                     office.arrived.wake_all()
@@ -285,7 +300,12 @@ class Desk:
             work.file.traffic.requests += work.requests
             work.file.traffic.nbytes += work.nbytes
             self.urgency.lateness.brought_bytes += work.nbytes
-            if work.is_bulk:
+            if work.bulk is None:
+                # What is kept leaves room to others, too.
+                for desk in self._office.desks.values():
+                    if desk is not self:
+                        desk.use_room()
+            else:
                 self.queue.bulk.note_end(work)
                 # There may be more connections now than when it began.
                 for _ in range(self.queue.bulk.free() - 1):

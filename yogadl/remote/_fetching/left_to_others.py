@@ -57,7 +57,7 @@ class LeftToOthers:
         for bulk, (file, start, stop) in self._left:
             if file.ended.is_set() or file.pieces.is_kept(start, stop):
                 found.append((bulk, None))
-            elif now < file.others_are_late:
+            elif now < file.others.late_until:
                 # Who has stopped has claimed much, and lets go of none of it.
                 file.note_passed(start, stop)
                 found.append((bulk, None))

@@ -105,7 +105,7 @@ class Urgency:
         if not (self._queue.bulk.is_coming(file, start, stop) and file.pieces.missing(start, stop)):
             return False
         now = time.monotonic()
-        may_be_late = now < file.others_are_late
+        may_be_late = now < file.others.late_until
         if may_be_late or now - asked[wanted] > _UNCLAIMED_SECONDS:
             if not file.pieces.others_have(start, stop):
                 asked[wanted] = now
@@ -135,8 +135,8 @@ class Urgency:
                 self._queue.urgent.append(work)
                 self._start_thread()
             if is_late := now - since > _OTHERS_SECONDS:
-                file.others_are_late = now + _OTHERS_LATE_SECONDS
-            elif now < file.others_are_late:
+                file.others.late_until = now + _OTHERS_LATE_SECONDS
+            elif now < file.others.late_until:
                 is_late = file.pieces.others_have(start, stop)
         else:
             late = now - self.lateness.seconds()

@@ -60,6 +60,17 @@ class Twice:
 
 
 @dataclass(eq=False)
+class Others:
+    """Other processes that fetch files of a version.
+
+    Attributes:
+        late_until: until when what they fetch is not waited for.
+    """
+
+    late_until: float = 0.0
+
+
+@dataclass(eq=False)
 class RemoteFile:
     """A file that is fetched: what is there of it, and where it comes from.
 
@@ -70,8 +81,7 @@ class RemoteFile:
         traffic: where to count.
         failures: the last ranges that could not be had: start, stop, when, and why.
         failed: those of the files of a version that have any.
-        twice: of its version.
-        others_are_late: until when what other processes fetch is not waited for.
+        twice, others: of its version.
         space: says whether there is room to keep so many bytes more.
         passed: the ranges that bulk has gone over, so that it does not bring what is missing there.
         ended: set when nobody can want anything of it any more.
@@ -88,7 +98,7 @@ class RemoteFile:
     )
     failed: Failed = field(default_factory=lambda: collections.deque(maxlen=MOST_FAILED))
     twice: Twice = field(default_factory=Twice)
-    others_are_late: float = 0.0
+    others: Others = field(default_factory=Others)
     passed: list[tuple[int, int]] = field(default_factory=list)
 
     @property

@@ -44,6 +44,26 @@ class WorkQueue:
         self.bulk = BulkQueue(self.flying, self.soon)
         self._most_files = most_queued()
 
+    def __bool__(self) -> bool:
+        """Whether anything is to be fetched, or is being fetched."""
+        return bool(
+            self.urgent or self.soon or self.flying or self.bulk.has_any() or self.bulk.left
+        )
+
+    def ahead(self) -> int:
+        """Bytes that are under way before somebody waits for them."""
+        return sum(work.stop - work.start for work in self.bulk.beside())
+
+    def fitting(self, room: int, most: int) -> int:
+        """How many of ``soon`` may be fetched ahead, up to so many; see :meth:`take`."""
+        ahead, count = self.ahead(), 0
+        for work in itertools.islice(self.soon, most):
+            nbytes = work.stop - work.start
+            if _lacks(ahead, nbytes, room):
+                break
+            ahead, count = ahead + nbytes, count + 1
+        return count
+
     def has_room(self) -> bool:
         """Whether there may be more of ``soon``, each with its file."""
         count = len(self.soon)
@@ -97,7 +117,7 @@ class WorkQueue:
         beside = self.bulk.beside()
         if not self.bulk.has_any() or len(beside) < self.bulk.connections_beside():
             self.lacks_room = False
-            ahead = sum(work.stop - work.start for work in beside)
+            ahead = self.ahead()
             while self.soon:
                 first = self.soon.popleft()
                 bulk_first = self.bulk.before(first)
@@ -106,9 +126,7 @@ class WorkQueue:
                     if open_count() < self._most_files:
                         bulk_first.left.append(first)
                     continue
-                # A record may be larger than there ever is room for.
-                wanted = ahead + first.stop - first.start
-                self.lacks_room = wanted > room and (ahead > 0 or room < AHEAD_BYTES)
+                self.lacks_room = _lacks(ahead, first.stop - first.start, room)
                 if self.lacks_room:
                     self.soon.appendleft(first)
                     break
@@ -139,9 +157,15 @@ class WorkQueue:
     def _is_fetched_twice(self, work: Work, start: int, stop: int) -> bool:
         """Whether what another process has claimed of some work is fetched here as well, if all of
         them are late, and not to be kept."""
-        is_late = time.monotonic() < work.file.others_are_late
+        is_late = time.monotonic() < work.file.others.late_until
         return (
             is_late
             and not work.must_keep
             and not self.is_being_fetched(work.file, start, stop, is_claimed=False)
         )
+
+
+def _lacks(ahead: int, more: int, room: int) -> bool:
+    """Whether there is no room for so many bytes more than are under way."""
+    # A record may be larger than there ever is room for.
+    return ahead + more > room and (ahead > 0 or room < AHEAD_BYTES)
