@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import pathlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from yogadl.remote._fetching import bulk_queue, passing, planner, work_queue
 from yogadl.remote._fetching import desk as desk_module
 from yogadl.remote._fetching.desk import Desk, Office
 from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.work import Work, cells
 
 pytestmark = pytest.mark.once
 
@@ -99,25 +100,35 @@ def test_there_are_few_threads_though_there_are_many_servers(
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_what_is_fetched_ahead_of_many_servers_is_not_fetched_twice(
-    site: Site, tmp_path: pathlib.Path
-) -> None:
-    """All of them together have the room of one."""
-    with contextlib.ExitStack() as stack:
-        sites = [site] + [stack.enter_context(another_site(tmp_path / f"{at}")) for at in range(5)]
-        near = [each.store(records(60, 100_000), spec=SPEC) for each in sites]
-        refs = [stack.enter_context(each.ref(Never())) for each in sites]
-        asked = [len(each.web.asked) for each in sites]
-        streams = [ref.stream(shuffle=True, shuffle_seed=1) for ref in refs]
-        with concurrent.futures.ThreadPoolExecutor(len(sites)) as pool:
-            found = list(pool.map(everything, streams))
-        assert found == [everything(each.stream(shuffle=True, shuffle_seed=1)) for each in near]
-        came = sum(
-            each.stop - each.start
-            for at, before in zip(sites, asked, strict=True)
-            for each in at.web.asked[before:]
-        )
-        assert came <= 1.25 * sum(ref.info.file_size for ref in near)
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_all_servers_together_have_room_for_what_is_fetched_ahead(site: Site, count: int) -> None:
+    """But one that stalls, and keeps all of it, leaves others some."""
+    site.store(records(400, 100_000), spec=SPEC)
+    office = Office()
+    desks = [office.desk(f"server {number}") for number in range(count)]
+    with site.ref(Never()) as ref:
+        file = ref.reader.files.file(0)
+        for number, each in enumerate(desks):
+            starts = range(number * 2_500_000, (number + 1) * 2_500_000, 100_000)
+            each.queue.soon.extend(Work(file, *cells(at, at + 90_000)) for at in starts)
+        took = [list(taken(office, each)) for each in desks]
+        assert sum(work.stop - work.start for work in took[0]) > 1_800_000
+        for number, works in enumerate(took[1:], 2):
+            nbytes = sum(work.stop - work.start for work in works)
+            assert 2_000_000 // number - 100_000 < nbytes <= 2_000_000 // number
+        # What it has no room for is fetched once the others have done theirs.
+        for each, works in zip(desks[1:], took[1:], strict=True):
+            each.queue.flying.difference_update(works)
+        assert all(each.queue.lacks_room for each in desks)
+        desks[0].queue.flying.clear()
+        last = desks[-1].queue.fitting(office.room(desks[-1]), 100)
+        assert last == len(list(taken(office, desks[-1]))) > 3
+        assert not list(taken(office, desks[-1]))
+
+
+def taken(office: Office, desk: Desk) -> Iterator[Work]:
+    while (work := desk.queue.take(office.room(desk))) is not None:
+        yield work
 
 
 def test_servers_that_nothing_is_asked_of_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
