@@ -60,6 +60,7 @@ def made(path: pathlib.Path, numbers: list[int]) -> pathlib.Path:
 
 @pytest.mark.once
 @pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.long_for(True)
 def test_thousands_of_open_caches(tmp_path: pathlib.Path, legacy: bool) -> None:
     paths = [made(tmp_path / f"{number:02}.mdb", list(range(5))) for number in range(20)]
     subprocess.run(

@@ -63,6 +63,7 @@ def places(path: pathlib.Path) -> list[range]:
 
 
 @pytest.mark.parametrize("part", range(8))
+@pytest.mark.long_for(*range(4))
 def test_any_byte_of_a_copy(part: int, rig: Any, local: pathlib.Path) -> None:
     """Written to, or rotten on the disk."""
     never = submitted(rig, local)

@@ -15,6 +15,7 @@ EXAMPLE = ROOT / "examples" / "cloud_cache.py"
 
 
 @pytest.mark.parametrize("lock", ["lease", "lock server"])
+@pytest.mark.long_for("gcs")
 def test_several_run_it_at_once(
     lock: str, rig: Any, tmp_path: pathlib.Path, request: pytest.FixtureRequest
 ) -> None:

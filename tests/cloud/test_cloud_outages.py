@@ -224,7 +224,7 @@ def running(operations: dict[str, Callable[[], bool]]) -> Iterator[dict[str, Any
 
 @pytest.mark.parametrize("kind", outages.KINDS)
 @pytest.mark.parametrize(("moment", "seconds"), outages.MOMENTS)
-@pytest.mark.long_for("reset", "no name", "429")
+@pytest.mark.long_for("refused", "reset", "no name", "429")
 def test_an_outage_is_outlived(
     moment: str, seconds: int, kind: str, rig: Any, tmp_path: pathlib.Path
 ) -> None:

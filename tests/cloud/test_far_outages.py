@@ -124,6 +124,7 @@ def test_an_outage_is_outlived(seconds: int, kind: str, rig: Any, tmp_path: path
 
 
 @pytest.mark.parametrize("kind", ["refused", "black hole", "503", "broken body"])
+@pytest.mark.long_for("refused")
 def test_an_outage_without_end_is_a_clear_error(
     kind: str, rig: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,7 @@ def read(opener: Opener, batch_size: int, options: dict[str, Any], told: Any) ->
 @pytest.mark.once
 @pytest.mark.parametrize("batch_size", [1, 64, COUNT])
 @pytest.mark.parametrize("options", [ORDER, {}, {**ORDER, "num_shards": 2}], ids=str)
-@pytest.mark.long_for(64)
+@pytest.mark.long_for(64, {})
 def test_batches_of_any_size_are_read(site: Site, batch_size: int, options: dict[str, Any]) -> None:
     near = site.store(records(), spec=SPEC, part_bytes=1)
     told = READY.SimpleQueue()

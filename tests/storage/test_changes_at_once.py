@@ -49,7 +49,7 @@ def test_threads_and_processes(storage_dir: pathlib.Path, tmp_path: pathlib.Path
 def test_killed_at_any_moment(storage_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
     begin(LFSStorage(storage_dir), WRITERS)
     chance = random.Random(1)
-    kills, count = (100, COMMITS) if IS_FULL_LENGTH else (12, 3 * COMMITS)
+    kills, count = (100, COMMITS) if IS_FULL_LENGTH else (12, 2 * COMMITS)
     groups = [list(range(WRITERS))[at::4] for at in range(4)]
     processes = [_started(storage_dir, tmp_path, group, count) for group in groups]
     killed = 0

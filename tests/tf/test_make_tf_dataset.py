@@ -446,6 +446,7 @@ print(json.dumps({"grown": found, "size": (folder / "large").stat().st_size, "ma
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("how", ["plain", "mirrored"])
+@pytest.mark.long_for("mirrored")
 def test_a_large_file_is_mapped_and_not_copied(how: str, tmp_path: pathlib.Path) -> None:
     command = [sys.executable, "-c", MEMORY, str(tmp_path), how]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

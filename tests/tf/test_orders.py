@@ -109,7 +109,7 @@ def test_zipped(fixed: LMDBDataRef, varying: LMDBDataRef) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @pytest.mark.parametrize("offset", [0, 7, 22, 25])
 @pytest.mark.parametrize("drop", [False, True])
-@pytest.mark.long_for(2, 5, 7)
+@pytest.mark.long_for(2, 5, 7, 25)
 def test_global_order(dataref: LMDBDataRef, count: int, offset: int, drop: bool) -> None:
     for rank in range(count):
         options: dict[str, Any] = {
