@@ -9,6 +9,7 @@ import os
 import pathlib
 import pickle
 import random
+import shutil
 import signal
 import stat
 import tempfile
@@ -63,6 +64,8 @@ def test_times_that_no_calendar_has(seconds: int) -> None:
         for version in "12":
             storage.submit([int(version)], "a", version)
         os.utime(f"{folder}/a/1/cache.mdb", (seconds, seconds))
+        # Which tells when it was made.
+        shutil.rmtree(f"{folder}/yogadl.catalogue")
         first, second = LFSStorage(folder).list()
         assert first.created.year in (1, 9999)
         assert first.created.astimezone(datetime.timezone(datetime.timedelta(hours=14)))

@@ -43,10 +43,7 @@ def origin(tmp_path: pathlib.Path) -> LFSStorage:
 
 @pytest.fixture
 def storage(rig: Any, origin: LFSStorage, local: pathlib.Path, tmp_path: pathlib.Path) -> Any:
-    folder = tmp_path / "origin"
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            rig.raw.put(f"data/{path.relative_to(folder).as_posix()}", path.read_bytes())
+    put_by_hand(rig, tmp_path / "origin")
     return rig.make_storage(local)
 
 
@@ -76,6 +73,39 @@ def test_what_is_too_large_is_read_where_it_is(
     limited = rig.make_storage(tmp_path / "limited", local_cache_bytes=1 << 20)
     for names in NAMES:
         assert isinstance(limited.fetch(*names), yogadl.dataref.RemoteDataRef)
+
+
+def test_the_newest_stays_the_newest(rig: Any, local: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Whatever was uploaded last: files come in the order of their names, mostly."""
+    made = LFSStorage(tmp_path / "many")
+    made.submit(_records(10), "d", "1")
+    made.tag("d", "main", "1")
+    for number in range(2, 13):
+        with made.change("d", "main", version=str(number)) as change:
+            change.append(_records(1))
+    made.untag("d", "main")
+    put_by_hand(rig, tmp_path / "many")
+    storage = rig.make_storage(local)
+
+    def told(storage: Any) -> list[Any]:
+        would_go = storage.gc("d", keep_last=3, older_than=NOW, dry_run=True).versions
+        return [storage.latest("d"), [it.dataset_version for it in would_go]]
+
+    assert told(storage) == told(made) == ["12", [str(number) for number in range(1, 10)]]
+    # What is stored there now is newer, also what was there before.
+    storage.submit(_records(3), "d", "0")
+    assert storage.latest("d") == "0"
+    storage.delete("d", "5")
+    made.copy("d", "5", storage)
+    assert storage.latest("d") == "5"
+    storage.submit(_records(10), "d", "1")
+    assert storage.latest("d") == "1"
+
+
+def put_by_hand(rig: Any, folder: pathlib.Path) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            rig.raw.put(f"data/{path.relative_to(folder).as_posix()}", path.read_bytes())
 
 
 @pytest.mark.parametrize("name", ["parts", "plain"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import multiprocessing
 import os
 import pathlib
+import shutil
 import signal
 
 import numpy as np
@@ -54,3 +56,18 @@ def test_what_was_never_committed_is_not_there(tmp_path: pathlib.Path, replaced_
     with storage.change("d", "main", version="v") as change:
         change.append(np.arange(5))
     assert len(storage.fetch("d", "main")) == 15
+
+
+def test_versions_keep_their_order_when_a_program_copies_the_folder(tmp_path: pathlib.Path) -> None:
+    """Which gives all files new times, in another order."""
+    storage = LFSStorage(tmp_path / "here")
+    for name in ("c", "a", "b"):
+        storage.submit([1, 2], "d", name)
+    storage.compact("d", "c")
+    shutil.copytree(tmp_path / "here", tmp_path / "there", copy_function=shutil.copyfile)
+    for at, name in enumerate("abc"):
+        os.utime(tmp_path / "there" / "d" / name / "cache.mdb", (at + 2e9, at + 2e9))
+    copied = LFSStorage(tmp_path / "there")
+    assert copied.latest("d") == storage.latest("d") == "b"
+    would_go = copied.gc("d", keep_last=1, older_than=datetime.timedelta(0), dry_run=True).versions
+    assert [it.dataset_version for it in would_go] == ["c", "a"]

@@ -53,6 +53,12 @@ class Known:
         if before is not None and before.is_of(entry.object_size, entry.object_tag):
             # Which was too long to be kept as a whole.
             return dataclasses.replace(entry, number=before.number, stored=before.stored)
+        if before is not None and entry.made is not None and before.is_told_by(entry):
+            # By another program, with the catalogue. When it was stored where it was first is not
+            # kept; it was made right before. Buckets tell times without the fraction.
+            since, number = before.stored or (entry.made, before.number)
+            stored_then = min(since.replace(microsecond=0), written), number
+            return dataclasses.replace(entry, number=before.number, stored=stored_then)
         if renewed is None:
             return entry
         stored = None
