@@ -158,6 +158,21 @@ def test_what_is_asked_for_when_some_is_kept(site: Site) -> None:
     assert bytes_of(asked) == pytest.approx(plan.later_bytes, rel=0.35)
 
 
+@pytest.mark.parametrize("part_bytes", [None, 400_000], ids=["file", "parts"])
+def test_of_what_is_here_nothing_is_asked_for(site: Site, part_bytes: int | None) -> None:
+    store(site, SHAPES[0], part_bytes)
+    with site.ref() as ref:
+        assert ref.plan().record_requests > 0
+        read(site, ref, 1)
+        wait_until(lambda: ref.reader.is_here)
+        plan = ref.plan(num_shards=4, shards_here=1)
+        assert not read(site, ref, 1)
+    assert plan.records == 75
+    assert (plan.index_requests, plan.record_requests, plan.later_requests) == (0, 0, 0)
+    # But by who opens it so.
+    assert plan.requests == plan.opening_requests == 1
+
+
 @pytest.fixture(scope="module")
 def refs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RemoteDataRef]]:
     """Of one file, of parts, of records of any length, of few and of none."""

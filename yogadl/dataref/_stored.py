@@ -53,7 +53,8 @@ class StoredDataRef(IndexedDataRef):
     ) -> Plan:
         """What shuffled streams of this data set would ask the bucket for, without asking it.
 
-        Of what is on this machine as a whole, that is nothing.
+        Of what is on this machine as a whole, that is nothing; or, if it was fetched with
+        ``download=False``, what opening it takes.
 
         The streams are taken to begin together, as those of a job do. Of small data sets, who comes
         when others have fetched most of it asks for less.

@@ -137,11 +137,11 @@ def plan(
     # A shard may have no more.
     first_batch = min(batch_size, max(1, -(-records // max(1, shards_here))))
     size = sum(_fetched_bytes(files, codec) for files, codec in kinds)
-    # Of a table, what is opened has no records.
-    table = reader.version.info.file_size - files_bytes
-    head = min(HEAD_BYTES, table or files_bytes)
-    rest = max(0, table - head)
+    table, head, rest = _opened(reader)
     opening = shards_here + (rest > 0), shards_here * head + rest
+    if reader.is_here:
+        seconds = network.latency + head / network.connection_bytes
+        return Plan(records, *opening, 0, 0, 0, 0, 0, 0, seconds, 0.0, 0.0)
     sizes = [files.nbytes // max(count, 1) for files, _ in kinds]
     is_bulk = all(is_whole_cheaper(size, num_shards, shards_here) for size in sizes)
     if is_bulk:
@@ -194,6 +194,16 @@ def plan(
         epoch_seconds=network.seconds(requests, of_index[1] + of_records[1], connections),
         later_seconds=network.seconds(*later, connections),
     )
+
+
+def _opened(reader: RemoteRecords) -> tuple[int, int, int]:
+    """Bytes of the table of parts, if it has one; by which each process opens it; and of the rest
+    of the table, which one of them fetches."""
+    files_bytes = sum(files.nbytes for files, _ in reader.kinds)
+    # Of a table, what is opened has no records.
+    table = reader.version.info.file_size - files_bytes
+    head = min(HEAD_BYTES, table or files_bytes)
+    return table, head, max(0, table - head)
 
 
 def _are_in_most(files: RemoteFiles, count: int) -> bool:

@@ -87,6 +87,15 @@ class RemoteRecords(RecordReader):
     def content_id(self) -> str:
         return self.version.sums.content_id(self.spec)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether all of it is on this machine, and was compared with its digests.
+
+        Raises:
+            ClosedError: this is closed.
+        """
+        return self._whole() is not None
+
     def _whole(self) -> FileReader | None:
         """What reads the files themselves, once all of them are here."""
         self.kinds  # noqa: B018 # raises if it is closed
