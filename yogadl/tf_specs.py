@@ -13,8 +13,20 @@ tf = require("tensorflow", "tensorflow")
 
 
 def to_tf(spec: specs.Structure) -> Any:
-    """The nest of ``tf.TypeSpec`` of an element spec."""
-    return specs.map_leaves(_leaf_to_tf, spec)
+    """The nest of ``tf.TypeSpec`` of an element spec.
+
+    Raises:
+        UnsupportedTypeError: TensorFlow lacks a dtype, or has no order for the keys of a dict.
+    """
+    found = specs.map_leaves(_leaf_to_tf, spec)
+    try:
+        tf.nest.flatten(found)
+    except TypeError as error:
+        raise UnsupportedTypeError(
+            "TensorFlow sorts the keys of a dict, and cannot if some are strings and some integers "
+            f"({error}); store all of them as strings"
+        ) from error
+    return found
 
 
 def _tf_dtype(name: str) -> Any:

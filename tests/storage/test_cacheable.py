@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import errno
 import functools
 import inspect
 import logging
@@ -22,8 +23,11 @@ import numpy as np
 import pytest
 from processes_ready import READY
 
+import yogadl
 from yogadl import DataRef
 from yogadl.errors import (
+    CacheNotFoundError,
+    FileSystemError,
     InvalidArgumentError,
     StaleCacheWarning,
     UnsupportedFormatError,
@@ -32,6 +36,7 @@ from yogadl.errors import (
 from yogadl.format import header as headers
 from yogadl.format.pages import PAGE_HEADER
 from yogadl.storage import LFSConfigurations, LFSStorage
+from yogadl.storage._disk import lock
 
 KILLED_014 = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "killed.mdb"
 PATIENCE = 60
@@ -156,7 +161,99 @@ def test_a_function_that_calls_itself_is_told(storage: LFSStorage) -> None:
     assert records(make()) == [1]
 
 
+def test_nor_by_another_path(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
+    """It would wait for itself for ever."""
+    (tmp_path / "link").symlink_to(storage._configurations.storage_dir_path)
+    linked = LFSStorage(tmp_path / "link")
+
+    def make() -> Any:
+        return list(linked.cacheable("a", "1")(make)().stream())
+
+    with pytest.raises(YogadlError, match="would wait for itself for ever"):
+        storage.cacheable("a", "1")(make)()
+    assert records(storage.cacheable("a", "1")(lambda: [1])()) == [1]
+
+
+# Deleted meanwhile
+
+
+@pytest.mark.parametrize("on_change", ["warn", "rebuild"])
+def test_what_is_deleted_right_after_it_was_built_is_built_again(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch, on_change: str
+) -> None:
+    if on_change == "rebuild":
+        storage.cacheable("a", "1")(lambda: [1])()
+    publish, left = LFSStorage._publish, 3
+
+    def deleted(self: LFSStorage, *arguments: Any, **options: Any) -> None:
+        nonlocal left
+        publish(self, *arguments, **options)
+        left -= 1
+        if left:
+            storage.delete("a", "1")
+
+    monkeypatch.setattr(LFSStorage, "_publish", deleted)
+    made = storage.cacheable("a", "1", on_change=on_change)(lambda: [4, 5])
+    assert records(made()) == [4, 5]
+    assert left == 0
+
+
+def test_what_is_deleted_again_and_again_is_an_error(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = LFSStorage._publish
+
+    def deleted(self: LFSStorage, *arguments: Any, **options: Any) -> None:
+        publish(self, *arguments, **options)
+        storage.delete("a", "1")
+
+    monkeypatch.setattr(LFSStorage, "_publish", deleted)
+    with pytest.raises(CacheNotFoundError):
+        storage.cacheable("a", "1")(lambda: [4, 5])()
+
+
+def test_a_folder_that_goes_before_its_lock_is_there_is_made_again(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submit of the same version that fails removes it, if it is empty."""
+    wait, left = lock._wait, 3
+
+    def removed(*arguments: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left > 0:
+            raise FileNotFoundError(errno.ENOENT, "gone")
+        wait(*arguments)
+
+    monkeypatch.setattr(lock, "_wait", removed)
+    assert records(storage.cacheable("a", "1")(lambda: [1])()) == [1]
+    assert left == 0
+    left = 1000
+    with pytest.raises(FileSystemError, match="again and again"):
+        storage.cacheable("b", "1")(lambda: [1])()
+
+
 # Many at once
+
+
+def test_an_empty_data_set_is_built_once(storage: LFSStorage, tmp_path: pathlib.Path) -> None:
+    """It is false, as other empty things are, but it is there."""
+    log, barrier = tmp_path / "builds", threading.Barrier(4)
+    waiting = threading.Event()
+
+    @storage.cacheable("a", "1", spec=yogadl.spec.TensorSpec("int64", ()))
+    def make() -> Any:
+        count_build(log)
+        waiting.wait(0.5)
+        return []
+
+    def call() -> list[Any]:
+        barrier.wait(PATIENCE)
+        return records(make())
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = [future.result() for future in [pool.submit(call) for _ in range(4)]]
+    assert (len(builds(log)), results) == (1, [[]] * 4)
 
 
 def test_threads_build_once(storage: LFSStorage, tmp_path: pathlib.Path) -> None:

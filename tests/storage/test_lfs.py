@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import errno
 import fcntl
 import functools
 import itertools
@@ -11,6 +12,7 @@ import os
 import pathlib
 import pickle
 import pty
+import shutil
 import struct
 import subprocess
 import sys
@@ -27,6 +29,7 @@ import pytest
 from yogadl import DataRef
 from yogadl.errors import (
     CacheNotFoundError,
+    FileSystemError,
     InvalidArgumentError,
     SpecMismatchError,
     StorageFullError,
@@ -466,3 +469,17 @@ def test_the_log_says_what_was_stored(
     assert any("done" in line and "1,234 records" in line for line in said)
     assert {record.levelno for record in caplog.records} == {logging.INFO}
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_folder_that_is_removed_while_records_are_made(storage_dir: pathlib.Path) -> None:
+    def records() -> Iterator[int]:
+        yield 1
+        shutil.rmtree(storage_dir / "a" / "1")
+        yield 2
+
+    storage = LFSStorage(storage_dir)
+    with pytest.raises(FileSystemError, match="removed or renamed") as error:
+        storage.submit(records(), "a", "1")
+    assert error.value.errno == errno.ENOENT
+    storage.submit([3], "a", "1")
+    assert [int(record) for record in storage.fetch("a", "1").stream()] == [3]

@@ -136,6 +136,8 @@ def test_secrets_are_refused_and_not_shown(name: str, opened: list[Any]) -> None
         ("file:///data\n", "%0A"),
         ("https://host/a/1/cache.mdb", "yogadl.from_url"),
         ("nobody://knows", "no storage is known"),
+        ("file:data", "'./file:"),
+        ("S3:hunter2/data", "'./S3:"),
     ],
 )
 def test_what_is_wrong_is_told(url: str, said: str, opened: list[Any]) -> None:

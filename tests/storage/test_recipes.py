@@ -358,6 +358,25 @@ def test_why_of_something_else(storage: LFSStorage, tmp_path: pathlib.Path) -> N
             storage.why(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("version", [None, "1"])
+def test_why_of_a_call_that_cannot_be_made(storage: LFSStorage, version: str | None) -> None:
+    @storage.cacheable("a", version)
+    def make(count: int, *, split: str = "train") -> Any:
+        return [split] * count
+
+    wrong: list[tuple[tuple[int, ...], dict[str, str]]]
+    wrong = [((), {}), ((1, 2), {}), ((1,), {"splt": "test"})]
+    for arguments, named in wrong:
+        for ask in (make, functools.partial(storage.why, make)):
+            with pytest.raises(TypeError, match="argument"):
+                ask(*arguments, **named)  # type: ignore[arg-type]
+    make(1)
+    assert storage.why(make, 1).is_stored
+    if version:
+        # What is stored is read, whatever the arguments.
+        assert all(storage.why(make, *some, **named).is_stored for some, named in wrong)
+
+
 # Hostile files
 
 

@@ -291,6 +291,17 @@ def test_a_dtype_that_tensorflow_lacks_is_named(name: str, storage_dir: pathlib.
         yogadl.tensorflow.make_tf_dataset(storage.fetch("a", "1").stream())
 
 
+@pytest.mark.parametrize("record", [{1: 1, "b": 2}, {"a": ({0: 1, "c": 2}, 3)}])
+def test_keys_that_tensorflow_cannot_sort(record: Any, storage_dir: pathlib.Path) -> None:
+    storage = make_storage(storage_dir)
+    storage.submit([record], "a", "1")
+    (read,) = storage.fetch("a", "1").stream()
+    assert read == record
+    for options in ({}, {"batch_size": 1}):
+        with pytest.raises(UnsupportedTypeError, match="sorts the keys of a dict"):
+            yogadl.tensorflow.make_tf_dataset(storage.fetch("a", "1").stream(), **options)
+
+
 def test_an_infinite_data_set_is_refused_before_anything_is_written(
     storage_dir: pathlib.Path,
 ) -> None:

@@ -16,7 +16,7 @@ import xxhash
 from yogadl._version import __version__
 from yogadl.cache.files import shown
 from yogadl.cache.partial import PartialFile
-from yogadl.errors import TooManyFilesError, YogadlError
+from yogadl.errors import FileSystemError, TooManyFilesError, YogadlError
 from yogadl.format import header as headers
 from yogadl.format.pages import (
     PAGE_HEADER,
@@ -194,4 +194,9 @@ class Container:
                     f"{shown(path)} cannot be checked: {error}. Close what is not needed, or "
                     "raise the limit (ulimit -n)"
                 ) from error
-            raise YogadlError(f"LMDB cannot open {shown(path)}: {error}") from error
+            said = f"LMDB cannot open {shown(path)}: {error}"
+            if os.strerror(errno.ENOENT) in str(error):
+                raise FileSystemError(
+                    f"{said}. Was its folder removed or renamed meanwhile?", errno.ENOENT
+                ) from error
+            raise YogadlError(said) from error

@@ -292,6 +292,7 @@ class CacheStorage(CopiedVersions[V]):
 
         Raises:
             InvalidArgumentError: it is no function that this storage's ``cacheable`` decorates.
+            TypeError: it would be called, and cannot be with these arguments.
             StoreError: the bucket cannot be read.
         """
         cacheable, bound = cached_by(self, function)

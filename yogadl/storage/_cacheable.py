@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import logging
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -207,7 +208,20 @@ class Cacheable:
     # What would happen
 
     def why(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Why:
-        """What a call would do, and why."""
+        """What a call would do, and why.
+
+        Raises:
+            TypeError: it would call the function, which cannot be called so.
+        """
+        found = self._why(arguments, named)
+        function = self.function
+        # Whatever else there is may take other arguments than it says.
+        is_plain = isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__")
+        if found.would_build and is_plain:
+            inspect.signature(function).bind(*arguments, **named)
+        return found
+
+    def _why(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Why:
         storage = self.storage
         try:
             recipe = self.recipe(arguments, named)

@@ -81,6 +81,12 @@ def open_storage(url: str | os.PathLike[str], **configuration: Any) -> CacheStor
         raise InvalidArgumentError(f"url must be a string or a path, not {url!r:.100}")
     name = scheme_of(text)
     if not name:
+        begin, colon, _ = text.partition(":")
+        if colon and begin.lower() in _BUILT_IN:
+            raise InvalidArgumentError(
+                f"url begins with '{begin}:', and is no URL without '//' behind that; a path that "
+                f"begins so is given as './{begin}:…'"
+            )
         _check_names(configuration, {}, "a path")
         return LFSStorage(LFSConfigurations(text))
     opener = _find(name) or _find_in_fsspec(name)
