@@ -498,3 +498,26 @@ def test_zeros_at_the_end_of_strings_count(tmp_path: pathlib.Path) -> None:
     assert found.components == {"t": 4, "m": 4}
     (sample, *_) = storage.card("a", "2", sample=5).sample
     assert sample.greatest == 3
+
+
+def test_branches_of_which_one_has_other_components(tmp_path: pathlib.Path) -> None:
+    """Records that neither has touched are the same, wherever they are in each."""
+    storage = LFSStorage(tmp_path)
+    storage.submit({"id": np.arange(100), "y": np.arange(100) % 3}, "d", "1")
+    for branch in ("main", "trial"):
+        storage.tag("d", branch, "1")
+    with storage.change("d", "trial", version="t") as change:
+        change.delete([0, 50])
+        change.replace([7], {"id": np.array([7]), "y": np.array([9])})
+    with storage.change("d", "main", version="2") as change:
+        change.append({"id": np.array([500]), "y": np.array([1])})
+    with storage.change("d", "main", version="3") as change:
+        change.add("n", lambda record: record["id"] * 2)
+    found = storage.diff("d", "t", "3")
+    assert found.added.tolist() == [0, 50, 100]
+    assert found.deleted.tolist() == []
+    assert found.changed.tolist() == [[6], [7]]
+    assert found.components == {"y": 1}
+    back = storage.diff("d", "3", "t")
+    assert back.deleted.tolist() == [0, 50, 100]
+    assert back.changed.tolist() == [[7], [6]]

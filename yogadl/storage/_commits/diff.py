@@ -17,7 +17,7 @@ from yogadl.storage._commits.comparing import (
     common_leaves,
     differing_components,
 )
-from yogadl.storage._commits.lineage import Changes, changes_since
+from yogadl.storage._commits.lineage import Changes, changes_between, changes_since
 from yogadl.storage._commits.made import Made, same_specs
 from yogadl.storage._commits.user_metadata import MISSING, same_json
 from yogadl.versions.hunks import PARENT, Hunks, hunks_of
@@ -88,9 +88,10 @@ def diff_of(
 ) -> VersionDiff:
     """What two versions of an id differ in.
 
-    Where one follows from the other, that is told by the commits between them; else records are
-    the same if their tokens are, which are 64 bits. Only changed records are read; where components
-    were changed, those of which a common one was stored anew.
+    Where one follows from the other, that is told by the commits between them, and where they have
+    different specs, by those since the version that both were made from; else records are the same
+    if their tokens are, which are 64 bits. Only changed records are read; where components were
+    changed, those of which a common one was stored anew.
 
     Args:
         before: the one.
@@ -144,6 +145,9 @@ def _changes(
     if found is not None:
         return found.inverted()
     if not before.has_spec_of(after):
+        found = changes_between(made_of, before, after)
+        if found is not None:
+            return found
         return Changes(Hunks.of([(0, before.count, after.count)]), of_components=False)
     one, two = readers()
     tokens, others = (reader.tokens(np.arange(len(reader))) for reader in (one, two))

@@ -16,6 +16,8 @@ from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
 from yogadl.versions.runs import NO_RUNS, Runs
 
 _LONGEST_CHAIN = 10_000
+_OF_COMMON, _OF_AFTER = 1, 2
+"""Stand for records of a common ancestor, and of one of its descendants, beside ``PARENT``."""
 _NEW = -1
 """Stands for records of which it is not known where they were."""
 
@@ -94,6 +96,40 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
     ids, taken_back = {step.id for step in steps}, {step.reverts for step in steps} - {""}
     each = tuple(step.changes.hunks for step in steps) if ids.isdisjoint(taken_back) else (hunks,)
     return Changes(hunks, _of_components(steps), each, not taken_back <= ids)
+
+
+def changes_between(made_of: Callable[[str], Made], before: Made, after: Made) -> Changes | None:
+    """What a version changes of another that was made from the same one.
+
+    Args:
+        made_of: what is made of another version of the id.
+        before: the other.
+        after: the version.
+
+    Returns:
+        ``None`` if there is no version that both were made from, or what was changed is not known.
+    """
+    names = {at.dataset_version for at in _ancestors(made_of, before)}
+    common = next((at for at in _ancestors(made_of, after) if at.dataset_version in names), None)
+    if common is None:
+        return None
+    here, there = (changes_since(made_of, it, common) for it in (before, after))
+    if here is None or there is None:
+        return None
+    common_of_before = here.hunks.inverted().applied(before.count, _OF_COMMON)
+    whole = there.hunks.applied(common.count, _OF_AFTER).through({PARENT: common_of_before})
+    hunks, _ = hunks_of(whole, before.count)
+    return Changes(hunks, here.of_components or there.of_components)
+
+
+def _ancestors(made_of: Callable[[str], Made], version: Made) -> Iterator[Made]:
+    """The versions that one was made from, the last first."""
+    seen = {version.dataset_version}
+    at = _parent(made_of, version, version)
+    while at is not None and at.dataset_version not in seen and len(seen) < _LONGEST_CHAIN:
+        yield at
+        seen.add(at.dataset_version)
+        at = _parent(made_of, at, at)
 
 
 @dataclass(frozen=True)
