@@ -91,7 +91,8 @@ def resume(
     if not saved.shuffle_then_shard and _shard(saved) != _shard(shard):
         raise StateMismatchError(
             f"the state is of shard {saved.shard_rank} of {saved.num_shards}, not of shard "
-            f"{shard.shard_rank} of {shard.num_shards}; give that shard's own state, or use "
+            f"{shard.shard_rank} of {shard.num_shards}; give that shard's own state, with "
+            f"shard_rank={saved.shard_rank} and num_shards={saved.num_shards}, or use "
             "shuffle_then_shard=True, whose states hold for any number of shards"
         )
     order = dataclasses.replace(saved, shard_rank=shard.shard_rank, num_shards=shard.num_shards)
