@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import yogadl
+from yogadl.errors import CacheNotFoundError, StorageFullError
 from yogadl.storage import LFSStorage
 
 NOW = datetime.timedelta(0)
@@ -183,3 +184,23 @@ def test_parts_are_known_to_be_unused_from_when_a_version_is_deleted(
     storage.delete("parts", "2", force=True)
     storage.delete("parts", "1")
     assert "data/parts/yogadl.parts/yogadl.control" in rig.raw.list()
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_one_that_is_gone_when_there_is_no_room_for_it(
+    rig: Any, storage: Any, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """Whether it can be read where it is, nobody can tell any more."""
+    limited = rig.make_storage(local, local_cache_bytes=10_000_000)
+    limited.fetch("parts", version, download=True).close()
+
+    def full(*_: Any, **__: Any) -> None:
+        rig.raw.delete(f"data/parts/{version}/cache.mdb")
+        raise StorageFullError("no room")
+
+    monkeypatch.setattr(limited, "_fetch", full)
+    with pytest.raises(StorageFullError, match="no room"):
+        limited.fetch("parts", version)
+    monkeypatch.undo()
+    with pytest.raises(CacheNotFoundError):
+        limited.fetch("parts", version)

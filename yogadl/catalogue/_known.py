@@ -49,26 +49,31 @@ class Known:
             entry: of the file.
             written: when that was written.
         """
-        before, renewed = self.entries.get(entry.key), entry.renewed
+        before = self.entries.get(entry.key)
         if before is not None and before.is_of(entry.object_size, entry.object_tag):
             # Which was too long to be kept as a whole.
             return dataclasses.replace(entry, number=before.number, stored=before.stored)
-        if before is not None and entry.made is not None and before.is_told_by(entry):
-            # By another program, with the catalogue. When it was stored where it was first is not
-            # kept; it was made right before. Buckets tell times without the fraction.
-            since, number = before.stored or (entry.made, before.number)
-            stored_then = min(since.replace(microsecond=0), written), number
-            return dataclasses.replace(entry, number=before.number, stored=stored_then)
+        stored = self._before_it_was_renewed(entry)
+        if stored is not None:
+            return dataclasses.replace(entry, stored=(min(stored[0], written), stored[1]))
+        if before is None or entry.made is None or not before.is_told_by(entry):
+            return entry
+        # Another program has copied both. When it was stored where it was first is not kept; it was
+        # made right before. Buckets tell times without the fraction.
+        since, number = before.stored or (entry.made, before.number)
+        since = min(since.replace(microsecond=0), written)
+        return dataclasses.replace(entry, number=before.number, stored=(since, number))
+
+    def _before_it_was_renewed(self, entry: Entry) -> tuple[datetime.datetime, int] | None:
+        """When the version of a file that was written anew was stored, and its number then."""
+        before, renewed = self.entries.get(entry.key), entry.renewed
         if renewed is None:
-            return entry
-        stored = None
+            return None
         if before is not None and before.object_tag == renewed.instead_of:
-            stored = before.stored or (renewed.since, renewed.number)
-        elif self.removed.get(entry.key) in (entry.object_tag, renewed.instead_of):
-            stored = renewed.since, renewed.number
-        if stored is None:
-            return entry
-        return dataclasses.replace(entry, stored=(min(stored[0], written), stored[1]))
+            return before.stored or (renewed.since, renewed.number)
+        if self.removed.get(entry.key) in (entry.object_tag, renewed.instead_of):
+            return renewed.since, renewed.number
+        return None
 
     def tags_at(self, key: Key) -> tuple[str, ...]:
         """The tags that are at a version, sorted."""
