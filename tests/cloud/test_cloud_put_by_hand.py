@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import yogadl
-from yogadl.errors import CacheNotFoundError, StorageFullError
+from yogadl.errors import CacheNotFoundError, ChecksumError, StorageFullError
 from yogadl.storage import LFSStorage
 
 NOW = datetime.timedelta(0)
@@ -204,3 +204,16 @@ def test_one_that_is_gone_when_there_is_no_room_for_it(
     monkeypatch.undo()
     with pytest.raises(CacheNotFoundError):
         limited.fetch("parts", version)
+
+
+def test_a_part_that_was_left_behind(storage: Any, rig: Any, tmp_path: pathlib.Path) -> None:
+    part = next(key for key in rig.raw.list("data/parts/yogadl.parts/") if key.endswith(".mdb"))
+    rig.raw.delete(part)
+    to = LFSStorage(tmp_path / "to")
+    for act in (
+        lambda: storage.copy("parts", "1", to),
+        lambda: storage.sync(to, "parts", names="1"),
+    ):
+        with pytest.raises(ChecksumError, match=r"a part of .*data/parts/1.* is not there"):
+            act()
+    assert not to.exists("parts")

@@ -7,6 +7,7 @@ without conditions, and copies of it serve all versions that refer to it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import pathlib
@@ -209,7 +210,8 @@ class BucketParts:
             remove_leftovers(folder / _STAGED)
             for digest in self._missing(table, sizes, check):
                 path = part_path(table, digest)
-                with self._downloaded(_staged, table, digest) as file:
+                staged = functools.partial(_staged, path)
+                with self._downloaded(staged, str(table), digest) as file:
                     make_trusted(file).commit(path)
 
     def _fetch_contents(
@@ -229,7 +231,8 @@ class BucketParts:
             with contents.room(sum(sizes[digest] for digest in found)):
                 for digest in found:
                     path = part_path(table, digest)
-                    with self._downloaded(contents.staged, table, digest) as file:
+                    staged = functools.partial(contents.staged, path)
+                    with self._downloaded(staged, str(table), digest) as file:
                         contents.place(file, path)
 
     def _missing(self, table: pathlib.Path, sizes: dict[bytes, int], check: bool) -> list[bytes]:
@@ -239,9 +242,7 @@ class BucketParts:
             if not _is_there(part_path(table, digest), digest, size, check)
         ]
 
-    def load(
-        self, digest: bytes, make_file: Callable[[], PartialFile], table: pathlib.Path
-    ) -> PartialFile:
+    def load(self, digest: bytes, make_file: Callable[[], PartialFile], table: str) -> PartialFile:
         """A file with just a part, downloaded and compared with its digest.
 
         Args:
@@ -252,17 +253,14 @@ class BucketParts:
         Raises:
             ChecksumError, StoreError, StorageFullError: see :meth:`fetch`.
         """
-        file = self._downloaded(lambda _path: make_file(), table, digest)
+        file = self._downloaded(make_file, table, digest)
         file.size = os.fstat(file.fileno()).st_size
         return file
 
     def _downloaded(
-        self,
-        staged: Callable[[pathlib.Path], PartialFile],
-        table: pathlib.Path,
-        digest: bytes,
+        self, staged: Callable[[], PartialFile], table: str, digest: bytes
     ) -> PartialFile:
-        """A part in a file that is staged for its path, compared with its digest."""
+        """A part in a file that is staged for it, compared with its digest."""
         key = self.key(digest)
         seen = set()
         for attempt in range(1, _DOWNLOADS + 1):
@@ -273,7 +271,7 @@ class BucketParts:
                     "set again"
                 )
             with contextlib.ExitStack() as stack:
-                file = stack.enter_context(staged(part_path(table, digest)))
+                file = stack.enter_context(staged())
                 download(self._store, info, file)
                 try:
                     _check(file.path, digest)

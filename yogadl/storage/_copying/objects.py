@@ -67,7 +67,7 @@ class FarOriginal:
             except CacheFormatError:
                 # The copy's disk has damaged it.
                 self._near = None
-        return self._version.parts.load(digest, make_file, self._path)
+        return self._version.parts.load(digest, make_file, self._version.name)
 
 
 def _download_table(store: ObjectStore, info: ObjectInfo, path: pathlib.Path) -> None:
