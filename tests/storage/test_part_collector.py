@@ -38,6 +38,7 @@ from yogadl.storage._collected import CollectedParts
 DAY = datetime.timedelta(days=1)
 AT_ONCE = datetime.timedelta()
 COUNT = 60
+LEGACY = pathlib.Path(__file__).parent.parent / "golden" / "yogadl-0.1.4" / "range.mdb"
 FOLDER = "data/a"
 
 
@@ -580,9 +581,14 @@ def test_a_damaged_table_keeps_all_parts(tmp_path: pathlib.Path) -> None:
         store._put(key, data, {"yogadl-format": "1"}, None)
         assert list(collect(store, tmp_path).skipped) == ["a"]
         assert stored_parts(store) == before
-    # Another program's, or one of yogadl 0.1.4, has no parts.
-    store._put(f"{FOLDER}/3/cache.mdb", b"x" * 5000, {}, None)
     store._put(key, whole, {}, None)
+    # What somebody else has put there may have been one.
+    other = f"{FOLDER}/3/cache.mdb"
+    store._put(other, b"x" * 5000, {}, None)
+    assert list(collect(store, tmp_path).skipped) == ["a"]
+    assert stored_parts(store) == before
+    # What yogadl 0.1.4 wrote has no parts.
+    store._put(other, LEGACY.read_bytes(), {}, None)
     assert collect(store, tmp_path).removed
     assert stored_parts(store) == needed_parts(store)
 
