@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from multiprocessing.context import ForkServerContext, ForkServerProcess
-from typing import Any
+from typing import Any, ClassVar
 
 
 class _Environment:
@@ -30,7 +30,7 @@ class _ReadyProcess(ForkServerProcess):
 
 
 class _ReadyContext(ForkServerContext):
-    Process = _ReadyProcess  # type: ignore[assignment]
+    Process: ClassVar[type[ForkServerProcess]] = _ReadyProcess
 
 
 READY = _ReadyContext()

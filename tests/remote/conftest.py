@@ -9,6 +9,7 @@ import pytest
 from remote_rig import Site, make_site
 
 from yogadl import backoff
+from yogadl.remote._fetching import desk, passing, planner, work_queue
 
 
 @pytest.fixture
@@ -21,3 +22,12 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Si
         yield made
     finally:
         made.web.close()
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 MB pass through memory, 2 MB of them fetched ahead."""
+    monkeypatch.setattr(passing, "_PASSING_BYTES", 4_000_000)
+    for module in (passing, work_queue, desk):
+        monkeypatch.setattr(module, "AHEAD_BYTES", 2_000_000)
+    monkeypatch.setattr(planner, "_LARGEST_RANGE", 200_000)

@@ -15,7 +15,7 @@ from waiting import wait_until
 
 import yogadl
 from yogadl.errors import ClosedError
-from yogadl.remote._fetching import bulk_queue, passing, planner, work_queue
+from yogadl.remote._fetching import bulk_queue
 from yogadl.remote._fetching import desk as desk_module
 from yogadl.remote._fetching.desk import Desk, Office
 from yogadl.remote._fetching.fetcher import fetcher
@@ -27,14 +27,6 @@ ORDERS: list[dict[str, Any]] = [
     {"shuffle": True, "shuffle_seed": 1},
     {"shuffle": True, "shuffle_seed": 1, "num_shards": 3, "shuffle_then_shard": True},
 ]
-
-
-@pytest.fixture
-def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passing, "_PASSING_BYTES", 3_000_000)
-    for module in (passing, work_queue, desk_module):
-        monkeypatch.setattr(module, "AHEAD_BYTES", 2_000_000)
-    monkeypatch.setattr(planner, "_LARGEST_RANGE", 200_000)
 
 
 def never(_asked: Asked, made: Answer) -> Answer:

@@ -9,7 +9,7 @@ from test_remote_plan import SHAPES, is_nothing_fetched, store
 from waiting import wait_until
 
 from yogadl.dataref import RemoteDataRef
-from yogadl.remote._fetching import desk, lateness, passing, planner, work_queue
+from yogadl.remote._fetching import lateness, passing, work_queue
 from yogadl.remote._fetching.planner import FIRST_RECORDS
 from yogadl.remote._fetching.work import Range, Work, cells
 from yogadl.remote._local import sparse_file
@@ -90,14 +90,6 @@ def store_sizes(site: Site, sizes: list[int]) -> int:
     spec = {"x": TensorSpec("uint8", (None,)), "number": TensorSpec("int64")}
     records = ({"x": np.zeros(size, "u1"), "number": np.int64(at)} for at, size in enumerate(sizes))
     return site.store(records, spec=spec).info.file_size
-
-
-@pytest.fixture
-def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passing, "_PASSING_BYTES", 4_000_000)
-    for module in (passing, work_queue, desk):
-        monkeypatch.setattr(module, "AHEAD_BYTES", 2_000_000)
-    monkeypatch.setattr(planner, "_LARGEST_RANGE", 200_000)
 
 
 @pytest.mark.parametrize("sizes", [[100_000] * 40, [100, 50_000] * 40])

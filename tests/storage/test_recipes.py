@@ -366,10 +366,11 @@ def test_why_of_a_call_that_cannot_be_made(storage: LFSStorage, version: str | N
 
     wrong: list[tuple[tuple[int, ...], dict[str, str]]]
     wrong = [((), {}), ((1, 2), {}), ((1,), {"splt": "test"})]
+    asking: list[Callable[..., object]] = [make, functools.partial(storage.why, make)]
     for arguments, named in wrong:
-        for ask in (make, functools.partial(storage.why, make)):
+        for ask in asking:
             with pytest.raises(TypeError, match="argument"):
-                ask(*arguments, **named)  # type: ignore[arg-type]
+                ask(*arguments, **named)
     make(1)
     assert storage.why(make, 1).is_stored
     if version:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -109,8 +110,7 @@ def changes_between(made_of: Callable[[str], Made], before: Made, after: Made) -
     Returns:
         ``None`` if there is no version that both were made from, or what was changed is not known.
     """
-    names = {at.dataset_version for at in _ancestors(made_of, before)}
-    common = next((at for at in _ancestors(made_of, after) if at.dataset_version in names), None)
+    common = _common_ancestor(made_of, before, after)
     if common is None:
         return None
     here, there = (changes_since(made_of, it, common) for it in (before, after))
@@ -120,6 +120,19 @@ def changes_between(made_of: Callable[[str], Made], before: Made, after: Made) -
     whole = there.hunks.applied(common.count, _OF_AFTER).through({PARENT: common_of_before})
     hunks, _ = hunks_of(whole, before.count)
     return Changes(hunks, here.of_components or there.of_components)
+
+
+def _common_ancestor(made_of: Callable[[str], Made], one: Made, two: Made) -> Made | None:
+    """The last version that both were made from; asks for no more than lead there."""
+    seen: tuple[set[str], set[str]] = set(), set()
+    for pair in itertools.zip_longest(_ancestors(made_of, one), _ancestors(made_of, two)):
+        for at, own, others in zip(pair, seen, reversed(seen), strict=True):
+            if at is None:
+                continue
+            own.add(at.dataset_version)
+            if at.dataset_version in others:
+                return at
+    return None
 
 
 def _ancestors(made_of: Callable[[str], Made], version: Made) -> Iterator[Made]:

@@ -31,17 +31,6 @@ class _WrongError(Exception):
     """What a store does that it should not."""
 
 
-def check_conditional_writes(store: ObjectStore, prefix: str, *, races: bool = True) -> None:
-    """See :func:`what_is_wrong`.
-
-    Raises:
-        UnsafeStoreError: there is something.
-    """
-    wrong = what_is_wrong(store, prefix, races=races)
-    if wrong:
-        raise cannot_be_trusted(store, wrong)
-
-
 def what_is_wrong(store: ObjectStore, prefix: str, *, races: bool = True) -> str:
     """Races creators of an object of its own, replaces it on conditions, and deletes it.
 
