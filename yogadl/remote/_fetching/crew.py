@@ -30,27 +30,31 @@ class Crew:
         run: Callable[[], object],
         has_room: Callable[[], bool],
     ) -> None:
-        self._wake = threading.Condition(mutex)
+        self._mutex = mutex
         self._run = run
         self._has_room = has_room
         self.count = 0
         self._most = most_connections(CONNECTIONS)
-        self._idle = self._dismissed = 0
+        # What those wait with that nobody has called.
+        self._resting: list[threading.Condition] = []
+        # And those that are to end, but have not found out yet.
+        self._dismissed: set[threading.Condition] = set()
         # By one another, so that who asks need not wait until all have started.
         self._to_start = 0
 
     def call(self) -> None:
         """Has a thread look for work: one that rests, or a new one."""
-        # It is woken for this work, and the next work needs another. Counted first: none may count
-        # as resting that does not.
-        is_idle, self._idle = self._idle > 0, max(0, self._idle - 1)
-        self._wake.notify()
-        if not is_idle:
+        if self._resting:
+            # The last one, whose connection is the warmest. It is woken for this work, and the next
+            # work needs another.
+            self._resting[-1].notify()
+            self._resting.pop()
+        else:
             self.start()
 
     def call_many(self, count: int) -> None:
         """The same of so many."""
-        idle = min(self._idle, count)
+        idle = min(len(self._resting), count)
         for _ in range(idle):
             self.call()
         self._to_start = count - idle
@@ -58,23 +62,19 @@ class Crew:
 
     def call_all(self) -> None:
         """Has all that rest look for work."""
-        self._idle = 0
-        self._wake.notify_all()
+        for each in self._resting:
+            each.notify()
+        self._resting.clear()
 
     @property
     def busy(self) -> int:
         """How many neither rest nor are about to end."""
-        return self.count - self._idle - self._dismissed
+        return self.count - len(self._dismissed.union(self._resting))
 
     def dismiss(self) -> None:
-        """Has those that rest end, unless they find work."""
-        self._dismissed += self._idle
+        """Has those that rest end, unless there is work and room for them."""
+        self._dismissed.update(self._resting)
         self.call_all()
-
-    def is_dismissed(self) -> bool:
-        """Of one of the threads, which has nothing to do: whether it is to end now."""
-        is_one, self._dismissed = self._dismissed > 0, max(0, self._dismissed - 1)
-        return is_one
 
     def start_next(self) -> None:
         """Starts one of those that :meth:`call_many` has left to the others."""
@@ -99,8 +99,17 @@ class Crew:
             return
         self.count += 1
 
-    def rest(self, seconds: float) -> None:
-        """Of one of the threads: waits until it is called, but for so long at most."""
-        self._idle += 1
-        if not self._wake.wait(seconds):
-            self._idle = max(0, self._idle - 1)
+    def rest(self, seconds: float) -> bool:
+        """Of one of the threads: waits until it is called, but for so long at most.
+
+        Returns:
+            Whether it was dismissed.
+        """
+        me = threading.Condition(self._mutex)
+        self._resting.append(me)
+        me.wait(seconds)
+        if me in self._resting:
+            self._resting.remove(me)
+        is_dismissed = me in self._dismissed
+        self._dismissed.discard(me)
+        return is_dismissed

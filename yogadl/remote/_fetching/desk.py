@@ -78,12 +78,19 @@ class Office:
     def has_room_for_a_thread(self) -> bool:
         """Whether there may be more of them, of all desks together; otherwise those that have
         nothing to do end."""
-        crews = [desk.crew for desk in self.desks.values()]
-        if sum(crew.count for crew in crews) < self.most_threads:
+        if self._count_of_threads() < self.most_threads:
             return True
+        crews = [desk.crew for desk in self.desks.values()]
         for crew in crews:
             crew.dismiss()
         return sum(crew.busy for crew in crews) < self.most_threads
+
+    def has_too_many_threads(self) -> bool:
+        """Whether there are more than may be, of all desks together."""
+        return self._count_of_threads() > self.most_threads
+
+    def _count_of_threads(self) -> int:
+        return sum(desk.crew.count for desk in self.desks.values())
 
     def tell_arrived(self) -> None:
         """Wakes all who wait; for who has not the mutex."""
@@ -200,8 +207,13 @@ class Desk:
         """What to do next, claimed; ``None`` when there has been nothing for a while."""
         office, bulk = self._office, self.queue.bulk
         with office.mutex:
-            until, was_interrupted = time.monotonic() + _IDLE_SECONDS, False
+            until = time.monotonic() + _IDLE_SECONDS
+            was_interrupted = is_dismissed = False
             while True:
+                if is_dismissed and self.crew.count > 1 and office.has_too_many_threads():
+                    # There may be work, but others have been started in its place.
+                    self.crew.count -= 1
+                    return None
                 office.given_back.look()
                 self._claim_bulk()
                 if bulk.take_back():
@@ -217,10 +229,10 @@ class Desk:
                     return found
                 was_interrupted = bulk.is_interrupted
                 if was_interrupted:
-                    self.crew.rest(PAUSE_SECONDS)
+                    is_dismissed = self.crew.rest(PAUSE_SECONDS)
                     continue
                 rest = until - time.monotonic()
-                if rest <= 0 or self.crew.is_dismissed():
+                if rest <= 0 or is_dismissed:
                     office.passing.let_go_of_ended(or_kept=True)
                     # The last one stays for what is in memory until its file is closed, and as long
                     # as others are fetching what may be left to it.
@@ -228,7 +240,7 @@ class Desk:
                         self.crew.count -= 1
                         return None
                     until, rest = until + _IDLE_SECONDS, _IDLE_SECONDS
-                self.crew.rest(min(rest, LOOK_SECONDS) if bulk.left else rest)
+                is_dismissed = self.crew.rest(min(rest, LOOK_SECONDS) if bulk.left else rest)
 
     def _fetch(self, work: Work, connections: Connections) -> None:
         if work.file.ended.is_set():
