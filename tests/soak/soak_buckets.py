@@ -45,10 +45,10 @@ class BucketKills(KilledBuilders):
         folder.mkdir(exist_ok=True)
         return self._remote.make_storage(folder, lease_seconds=LEASE_SECONDS)
 
-    def check_left(self, machine: str, is_submitted_again: bool) -> None:
+    def check_left(self, machine: str, was_finished: bool) -> None:
         """See ``KilledBuilders.check_left``; what was published leaves its file to the next."""
         partial = self._copies(machine, "*.partial")
-        assert not is_submitted_again or not partial, f"left behind: {partial}"
+        assert not was_finished or not partial, f"left behind: {partial}"
 
     def check_builds(self, builds: int, killed: int) -> None:
         """See ``KilledBuilders.check_builds``."""

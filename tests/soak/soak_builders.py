@@ -34,8 +34,9 @@ class KilledBuilders(Job):
         """What the processes of a machine use: one of ``MACHINES``, or of a reader's own."""
 
     @abc.abstractmethod
-    def check_left(self, machine: str, is_submitted_again: bool) -> None:
-        """Nothing is left of a submit that was killed on a machine."""
+    def check_left(self, machine: str, was_finished: bool) -> None:
+        """Nothing is left of a submit that was killed on a machine; ``was_finished``: of one that
+        was not, after it."""
 
     def prepare_build(self, version: str) -> None:
         """What is done before a version of ``built`` is asked for."""
@@ -82,7 +83,7 @@ class KilledBuilders(Job):
         assert found == new or (cut_short and found == old), f"{found} after {old} and {new}"
         if found == old:
             self._submit(machine, new)
-        self.check_left(machine, found == old)
+        self.check_left(machine, found == old or not cut_short)
 
     def build(self) -> None:
         """Several ask for a version at once, and some of them die."""

@@ -21,11 +21,16 @@ class LocalKills(KilledBuilders):
         """See ``Job.round``."""
         self.chance.choice((self.replace, self.build))()
 
-    def check_left(self, machine: str, is_submitted_again: bool) -> None:
+    def check_left(self, machine: str, was_finished: bool) -> None:
         """See ``KilledBuilders.check_left``."""
-        del machine, is_submitted_again
+        del machine
         names = {path.name for path in self.folder.joinpath(*REPLACED).iterdir()}
-        assert names == {"cache.mdb"}, f"left behind: {names}"
+        assert "cache.mdb" in names
+        left = names - {"cache.mdb"}
+        # Who was killed just after it was stored leaves what kept its folder there: it goes when
+        # somebody writes there next, so there is never more of it.
+        may_be_left = not was_finished and all(name.endswith(".partial") for name in left)
+        assert len(left) <= may_be_left, f"left behind: {names}"
 
     def prepare_build(self, version: str) -> None:
         """Puts there what somebody else's crash may have left."""

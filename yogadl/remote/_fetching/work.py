@@ -142,7 +142,8 @@ class RemoteFile:
             if any(file is self and first < stop and start < last for file, start, stop in ranges):
                 if isinstance(error, ChangedError):
                     raise CacheReplacedError(
-                        f"{name} was replaced or deleted while it was read: {error}; fetch it again"
+                        f"{name} was replaced or deleted while it was read, or is not there: "
+                        f"{error}; fetch it again, and if it still says so, store it again"
                     ) from error
                 raise _another(error)
 
