@@ -132,6 +132,56 @@ def test_threads_that_are_to_end_do_though_there_may_be_work_for_them(
     wait_until(lambda: not any(each.crew.count for each in desks))
 
 
+@pytest.mark.parametrize("is_started", [True, False])
+def test_threads_of_which_ctrl_c_ended_the_start_are_counted(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_started: bool
+) -> None:
+    """As far as they have begun."""
+    near = site.store(records(40), spec=SPEC)
+    start, interrupts = threading.Thread.start, iter(range(3))
+
+    def interrupted(thread: threading.Thread) -> None:
+        is_ours = threading.current_thread() is threading.main_thread()
+        is_fetching = thread.name == "yogadl fetch" and is_ours and next(interrupts, 9) < 9
+        if is_started or not is_fetching:
+            start(thread)
+        if is_fetching:
+            raise KeyboardInterrupt
+
+    with site.ref() as ref:
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        for _ in range(20):
+            with contextlib.suppress(KeyboardInterrupt):
+                assert everything(ref.stream()) == everything(near.stream())
+                break
+        else:
+            pytest.fail("it was interrupted again and again")
+        crew = desk(ref).crew
+    wait_until(lambda: crew.count == 0)
+    assert crew.busy == 0
+
+
+def test_who_is_to_end_and_has_to_stay_stays_no_longer_for_that(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one of a server, of which something waits in memory to be read."""
+    monkeypatch.setattr(desk_module, "_IDLE_SECONDS", 0.3)
+    site.store(records(), spec=SPEC)
+    with site.ref(Never()) as ref:
+        next(iter(ref.stream(**ORDERS[0])))
+        crew, office = desk(ref).crew, fetcher().office
+        wait_until(lambda: bool(office.passing) and crew.count == 1)
+        for _ in range(300):
+            with office.mutex:
+                crew.dismiss()
+            time.sleep(0.001)
+        assert crew.count == 1
+    began = time.monotonic()
+    wait_until(lambda: crew.count == 0)
+    # Instead of a minute and a half.
+    assert time.monotonic() - began < 20
+
+
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_all_servers_together_have_room_for_what_is_fetched_ahead(site: Site, count: int) -> None:
@@ -168,7 +218,8 @@ def test_servers_that_nothing_is_asked_of_are_forgotten(monkeypatch: pytest.Monk
     office = Office()
     monkeypatch.setattr(desk_module, "_MOST_DESKS", 8)
     busy = office.desk("busy")
-    busy.crew.count = 1
+    with office.mutex:
+        busy.crew.call()
     for number in range(100):
         office.desk(f"server {number}")
         assert len(office.desks) <= 8

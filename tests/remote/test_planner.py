@@ -54,7 +54,7 @@ def test_what_is_announced_just_when_the_thread_ends_is_fetched(
     monkeypatch.setattr(condition, "wait", wait_in_vain)
     planner.submit(reader, np.array([1, 2]))
     wait_until(lambda: reader.asked == [1, 2, 7])
-    wait_until(lambda: not planner._is_running)
+    wait_until(lambda: planner._thread is None)
 
 
 def test_the_thread_ends_and_another_begins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,5 +62,5 @@ def test_the_thread_ends_and_another_begins(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(planner_module, "_IDLE_SECONDS", 0.01)
     for number in range(3):
         planner.submit(reader, np.array([number]))
-        wait_until(lambda: not planner._is_running)
+        wait_until(lambda: planner._thread is None)
     assert reader.asked == [0, 1, 2]

@@ -19,9 +19,6 @@ class Crew:
         mutex: what whoever calls this has; let go of in :meth:`rest` alone.
         run: what a thread does.
         has_room: whether there may be more of all crews together; of each, there may be one.
-
-    Attributes:
-        count: how many threads there are.
     """
 
     def __init__(
@@ -33,7 +30,9 @@ class Crew:
         self._mutex = mutex
         self._run = run
         self._has_room = has_room
-        self.count = 0
+        # One that Ctrl-C kept from starting is not alive, and one of which it ended the wait for its
+        # beginning is.
+        self._threads: set[threading.Thread] = set()
         self._most = most_connections(CONNECTIONS)
         # What those wait with that nobody has called.
         self._resting: list[threading.Condition] = []
@@ -67,6 +66,11 @@ class Crew:
         self._resting.clear()
 
     @property
+    def count(self) -> int:
+        """How many threads there are."""
+        return sum(thread.is_alive() for thread in self._threads)
+
+    @property
     def busy(self) -> int:
         """How many neither rest nor are about to end."""
         return self.count - len(self._dismissed.union(self._resting))
@@ -82,22 +86,30 @@ class Crew:
             self._to_start -= 1
             self.start()
 
-    def start(self) -> None:
+    def start(self, at_least: int = 1) -> None:
         """Starts a new one, if there are not very many.
+
+        Args:
+            at_least: so many there may be though there are very many of all crews.
 
         Raises:
             RuntimeError: the system has no more, and there is none.
         """
-        if self.count >= self._most or (self.count > 0 and not self._has_room()):
+        if self.count >= self._most or (self.count >= at_least and not self._has_room()):
             return
+        thread = threading.Thread(target=self._run, name="yogadl fetch", daemon=True)
+        self._threads = {each for each in self._threads if each.is_alive()}
+        self._threads.add(thread)
         try:
-            threading.Thread(target=self._run, name="yogadl fetch", daemon=True).start()
+            thread.start()
         except RuntimeError:
             # Those that there are do it, if there are any.
-            if self.count <= 0:
+            if self.count == 0:
                 raise
-            return
-        self.count += 1
+
+    def leave(self) -> None:
+        """Of one of the threads: it is about to end, and takes no more work."""
+        self._threads.discard(threading.current_thread())
 
     def rest(self, seconds: float) -> bool:
         """Of one of the threads: waits until it is called, but for so long at most.

@@ -126,8 +126,9 @@ class Desk:
         """See ``Urgency.overtake``."""
         again = self.urgency.overtake(lacking, small)
         if self.queue.urgent:
-            # Who was to call a thread for it may have been interrupted.
-            self.crew.start()
+            # Who was to call a thread for it may have been interrupted; and where there may be no
+            # more threads, the only one may be what has to be overtaken.
+            self.crew.start(at_least=2)
         return again
 
     def use_room(self) -> None:
@@ -157,7 +158,7 @@ class Desk:
         except BaseException:
             # Whatever it is, there may be another thread in its place.
             with self._office.mutex:
-                self.crew.count -= 1
+                self.crew.leave()
             raise
         finally:
             connections.close()
@@ -173,9 +174,9 @@ class Desk:
         are any, and who waits is told otherwise."""
         _log.debug("Cannot have one more thread: %s", error)
         with self._office.mutex:
-            self.crew.count -= 1
+            self.crew.leave()
             left: list[Work] = []
-            if self.crew.count <= 0:
+            if self.crew.count == 0:
                 left += self.queue.urgent
                 self.queue.urgent.clear()
         for work in left:
@@ -212,7 +213,7 @@ class Desk:
             while True:
                 if is_dismissed and self.crew.count > 1 and office.has_too_many_threads():
                     # There may be work, but others have been started in its place.
-                    self.crew.count -= 1
+                    self.crew.leave()
                     return None
                 office.given_back.look()
                 self._claim_bulk()
@@ -237,9 +238,9 @@ class Desk:
                     # The last one stays for what is in memory until its file is closed, and as long
                     # as others are fetching what may be left to it.
                     if self.crew.count > 1 or not (office.passing or bulk.left):
-                        self.crew.count -= 1
+                        self.crew.leave()
                         return None
-                    until, rest = until + _IDLE_SECONDS, _IDLE_SECONDS
+                    until, rest = time.monotonic() + _IDLE_SECONDS, _IDLE_SECONDS
                 is_dismissed = self.crew.rest(min(rest, LOOK_SECONDS) if bulk.left else rest)
 
     def _fetch(self, work: Work, connections: Connections) -> None:

@@ -58,7 +58,7 @@ class Planner:
         # Only the thread waits: see ``waiters``. Nor does anybody else take the lock by this, which
         # Ctrl-C could end when it has just been taken.
         self._wake = threading.Condition(self._mutex)
-        self._is_running = False
+        self._thread: threading.Thread | None = None
 
     def submit(self, reader: Announced, positions: Array, must_keep: bool = False) -> None:
         """Has some records fetched, in this order, after those that were submitted before.
@@ -71,15 +71,14 @@ class Planner:
         with self._mutex:
             self._waiting.append((reader, positions, must_keep))
             self._wake.notify()
-            if not self._is_running:
-                thread = threading.Thread(target=self._run, name="yogadl plan", daemon=True)
+            # Ctrl-C may have ended the wait for its beginning, or come before that.
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="yogadl plan", daemon=True)
                 try:
-                    thread.start()
+                    self._thread.start()
                 except RuntimeError as error:
                     # The system has no more; so nothing is fetched ahead.
                     _log.debug("Cannot fetch ahead: %s", error)
-                    return
-                self._is_running = True
 
     def _run(self) -> None:
         while True:
@@ -88,7 +87,7 @@ class Planner:
                     self._wake.wait(_IDLE_SECONDS)
                 # Something may have come just when there had been nothing for so long.
                 if not self._waiting:
-                    self._is_running = False
+                    self._thread = None
                     return
                 reader, positions, must_keep = self._waiting.popleft()
             try:
