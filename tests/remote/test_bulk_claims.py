@@ -65,7 +65,7 @@ def test_no_more_bulk_is_claimed_than_there_may_be_threads(
         assert [work.start - HEAD_BYTES for work in waiting] == [0, PIECE, 2 * PIECE]
         first = queue.take(1 << 30)
         assert first is waiting[0]
-        urgent = Urgency(queue, lambda: None)
+        urgent = Urgency(queue, lambda _: None)
         wanted = (file, waiting[1].start + CELL, waiting[1].start + 2 * CELL)
         now = time.monotonic()
         for _ in range(2):

@@ -107,6 +107,29 @@ def test_there_are_few_threads_though_there_are_many_servers(
     assert 3 <= most <= 3 + 4
 
 
+def test_what_is_late_gets_a_thread_though_there_may_be_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The only one of its server may be what is late."""
+    done = threading.Event()
+    monkeypatch.setattr(Desk, "_run", lambda _: done.wait())
+    office = Office(most_threads=1)
+    crew = office.desk("server").crew
+    with office.mutex:
+        for _ in range(3):
+            crew.call()
+        assert crew.count == 1
+        for _ in range(3):
+            crew.call(at_least=2)
+        assert crew.count == 2
+        # Nor does it keep others from their first.
+        other = office.desk("another").crew
+        other.call()
+        assert other.count == 1
+    done.set()
+    wait_until(lambda: crew.count == other.count == 0)
+
+
 def test_threads_that_are_to_end_do_though_there_may_be_work_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -41,15 +41,15 @@ class Crew:
         # By one another, so that who asks need not wait until all have started.
         self._to_start = 0
 
-    def call(self) -> None:
-        """Has a thread look for work: one that rests, or a new one."""
+    def call(self, at_least: int = 1) -> None:
+        """Has a thread look for work: one that rests, or a new one; see :meth:`start`."""
         if self._resting:
             # The last one, whose connection is the warmest. It is woken for this work, and the next
             # work needs another.
             self._resting[-1].notify()
             self._resting.pop()
         else:
-            self.start()
+            self.start(at_least)
 
     def call_many(self, count: int) -> None:
         """The same of so many."""

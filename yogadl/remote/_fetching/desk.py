@@ -126,9 +126,8 @@ class Desk:
         """See ``Urgency.overtake``."""
         again = self.urgency.overtake(lacking, small)
         if self.queue.urgent:
-            # Who was to call a thread for it may have been interrupted; and where there may be no
-            # more threads, the only one may be what has to be overtaken.
-            self.crew.start(at_least=2)
+            # Who was to call a thread for it may have been interrupted.
+            self.crew.start()
         return again
 
     def use_room(self) -> None:

@@ -30,15 +30,15 @@ class Urgency:
 
     Args:
         queue: where they are put.
-        start_thread: called for each.
+        call: called for each, with how many threads there may be for it though there are very many.
 
     Attributes:
         lateness: of the requests of this process.
     """
 
-    def __init__(self, queue: WorkQueue, start_thread: Callable[[], object]) -> None:
+    def __init__(self, queue: WorkQueue, call: Callable[[int], object]) -> None:
         self._queue = queue
-        self._start_thread = start_thread
+        self._call = call
         self.lateness = Lateness()
 
     def hurry(self, lacking: Sequence[Range], small: Small, asked: dict[Range, float]) -> bool:
@@ -128,12 +128,12 @@ class Urgency:
         if missing:
             if self._queue.hurry(file, start, stop):
                 known.note(self._queue.urgent[-1])
-                self._start_thread()
+                self._call(1)
             elif (file, start) not in known.urgent:
                 work = Work(file, start, stop)
                 known.note(work)
                 self._queue.urgent.append(work)
-                self._start_thread()
+                self._call(1)
             if is_late := now - since > _OTHERS_SECONDS:
                 file.others.late_until = now + _OTHERS_LATE_SECONDS
             elif now < file.others.late_until:
@@ -159,7 +159,8 @@ class Urgency:
     def _ask_unclaimed(self, file: RemoteFile, start: int, stop: int) -> Work:
         work = Work(file, start, stop, is_claimed=False)
         self._queue.urgent.append(work)
-        self._start_thread()
+        # The only one may be what is late.
+        self._call(2)
         return work
 
 
