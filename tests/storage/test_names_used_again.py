@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import multiprocessing
 import os
 import pathlib
+import random
 import shutil
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -58,16 +61,69 @@ def test_what_was_never_committed_is_not_there(tmp_path: pathlib.Path, replaced_
     assert len(storage.fetch("d", "main")) == 15
 
 
-def test_versions_keep_their_order_when_a_program_copies_the_folder(tmp_path: pathlib.Path) -> None:
-    """Which gives all files new times, in another order."""
-    storage = LFSStorage(tmp_path / "here")
-    for name in ("c", "a", "b"):
-        storage.submit([1, 2], "d", name)
-    storage.compact("d", "c")
+def newest_first(storage: LFSStorage) -> list[str]:
+    """As ``gc`` and ``latest`` have it, which have to agree."""
+    age = datetime.timedelta(0)
+    collected = [
+        storage.gc("d", keep_last=count, older_than=age, dry_run=True)
+        for count in range(len(storage.list("d")) + 1)
+    ]
+    gone = [{it.dataset_version for it in each.versions} for each in collected]
+    found = [next(iter(more - fewer)) for more, fewer in itertools.pairwise(gone)]
+    assert storage.latest("d") == found[0]
+    assert [it[0].dataset_version for it in storage._newest_first("d")] == found
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_versions_keep_their_order_when_a_program_copies_the_folder(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Which gives all files new times, in another order; whatever the clock was by which they were
+    made."""
+    storage, roll = LFSStorage(tmp_path / "here"), random.Random(seed)
+    wide = {str(number): np.zeros(2) for number in range(700)}
+    clock = time.time_ns
+    names = random.Random(seed).sample("abcdef", 6)
+    for at, name in enumerate(names):
+        skew = roll.choice([0, -(10**14), 10**14])
+        monkeypatch.setattr(time, "time_ns", lambda skew=skew: clock() + skew)
+        if at and roll.random() < 0.3:
+            storage.copy("d", roll.choice(names[:at]), to=storage, new_version=name)
+        else:
+            # The entries of some are too long to be kept.
+            storage.submit(wide if roll.random() < 0.3 else np.arange(at), "d", name)
+        if roll.random() < 0.3:
+            storage.compact("d", roll.choice(names[: at + 1]))
+    monkeypatch.undo()
+    order = newest_first(storage)
+    assert order == names[::-1]
     shutil.copytree(tmp_path / "here", tmp_path / "there", copy_function=shutil.copyfile)
-    for at, name in enumerate("abc"):
-        os.utime(tmp_path / "there" / "d" / name / "cache.mdb", (at + 2e9, at + 2e9))
+    for name in names:
+        when = roll.uniform(1e9, 1.7e9)
+        os.utime(tmp_path / "there" / "d" / name / "cache.mdb", (when, when))
     copied = LFSStorage(tmp_path / "there")
-    assert copied.latest("d") == storage.latest("d") == "b"
-    would_go = copied.gc("d", keep_last=1, older_than=datetime.timedelta(0), dry_run=True).versions
-    assert [it.dataset_version for it in would_go] == ["c", "a"]
+    assert newest_first(copied) == order
+    # What is stored there later is newer, and stays so.
+    for _ in range(2):
+        copied.submit(np.arange(3), "d", "later")
+        assert newest_first(copied) == ["later", *order]
+        copied.compact("d", "later")
+        for listed in copied.list("d"):
+            if roll.random() < 0.5:
+                copied.compact("d", listed.dataset_version)
+        assert newest_first(copied) == ["later", *order]
+        copied.delete("d", "later")
+
+
+@pytest.mark.parametrize("data", [b"", b"no cache", bytes(8192)])
+def test_what_cannot_be_read_keeps_no_version_from_being_kept(
+    tmp_path: pathlib.Path, data: bytes
+) -> None:
+    storage = LFSStorage(tmp_path)
+    for name in ("a", "b"):
+        storage.submit(np.arange(3), "d", name)
+    (tmp_path / "d" / "c").mkdir()
+    (tmp_path / "d" / "c" / "cache.mdb").write_bytes(data)
+    gone = storage.gc("d", keep_last=1, older_than=datetime.timedelta(0)).versions
+    assert [it.dataset_version for it in gone] == ["a"]

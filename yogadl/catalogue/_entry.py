@@ -92,8 +92,6 @@ class Entry:
         going_to: of a commit whose file was asked, where it was to be entered. It is not kept.
         renewed: of a file that was asked, and had been written anew, what it says of that. It is
             not kept.
-        made: of a file that was asked, when it was made, by the clock of who made it. It is not
-            kept.
     """
 
     dataset_id: str
@@ -111,7 +109,6 @@ class Entry:
     stored: tuple[datetime.datetime, int] | None = None
     going_to: GoingTo | None = None
     renewed: Renewed | None = None
-    made: datetime.datetime | None = None
 
     @property
     def key(self) -> Key:
@@ -125,12 +122,12 @@ class Entry:
     def is_told_by(self, other: Entry) -> bool:
         """Whether what is kept is about a file of which a copy was asked: it says all the same."""
         made = dataclasses.replace(other.provenance, arguments="", source="")
+        if not self.is_whole:
+            made = Provenance(change=made.change)
         ours, theirs = (
             (it.key, it.object_size, it.record_count, it.content_id) for it in (self, other)
         )
-        return (
-            bool(self.content_id) and self.is_whole and ours == theirs and self.provenance == made
-        )
+        return bool(self.content_id) and ours == theirs and self.provenance == made
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept, in 32 KiB at most."""

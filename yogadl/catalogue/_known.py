@@ -43,7 +43,8 @@ class Known:
         return self.keys is not None and key not in self.keys and not self.tags_at(key)
 
     def with_age(self, entry: Entry, written: datetime.datetime) -> Entry:
-        """What a version's own file says, and when the version was stored, if it was written anew.
+        """What a version's own file says, and its place among the others, which the file alone does
+        not say; and when it was stored, if it was written anew.
 
         Args:
             entry: of the file.
@@ -56,13 +57,11 @@ class Known:
         stored = self._before_it_was_renewed(entry)
         if stored is not None:
             return dataclasses.replace(entry, stored=(min(stored[0], written), stored[1]))
-        if before is None or entry.made is None or not before.is_told_by(entry):
+        if before is None or not before.is_told_by(entry):
             return entry
-        # Another program has copied both. When it was stored where it was first is not kept; it was
-        # made right before. Buckets tell times without the fraction.
-        since, number = before.stored or (entry.made, before.number)
-        since = min(since.replace(microsecond=0), written)
-        return dataclasses.replace(entry, number=before.number, stored=(since, number))
+        # Another program has copied both.
+        stored = before.stored and (min(before.stored[0], written), before.stored[1])
+        return dataclasses.replace(entry, number=before.number, stored=stored)
 
     def _before_it_was_renewed(self, entry: Entry) -> tuple[datetime.datetime, int] | None:
         """When the version of a file that was written anew was stored, and its number then."""

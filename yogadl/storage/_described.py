@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 import xxhash
 
 from yogadl.cache.content_id import TokenSums
-from yogadl.cache.files import moment
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import parts_of
 from yogadl.catalogue import Entry, GoingTo, Key, Renewed, parsed_spec
@@ -77,7 +76,6 @@ def describe(
         provenance=provenance,
         going_to=GoingTo.of(found),
         renewed=Renewed.of(found),
-        made=moment(header.created_ns / 1e9),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import builtins
+import collections
 import datetime
 import logging
 import pathlib
@@ -15,7 +16,7 @@ from yogadl.catalogue import Entry, Key, Known
 from yogadl.errors import InvalidArgumentError
 from yogadl.storage._collected import Collected, CollectedParts, StoredVersion
 from yogadl.storage._disk.scratch import abandoned_in, remove_abandoned, remove_partial_files
-from yogadl.storage._listed import Listed
+from yogadl.storage._listed import Listed, oldest_first
 from yogadl.storage._listing import V
 from yogadl.storage._told_versions import ToldVersions
 
@@ -226,15 +227,19 @@ def _outdated(
         keep_last: how many to keep of each id.
         latest: when the newest of those was stored that may go.
     """
-    by_id: dict[str, builtins.list[Listed]] = {}
-    ordered = sorted(there, key=lambda it: it[0].age(it[1]))
-    for listed, _ in reversed(ordered):
-        by_id.setdefault(listed.dataset_id, []).append(listed)
-    outdated = {listed.key for versions in by_id.values() for listed in versions[keep_last:]}
+    ordered = oldest_first(there)
+    kept: set[Key] = set()
+    # Whatever is newer and can hardly be read, so many stay of which more is known.
+    for some in (ordered, [pair for pair in ordered if pair[1].record_count is not None]):
+        left: collections.Counter[str] = collections.Counter()
+        for listed, _ in reversed(some):
+            left[listed.dataset_id] += 1
+            if left[listed.dataset_id] <= keep_last:
+                kept.add(listed.key)
     return [
         listed
         for listed, entry in ordered
-        if listed.key in outdated
+        if listed.key not in kept
         and not known.tags_at(listed.key)
         and listed.stored(entry)[0].timestamp() <= latest
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import bisect
 import builtins
-import datetime
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
@@ -13,7 +12,7 @@ from typing import Generic, TypeVar
 from yogadl.catalogue import Catalogue, CatalogueEntry, Entry, Known
 from yogadl.core import Storage
 from yogadl.errors import CacheNotFoundError
-from yogadl.storage._listed import Listed
+from yogadl.storage._listed import Age, Listed, ages_of
 from yogadl.storage._version import Version
 
 V = TypeVar("V", bound=Version)
@@ -94,20 +93,31 @@ class ListedStorage(Storage, Generic[V]):
         """The versions of an id, and what is known of them, the newest first; their own files are
         asked only as it gets to them."""
         known = self._catalogue.load(dataset_id)
-
-        def as_new_as(listed: Listed) -> tuple[datetime.datetime, int, str]:
+        entered, others = builtins.list[tuple[Listed, Entry]](), builtins.list[Listed]()
+        for listed in self._listed(dataset_id):
             entry = listed.entry_in(known)
-            # What its file says may make it older.
-            return (listed.created, sys.maxsize, "") if entry is None else listed.age(entry)
-
-        waiting = sorted(self._listed(dataset_id), key=as_new_as)
-        told: builtins.list[tuple[Listed, Entry]] = []
-        while waiting or told:
-            while waiting and (not told or _age(told[-1]) < as_new_as(waiting[-1])):
-                for pair in self._entries([waiting.pop()], known):
-                    bisect.insort(told, pair, key=_age)
-            if told:
-                yield told.pop()
+            if entry is not None:
+                entered.append((listed, entry))
+            elif listed.key in known.entries:
+                entered += self._entries([listed], known)
+            else:
+                others.append(listed)
+        ages = ages_of(entered)
+        waiting: builtins.list[tuple[Age, Listed, Entry | None]] = [
+            (ages[listed.key], listed, entry) for listed, entry in entered
+        ]
+        # What its file says may make it older.
+        waiting += [((listed.created, sys.maxsize, ""), listed, None) for listed in others]
+        waiting.sort(key=_age)
+        while waiting:
+            _, listed, entry = waiting.pop()
+            if entry is not None and entry.is_whole:
+                yield listed, entry
+            elif entry is not None:
+                yield from self._entries([listed], known)
+            else:
+                for pair in self._entries([listed], known):
+                    bisect.insort(waiting, (ages_of([pair])[listed.key], *pair), key=_age)
 
     def _is_there(self, listed: Listed, known: Known) -> bool:
         """Whether what is stored is a version, and not left by a commit that was killed."""
@@ -134,11 +144,10 @@ class ListedStorage(Storage, Generic[V]):
         )
 
     def latest(self, dataset_id: str) -> str:
-        """The version of an id that was stored last, by the clock of the disk or the bucket;
-        ``compact`` makes none newer.
+        """The version of an id that was stored last; ``compact`` makes none newer.
 
-        Of some that were stored at the same moment, which may be a second, the one that was entered
-        last into the catalogue.
+        Those in the catalogue are in the order in which they were entered; any others are between
+        them by the times of their files, by the clock of the disk or the bucket.
 
         Raises:
             CacheNotFoundError: there is none.
@@ -156,6 +165,5 @@ class ListedStorage(Storage, Generic[V]):
         )
 
 
-def _age(pair: tuple[Listed, Entry]) -> tuple[datetime.datetime, int, str]:
-    listed, entry = pair
-    return listed.age(entry)
+def _age(waiting: tuple[Age, Listed, Entry | None]) -> Age:
+    return waiting[0]

@@ -20,6 +20,7 @@ from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.purpose import Purpose, new_change
 from yogadl.storage._commits.user_metadata import same_json
 from yogadl.storage._history import first_parents
+from yogadl.storage._listed import oldest_first
 from yogadl.storage._listing import V
 from yogadl.storage._versioned import VersionedStorage
 
@@ -56,7 +57,7 @@ class ToldVersions(VersionedStorage[V]):
         if name is None:
             if not there:
                 raise self._none_of(dataset_id)
-            at = max(there, key=lambda it: it[0].age(it[1]))[0].dataset_version
+            at = oldest_first(there)[-1][0].dataset_version
         else:
             tagged = [version for version, entry in entries.items() if name in entry.tags]
             at = name if name in entries else next(iter(tagged), "")

@@ -30,8 +30,8 @@ class Crew:
         self._mutex = mutex
         self._run = run
         self._has_room = has_room
-        # One that Ctrl-C kept from starting is not alive, and one of which it ended the wait for its
-        # beginning is.
+        # One that Ctrl-C kept from starting is not alive, and one that it left to begin by itself
+        # will be.
         self._threads: set[threading.Thread] = set()
         self._most = most_connections(CONNECTIONS)
         # What those wait with that nobody has called.

@@ -19,7 +19,7 @@ from yogadl.errors import (
 )
 from yogadl.storage._collected import StoredVersion
 from yogadl.storage._copying.copying import Copier, Original
-from yogadl.storage._listed import Listed
+from yogadl.storage._listed import Listed, oldest_first
 from yogadl.storage._version import Version
 
 _ATTEMPTS = 5
@@ -53,7 +53,7 @@ class _Move:
 
 @dataclass(frozen=True)
 class _Stored:
-    """What a storage has: versions, the oldest first, and tags."""
+    """What a storage has: versions, of each id the oldest first, and tags."""
 
     versions: Mapping[Key, tuple[Listed, Entry]]
     known: Known
@@ -96,8 +96,7 @@ def _stored(storage: Any, dataset_id: str | None) -> _Stored:
     known = storage._catalogue.load(dataset_id)
     there = (one for one in storage._listed(dataset_id) if not one.is_doomed(known))
     found = storage._entries(there, known)
-    ordered = sorted(found, key=lambda it: (*it[0].age(it[1]), it[0].dataset_id))
-    return _Stored({one.key: (one, entry) for one, entry in ordered}, known)
+    return _Stored({one.key: (one, entry) for one, entry in oldest_first(found)}, known)
 
 
 def _chosen(
