@@ -22,6 +22,7 @@ from waiting import wait_until
 
 from yogadl.cache.parts import read_header
 from yogadl.remote._fetching import passing
+from yogadl.remote._local.kept import collect, kept_versions
 from yogadl.remote._local.space import FreeSpace
 
 pytestmark = pytest.mark.once
@@ -62,6 +63,9 @@ def test_a_full_disk(small_disk: Site, watches: bool, part_bytes: int) -> None:
     _fill(site.folder / "others")
     with site.ref(space) as ref:
         assert everything(ref.stream(**ORDER)) == everything(near.stream(**ORDER))
+    # What names no parts, as little of it was written.
+    assert len(kept_versions(site.folder)) <= 1
+    collect(site.folder)
 
 
 def _fill(path: pathlib.Path) -> None:

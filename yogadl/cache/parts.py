@@ -26,6 +26,8 @@ OBJECTS_FOLDER = "yogadl.objects"
 """Files of versions that are named by their contents; their parts are in a folder beside it."""
 
 _DIGEST_BYTES = 16
+# By which the system counts what a file has on the disk.
+_BLOCK_BYTES = 512
 
 
 def is_kept(path: pathlib.Path) -> bool:
@@ -224,7 +226,37 @@ def parts_of(path: pathlib.Path) -> dict[bytes, int]:
     if not header.part_count:
         return {}
     place = header.index
-    section = file.array[place.offset : place.offset + place.length]
-    parts = tables.load_parts(section, header, shown(path))
+    return _named(file.array[place.offset : place.offset + place.length], header, shown(path))
+
+
+def parts_of_sparse(path: pathlib.Path) -> dict[bytes, int]:
+    """The same of a file that may lack any bytes.
+
+    It is not mapped: of a full disk in memory, a process dies that touches a hole of a map.
+
+    Raises:
+        CacheFormatError: it is damaged, or lacks what names them.
+        FileSystemError: it cannot be opened, or read.
+    """
+    name = shown(path)
+    with telling("read", path):
+        file = open_file(path)
+        status = os.fstat(file.number)
+        page = os.pread(
+            file.number, headers.BODY_OFFSET - headers.HEADER_OFFSET, headers.HEADER_OFFSET
+        )
+        header = headers.unpack(page, status.st_size, name)
+        if not header.part_count:
+            return {}
+        place = header.index
+        if place.length > _BLOCK_BYTES * status.st_blocks:
+            raise TruncatedCacheError(f"{name} lacks its list of parts")
+        section = os.pread(file.number, place.length, place.offset)
+    return _named(np.frombuffer(section, "u1"), header, name)
+
+
+def _named(section: Array, header: headers.Header, name: str) -> dict[bytes, int]:
+    """The parts that a table's index names."""
+    parts = tables.load_parts(section, header, name)
     digests = (digest.tobytes() for digest in parts["digest"])
     return dict(zip(digests, parts["size"].tolist(), strict=True))

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from yogadl.cache.files import leads_to, telling
 from yogadl.cache.partial import remove_all_leftovers
-from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of
+from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of_sparse
 from yogadl.errors import YogadlError
 from yogadl.remote._local import notes
 from yogadl.remote._local.notes import VERSION_SUFFIX
@@ -273,7 +273,7 @@ def disk_bytes(folder: pathlib.Path) -> int:
 
 def _parts(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
     try:
-        return tuple(part_path(path, digest) for digest in parts_of(path))
+        return tuple(part_path(path, digest) for digest in parts_of_sparse(path))
     except (YogadlError, OSError) as error:
         # As little of it is there as of a file that was never opened.
         _log.debug("%s names no parts: %s", path, error)
