@@ -98,6 +98,18 @@ def test_what_is_asked_for(
     assert (plan.later_requests, plan.later_bytes) == (0, 0)
 
 
+@pytest.mark.parametrize(("count", "shards"), [(3000, 16), (3000, 64), (1000, 64)])
+def test_a_small_share_of_many_parts(site: Site, count: int, shards: int) -> None:
+    """Entries of different parts are never one request."""
+    store(site, (count, 3_000), 60_000)
+    with site.ref() as ref:
+        plan = ref.plan(num_shards=shards, shards_here=1)
+        asked = read(site, ref, shards)
+    requests = plan.index_requests + plan.record_requests
+    # Who reads asks by himself for what is not there yet.
+    assert len(asked) == pytest.approx(requests, rel=0.25, abs=3)
+
+
 @pytest.mark.parametrize("part_bytes", [None, 400_000], ids=["file", "parts"])
 @pytest.mark.parametrize("shards", [1, 4])
 def test_what_is_asked_for_when_nothing_is_kept(

@@ -141,7 +141,8 @@ def plan(
     opening = shards_here + (rest > 0), shards_here * head + rest
     if reader.is_here:
         seconds = network.latency + head / network.connection_bytes
-        return Plan(records, *opening, 0, 0, 0, 0, 0, 0, seconds, 0.0, 0.0)
+        # The rest of the table is, too.
+        return Plan(records, shards_here, shards_here * head, 0, 0, 0, 0, 0, 0, seconds, 0.0, 0.0)
     sizes = [files.nbytes // max(count, 1) for files, _ in kinds]
     is_bulk = all(is_whole_cheaper(size, num_shards, shards_here) for size in sizes)
     if is_bulk:
@@ -291,15 +292,24 @@ def _of_index(counts: Array, records: int, window: int) -> tuple[int, int]:
     """
     if not records:
         return 0, 0
-    count = float((-(-counts * ENTRY.itemsize // CELL)).sum())
-    # That a cell is needed by one window, and that it is fetched for it, as one between others is.
-    needed = 1 - (1 - 1 / count) ** window
+    # Of each file.
+    cells = -(-counts * ENTRY.itemsize // CELL)
+    count = float(cells.sum())
+    # That a cell is needed by one window, and that it is fetched for it, as one between others of a
+    # file is.
+    needed = 1 - (1 - 1 / count) ** min(window, records)
     free = 1 - needed
-    taken = needed + needed**2 * sum(gap * free**gap for gap in range(1, BRIDGED_CELLS + 1))
-    windows = records / window
+    taken = needed + sum(
+        needed**2 * gap * free**gap * float(np.maximum(cells - 1 - gap, 0).sum()) / count
+        for gap in range(1, BRIDGED_CELLS + 1)
+    )
+    windows = records / min(window, records)
     fetched = 1 - (1 - taken) ** windows
-    # A run begins where no cell before it is near; of runs, what is here already is left out.
-    runs = count * needed * free ** (1 + BRIDGED_CELLS) * (fetched / taken)
+    # A run begins where no cell before it is near: the first ones of a file have fewer before them.
+    # Of runs, what is here already is left out.
+    first = np.minimum(cells, 1 + BRIDGED_CELLS)
+    begun = (1 - free**first) + needed * free ** (1 + BRIDGED_CELLS) * (cells - first)
+    runs = float(begun.sum()) * (fetched / taken)
     return math.ceil(max(runs, fetched)), round(count * fetched * CELL)
 
 

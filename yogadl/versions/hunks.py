@@ -107,6 +107,25 @@ class Hunks:
         both = Runs.of([(PARENT, 0, parent_count), (new, 0, self.new_count)])
         return both.taken(starts, stops)
 
+    def standing(self, parent_count: int, new: int) -> Runs:
+        """The records of the version, those that stand in for others as these: of a hunk, the first
+        ones for the first ones.
+
+        Args:
+            parent_count: records of the parent, source ``PARENT``.
+            new: the number of the source of those that stand in for none.
+        """
+        both = np.minimum(self.stops - self.starts, self.counts)
+        before = np.concatenate([[0], self.stops])
+        size = 2 * len(self) + 1
+        sources, firsts = np.full(size, PARENT), np.zeros(size, np.int64)
+        counts = np.empty(size, np.int64)
+        # What is kept before each hunk goes on as what stands in for the first ones.
+        firsts[0::2], counts[0::2] = before, np.append(self.starts + both, parent_count) - before
+        sources[1::2], counts[1::2] = new, self.counts - both
+        has_any = counts > 0
+        return Runs(sources[has_any], firsts[has_any], counts[has_any]).joined()
+
     def inverted(self) -> Hunks:
         """What makes the parent of the version again."""
         kept = self.starts - np.concatenate([[0], self.stops[:-1]])

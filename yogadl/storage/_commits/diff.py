@@ -22,6 +22,7 @@ from yogadl.storage._commits.made import Made, same_specs
 from yogadl.storage._commits.user_metadata import MISSING, same_json
 from yogadl.versions.hunks import PARENT, Hunks, hunks_of
 from yogadl.versions.matching import matched
+from yogadl.versions.runs import Runs
 
 Array = np.ndarray[Any, Any]
 
@@ -100,14 +101,10 @@ def diff_of(
         readers: opens both, if need be.
     """
     changes = _changes(before, after, made_of, readers)
-    hunks = changes.hunks
-    olds, news = hunks.stops - hunks.starts, hunks.counts
-    both = np.minimum(olds, news)
-    new_starts = hunks.moved(hunks.starts, ends=True)
-    pairs = np.stack([_ranges(hunks.starts, both), _ranges(new_starts, both)])
+    pairs, deleted, added = _paired(changes, before.count)
     leaves = common_leaves(before.spec, after.spec)
     if changes.of_components:
-        pairs = np.concatenate([pairs, _stored_anew(before, after, hunks, leaves)], axis=1)
+        pairs = np.concatenate([pairs, _stored_anew(before, after, changes.hunks, leaves)], axis=1)
         pairs = pairs[:, np.argsort(pairs[0])]
     differing = differing_components(pairs, *readers(), leaves) if pairs.shape[1] else {}
     if any(leaves.values()) and differing:
@@ -120,8 +117,8 @@ def diff_of(
         after.count,
         before.spec,
         after.spec,
-        deleted=_ranges(hunks.starts + both, olds - both),
-        added=_ranges(new_starts + both, news - both),
+        deleted=deleted,
+        added=added,
         changed=pairs,
         components={name: int(own.sum()) for name, own in differing.items() if own.any()},
         metadata=tuple(
@@ -153,6 +150,25 @@ def _changes(
     tokens, others = (reader.tokens(np.arange(len(reader))) for reader in (one, two))
     runs = matched(tokens, others, lambda places, _: np.ones(len(places), bool))
     return Changes(hunks_of(runs, before.count)[0], of_components=False)
+
+
+def _paired(changes: Changes, count: int) -> tuple[Array, Array, Array]:
+    """Positions in both, int64 ``[2, n]``, of those that stand in for others, and positions
+    of records that only one of them has.
+
+    Args:
+        changes: of the one.
+        count: its records.
+    """
+    hunks, standing = changes.hunks, Runs.whole(PARENT, count)
+    for step in changes.steps or (hunks,):
+        standing = step.standing(standing.record_count, PARENT + 1).through({PARENT: standing})
+    old = _ranges(hunks.starts, hunks.stops - hunks.starts)
+    new = _ranges(hunks.moved(hunks.starts, ends=True), hunks.counts)
+    sources, places = standing.at(new)
+    stands_in = sources == PARENT
+    pairs = np.stack([places[stands_in], new[stands_in]])
+    return pairs, np.setdiff1d(old, pairs[0], assume_unique=True), new[~stands_in]
 
 
 def _stored_anew(before: Made, after: Made, hunks: Hunks, leaves: LeafPairs) -> Array:

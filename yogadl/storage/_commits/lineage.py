@@ -43,7 +43,8 @@ class Changes:
 
     def inverted(self) -> Changes:
         """What the other changes of the version."""
-        return Changes(self.hunks.inverted(), self.of_components)
+        steps = tuple(step.inverted() for step in reversed(self.steps))
+        return Changes(self.hunks.inverted(), self.of_components, steps)
 
 
 NO_CHANGES = Changes(NO_HUNKS, of_components=False)
@@ -119,7 +120,8 @@ def changes_between(made_of: Callable[[str], Made], before: Made, after: Made) -
     common_of_before = here.hunks.inverted().applied(before.count, _OF_COMMON)
     whole = there.hunks.applied(common.count, _OF_AFTER).through({PARENT: common_of_before})
     hunks, _ = hunks_of(whole, before.count)
-    return Changes(hunks, here.of_components or there.of_components)
+    steps = here.inverted().steps + there.steps
+    return Changes(hunks, here.of_components or there.of_components, steps)
 
 
 def _common_ancestor(made_of: Callable[[str], Made], one: Made, two: Made) -> Made | None:
