@@ -90,18 +90,19 @@ class ListedStorage(Storage, Generic[V]):
                 yield listed, known.with_age(entry, listed.created)
 
     def _newest_first(self, dataset_id: str) -> Iterator[tuple[Listed, Entry]]:
-        """The versions of an id, and what is known of them, the newest first; their own files are
-        asked only as it gets to them."""
+        """The versions of an id, and what is known of them, the newest first; of those without an
+        entry, files are asked only as it gets to them."""
         known = self._catalogue.load(dataset_id)
-        entered, others = builtins.list[tuple[Listed, Entry]](), builtins.list[Listed]()
+        entered = builtins.list[tuple[Listed, Entry]]()
+        # Those that another program has copied, mostly, and those of which nothing is known.
+        changed, others = builtins.list[Listed](), builtins.list[Listed]()
         for listed in self._listed(dataset_id):
             entry = listed.entry_in(known)
             if entry is not None:
                 entered.append((listed, entry))
-            elif listed.key in known.entries:
-                entered += self._entries([listed], known)
             else:
-                others.append(listed)
+                (changed if listed.key in known.entries else others).append(listed)
+        entered += self._entries(changed, known)
         ages = ages_of(entered)
         waiting: builtins.list[tuple[Age, Listed, Entry | None]] = [
             (ages[listed.key], listed, entry) for listed, entry in entered
