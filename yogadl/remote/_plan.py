@@ -38,6 +38,9 @@ from yogadl.remote._local.sparse_file import CELL
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._records import RemoteRecords, is_whole_cheaper
 
+# Of a node, in the head of its page.
+_POINTER_BYTES = 2
+
 Array = np.ndarray[Any, Any]
 
 _ROUND_TRIPS = 3
@@ -326,4 +329,12 @@ def _fetched_bytes(files: RemoteFiles, codec: RecordCodec) -> float:
     if length > INLINE_LIMIT + LEAD:
         # It begins right behind the head of a page; where it ends, anywhere in a cell.
         return math.ceil((PAGE_HEADER + length) / CELL) * CELL if known else length + CELL / 2
-    return length + CELL
+    return length + CELL if known is None else _inside_bytes(known)
+
+
+def _inside_bytes(length: int) -> float:
+    """The same of values of one length that lie inside leaf pages, which are filled from behind."""
+    node = record_bytes(length) - ENTRY.itemsize
+    stops = PAGE_SIZE - np.arange((PAGE_SIZE - PAGE_HEADER) // node) * (node - _POINTER_BYTES)
+    cells = -(-stops // CELL) - (stops - length) // CELL
+    return float(cells.mean()) * CELL
