@@ -175,7 +175,11 @@ def plan(
         connections = min(BULK_CONNECTIONS * shards_here, MACHINE_CONNECTIONS)
     kept = 1.0
     if local_bytes is not None:
-        room = max(0, local_bytes - head - rest - of_index[1])
+        room = local_bytes - head - rest
+        if is_bulk and of_index[1] > room:
+            # Nothing comes in bulk then.
+            of_index = _total(_of_index(files.counts, records, window) for files, _ in kinds)
+        room = max(0, room - of_index[1])
         kept = min(1.0, room / max(1, of_records[1]))
     # What does not fit is asked for record by record.
     later = round((1 - kept) * len(kinds) * records), round((1 - kept) * records * size)
