@@ -268,7 +268,7 @@ class BucketParts:
             if info is None:
                 raise ChecksumError(
                     f"{self._store.url}/{key}, a part of {table}, is not there; submit the data "
-                    "set again"
+                    "set again, or copy it from where it is whole"
                 )
             with contextlib.ExitStack() as stack:
                 file = stack.enter_context(staged())
