@@ -18,7 +18,7 @@ from servers import gcs_server, s3_server
 from yogadl import backoff
 from yogadl.remote._local.kept import STAGED_FILE
 from yogadl.storage import LFSStorage, _kept_versions
-from yogadl.storage._buckets import part_collector
+from yogadl.storage._buckets import part_collector, part_control
 from yogadl.storage._disk import scratch
 
 KINDS = ("disk", "s3", "gcs")
@@ -112,7 +112,7 @@ def be_impatient() -> None:
     part_collector.GRACE = datetime.timedelta(seconds=2)
     # Long enough for the last request of a killed process to arrive on a busy machine.
     part_collector.DEAD_SECONDS = 1.0
-    part_collector.REMOVED_SECONDS = 2.0
+    part_control.REMOVED_SECONDS = 2.0
     scratch._YOUNG_SECONDS = 2.0
     backoff.LIMITS = backoff.Limits(patience=30.0, first_pause=0.01, longest_pause=0.1)
 

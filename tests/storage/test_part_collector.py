@@ -286,6 +286,30 @@ def test_a_removed_name_is_not_used_again_soon(tmp_path: pathlib.Path) -> None:
     assert parts < needed_parts(store)
 
 
+@pytest.mark.parametrize("collects", [True, False])
+def test_a_removed_name_is_used_again_later(tmp_path: pathlib.Path, collects: bool) -> None:
+    """Also where no part is left, and whether anybody has collected since or not."""
+    store = MemoryStore()
+    build(store, tmp_path, "1")
+    parts = stored_parts(store)
+    store.delete(f"{FOLDER}/1/cache.mdb")
+    collect(store, tmp_path)
+    assert not stored_parts(store)
+    store.offset += 1.5 * DAY
+    if collects:
+        collect(store, tmp_path)
+    with pytest.raises(StoreError, match="collected less than two days ago"):
+        build(store, tmp_path, "2", may_stamp=False)
+    store.offset += 0.6 * DAY
+    if collects:
+        assert collect(store, tmp_path) == CollectedParts()
+    build(store, tmp_path, "2", may_stamp=False)
+    assert stored_parts(store) == needed_parts(store) == parts
+    # And is safe then.
+    assert collect(store, tmp_path).removed == ()
+    assert stored_parts(store) == parts
+
+
 def test_a_builder_that_was_away_for_too_long_does_not_publish(tmp_path: pathlib.Path) -> None:
     store = MemoryStore()
 

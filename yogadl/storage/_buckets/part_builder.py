@@ -21,7 +21,7 @@ from yogadl.closing import Closing
 from yogadl.errors import StoreError
 from yogadl.not_inherited import not_for_children
 from yogadl.storage._buckets.clock import boot_seconds
-from yogadl.storage._buckets.part_control import Control
+from yogadl.storage._buckets.part_control import Control, is_over
 from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._disk.note import FOLDER_MODE, trusted_status
 from yogadl.storage._objects.store import ObjectInfo
@@ -74,6 +74,7 @@ class PartBuilder(Closing):
         self._written: tuple[Control, str] | None = None
         self._stored: set[bytes] = set()
         self._removed: set[bytes] = set()
+        self._has_forgotten = False
 
     def store(self, file: PartialFile, digest: bytes) -> bool:
         """See ``Parts.store``.
@@ -113,10 +114,30 @@ class PartBuilder(Closing):
 
     def _check_not_removed(self, digest: bytes, advice: str) -> None:
         if digest in self._removed:
+            self._forget_names()
+        if digest in self._removed:
             raise StoreError(
                 f"{self._parts.key(digest)} was collected less than two days ago, and cannot be "
                 f"stored again before then; {advice}"
             )
+
+    def _forget_names(self) -> None:
+        """Forgets the names of parts that were removed long ago; collecting does, too, but nobody
+        need have done so since."""
+        if not self._is_known or self._has_forgotten:
+            return
+        self._has_forgotten = True
+        control, _, now = self._parts.control.now()
+        removed = control.removed.items()
+        over = {name for name, since in removed if since is not None and is_over(since, now)}
+
+        def forget(control: Control) -> None:
+            for name in over:
+                control.removed.pop(name, None)
+
+        if over:
+            self._written = self._parts.control.change(forget)
+            self._removed -= over
 
     def adopt(self, digests: Iterable[bytes]) -> None:
         """Takes for its own what others have stored since this one began, on its behalf."""

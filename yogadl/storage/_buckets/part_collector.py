@@ -82,7 +82,7 @@ from yogadl.storage._buckets.part_builder import (
     remove_strays,
     sign_names,
 )
-from yogadl.storage._buckets.part_control import Control
+from yogadl.storage._buckets.part_control import Control, is_over
 from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._buckets.told import bytes_of
 from yogadl.storage._collected import (
@@ -102,9 +102,6 @@ GRACE = datetime.timedelta(days=7)
 
 DEAD_SECONDS = 900.0
 """After which requests of a process that has ended are over."""
-
-REMOVED_SECONDS = 2 * 86400.0
-"""For which names of removed parts are not used again; more than twice what a request takes."""
 
 _ATTEMPTS = 5
 _DELETIONS = 8
@@ -192,7 +189,11 @@ class PartCollector:
 
     def _is_nothing_left(self, dry_run: bool) -> bool:
         """Whether the id has no parts, and nothing there tells of builders that began here."""
-        if self._parts.has_any():
+        found = self._parts.looked_at()
+        if found.has_any:
+            return False
+        if found.has_control and self._parts.control.read()[0].removed:
+            # Whose names may be used again by now.
             return False
         if not any(sign_names(folder) for folder in self._folders):
             return True
@@ -360,6 +361,6 @@ def _planned(
     for digest, since in control.removed.items():
         assert since is not None
         # Somebody may have put it there by hand, with its table.
-        if digest not in needed and digest not in plan.removed and now - since < REMOVED_SECONDS:
+        if digest not in needed and digest not in plan.removed and not is_over(since, now):
             plan.removed[digest] = since
     return plan

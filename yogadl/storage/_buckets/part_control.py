@@ -25,6 +25,9 @@ FORMAT = 1
 LARGEST = 256 << 20
 """Bytes: the names of some seven million parts."""
 
+REMOVED_SECONDS = 2 * 86400.0
+"""For which names of removed parts are not used again; more than twice what a request takes."""
+
 _DIGEST_CHARACTERS = 32
 _LONGEST_PAUSE = 0.5
 _MOST_LOOKS = 20
@@ -100,6 +103,11 @@ class Control:
                 f"{name} is damaged, so it is not known which parts may be used or removed; delete "
                 "it when nobody stores parts there"
             ) from error
+
+
+def is_over(since: float, now: float) -> bool:
+    """Whether the name of a part that was removed may be used again."""
+    return now - since >= REMOVED_SECONDS
 
 
 class _DamagedError(StoreError):

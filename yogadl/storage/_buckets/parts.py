@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import xxhash
 
@@ -53,6 +54,13 @@ _PART = re.compile(r"([0-9a-f]{32})\.mdb")
 _log = logging.getLogger(__name__)
 
 
+class Looked(NamedTuple):
+    """What there is of the parts of an id."""
+
+    has_any: bool = False
+    has_control: bool = False
+
+
 class BucketParts:
     """The parts of one id. Safe for threads and processes.
 
@@ -91,12 +99,14 @@ class BucketParts:
         name = key.removeprefix(self._prefix)
         return key.startswith(self._prefix) and RECEIPT_NAME.fullmatch(name) is not None
 
-    def has_any(self) -> bool:
-        """Whether there is any part, or receipt of one."""
-        return any(
-            self.digest_of(info.key) or self.is_receipt(info.key)
-            for info in self._store.list(self._prefix)
-        )
+    def looked_at(self) -> Looked:
+        """Whether there is any part, or receipt of one; else, whether there is a control."""
+        has_control = False
+        for info in self._store.list(self._prefix):
+            if self.digest_of(info.key) or self.is_receipt(info.key):
+                return Looked(has_any=True)
+            has_control |= info.key == f"{self._prefix}{CONTROL_OBJECT}"
+        return Looked(has_control=has_control)
 
     def have(self, sizes: Mapping[bytes, int]) -> bool:
         """Whether parts of these digests are there, of these sizes."""
