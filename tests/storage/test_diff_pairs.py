@@ -97,6 +97,12 @@ def test_records_stand_in_for_those_whose_place_they_took(data: st.DataObject) -
         for number in range(1, data.draw(st.integers(2, 4))):
             records = author.commit(storage, records, "main", str(number))
             versions[str(number)] = records
+            if data.draw(st.booleans()):
+                # What was taken back makes no difference.
+                with storage.change("d", "main", version=f"{number} more") as change:
+                    change.append(author.new(1))
+                back = storage.revert("d", f"{number} more", on="main", version=f"{number} again")
+                versions[back] = records
         for one, two in itertools.product(versions, repeat=2):
             check(storage, versions, one, two)
 

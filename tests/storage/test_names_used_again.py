@@ -116,6 +116,31 @@ def test_versions_keep_their_order_when_a_program_copies_the_folder(
         copied.delete("d", "later")
 
 
+def delete_and_die(folder: pathlib.Path) -> None:
+    """Deletes a version, and is killed before its file is gone."""
+    storage = LFSStorage(folder)
+    storage._delete = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign, assignment]
+    storage.delete("d", "1")
+
+
+@pytest.mark.parametrize("compacts", [True, False])
+def test_what_is_being_deleted_is_not_the_newest(tmp_path: pathlib.Path, compacts: bool) -> None:
+    storage = LFSStorage(tmp_path)
+    for name in ("1", "2", "3"):
+        storage.submit(np.arange(3), "d", name)
+    if compacts:
+        storage.compact("d", "1")
+    for at, name in enumerate("321"):
+        os.utime(tmp_path / "d" / name / "cache.mdb", (at + 1e9, at + 1e9))
+    killed = FORK.Process(target=delete_and_die, args=(tmp_path,))
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    storage = LFSStorage(tmp_path)
+    assert (tmp_path / "d" / "1" / "cache.mdb").exists()
+    assert storage.latest("d") == "3"
+
+
 @pytest.mark.parametrize("data", [b"", b"no cache", bytes(8192)])
 def test_what_cannot_be_read_keeps_no_version_from_being_kept(
     tmp_path: pathlib.Path, data: bytes

@@ -98,6 +98,9 @@ class ListedStorage(Storage, Generic[V]):
         changed, others = builtins.list[Listed](), builtins.list[Listed]()
         for listed in self._listed(dataset_id):
             entry = listed.entry_in(known)
+            if listed.is_doomed(known):
+                # Nor do gc and sync take it for a version.
+                continue
             if entry is not None:
                 entered.append((listed, entry))
             else:

@@ -161,12 +161,15 @@ def _paired(changes: Changes, count: int) -> tuple[Array, Array, Array]:
         count: its records.
     """
     hunks, standing = changes.hunks, Runs.whole(PARENT, count)
-    for step in changes.steps or (hunks,):
+    for step in changes.each or (hunks,):
         standing = step.standing(standing.record_count, PARENT + 1).through({PARENT: standing})
     old = _ranges(hunks.starts, hunks.stops - hunks.starts)
     new = _ranges(hunks.moved(hunks.starts, ends=True), hunks.counts)
     sources, places = standing.at(new)
-    stands_in = sources == PARENT
+    # What was taken back may have come to stand elsewhere meanwhile.
+    numbers = np.repeat(np.arange(len(hunks)), hunks.counts)
+    is_there = (hunks.starts[numbers] <= places) & (places < hunks.stops[numbers])
+    stands_in = (sources == PARENT) & is_there
     pairs = np.stack([places[stands_in], new[stands_in]])
     return pairs, np.setdiff1d(old, pairs[0], assume_unique=True), new[~stands_in]
 

@@ -34,17 +34,19 @@ class Changes:
             the commits between them, which say more exactly what stands in for what, unless one
             has taken back another.
         has_older: whether one of them has taken back a commit from before them all.
+        each: what each of the commits between them has changed, also of those that were taken back.
     """
 
     hunks: Hunks
     of_components: bool
     steps: tuple[Hunks, ...] = ()
     has_older: bool = False
+    each: tuple[Hunks, ...] = ()
 
     def inverted(self) -> Changes:
         """What the other changes of the version."""
-        steps = tuple(step.inverted() for step in reversed(self.steps))
-        return Changes(self.hunks.inverted(), self.of_components, steps)
+        each = tuple(hunks.inverted() for hunks in reversed(self.each))
+        return Changes(self.hunks.inverted(), self.of_components, each=each)
 
 
 NO_CHANGES = Changes(NO_HUNKS, of_components=False)
@@ -96,8 +98,9 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
         return None
     hunks = _put_together(steps, before.count)
     ids, taken_back = {step.id for step in steps}, {step.reverts for step in steps} - {""}
-    each = tuple(step.changes.hunks for step in steps) if ids.isdisjoint(taken_back) else (hunks,)
-    return Changes(hunks, _of_components(steps), each, not taken_back <= ids)
+    each = tuple(step.changes.hunks for step in steps)
+    exact = each if ids.isdisjoint(taken_back) else (hunks,)
+    return Changes(hunks, _of_components(steps), exact, not taken_back <= ids, each)
 
 
 def changes_between(made_of: Callable[[str], Made], before: Made, after: Made) -> Changes | None:
@@ -120,8 +123,8 @@ def changes_between(made_of: Callable[[str], Made], before: Made, after: Made) -
     common_of_before = here.hunks.inverted().applied(before.count, _OF_COMMON)
     whole = there.hunks.applied(common.count, _OF_AFTER).through({PARENT: common_of_before})
     hunks, _ = hunks_of(whole, before.count)
-    steps = here.inverted().steps + there.steps
-    return Changes(hunks, here.of_components or there.of_components, steps)
+    of_components = here.of_components or there.of_components
+    return Changes(hunks, of_components, each=here.inverted().each + there.each)
 
 
 def _common_ancestor(made_of: Callable[[str], Made], one: Made, two: Made) -> Made | None:
