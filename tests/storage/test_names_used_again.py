@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from yogadl.catalogue import Catalogue
-from yogadl.errors import CacheNotFoundError
+from yogadl.errors import CacheNotFoundError, CatalogueError
 from yogadl.storage import LFSStorage
 
 FORK = multiprocessing.get_context("fork")
@@ -139,6 +139,29 @@ def test_what_is_being_deleted_is_not_the_newest(tmp_path: pathlib.Path, compact
     storage = LFSStorage(tmp_path)
     assert (tmp_path / "d" / "1" / "cache.mdb").exists()
     assert storage.latest("d") == "3"
+
+
+def test_what_cannot_be_entered_is_not_compacted(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be the newest."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise CatalogueError("somebody else is at it")
+
+    storage = LFSStorage(tmp_path)
+    for name in ("1", "2"):
+        storage.submit(np.arange(3), "d", name)
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalogue, "enter", refuse)
+        # Its file says since when it is stored, as long as the entry of the one before is there.
+        storage.compact("d", "1")
+        assert storage.latest("d") == "2"
+        with pytest.raises(CatalogueError, match="would be the newest version"):
+            storage.compact("d", "1")
+        assert storage.latest("d") == "2"
+    storage.compact("d", "1")
+    assert storage.latest("d") == "2"
 
 
 @pytest.mark.parametrize("data", [b"", b"no cache", bytes(8192)])

@@ -303,8 +303,9 @@ class CataloguedStorage(ListedStorage[V]):
             _log.info("The catalogue keeps the entry of %s: %s", listed.key, error)
         return True
 
-    def _enter(self, entry: Entry, instead_of: str = "") -> None:
-        """Enters what was just published. That it cannot be is no error: it is found without.
+    def _enter(self, entry: Entry, instead_of: str = "") -> bool:
+        """Enters what was just published; whether it did. That it cannot be is no error: it is
+        found without.
 
         Raises:
             DoomedError: see ``Catalogue.enter``.
@@ -322,6 +323,8 @@ class CataloguedStorage(ListedStorage[V]):
             _log.log(
                 level, "%s is stored, and not in the catalogue: %s", ":".join(entry.key), error
             )
+            return False
+        return True
 
     def _check_name(self, version: V) -> None:
         """Sees that no tag has the name of a version to be.

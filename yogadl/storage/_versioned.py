@@ -20,6 +20,7 @@ from yogadl.dataref import StoredDataRef
 from yogadl.errors import (
     CacheNotFoundError,
     CacheReplacedError,
+    CatalogueError,
     ForeignFileError,
     InvalidArgumentError,
     VersionExistsError,
@@ -396,8 +397,9 @@ class VersionedStorage(HistoryStorage[V]):
             CacheNotFoundError: there is no such version or tag, or it is not committed.
             ChecksumError: its records are damaged; nothing was changed.
             CacheReplacedError: it was replaced or deleted meanwhile.
-            UnsafeStoreError: the bucket has no conditional writes that can be trusted; it would be
-                the newest version by that.
+            CatalogueError: the catalogue does not have it, and cannot be changed; it would be the
+                newest version by that.
+            UnsafeStoreError: the bucket has no conditional writes that can be trusted; likewise.
         """
         version, tag = self._named(dataset_id, name)
         self._prove_tags(version)
@@ -411,7 +413,12 @@ class VersionedStorage(HistoryStorage[V]):
         # It is no newer by that, and the file that is there says so as long as this has an entry.
         since, number = listed.stored(entry)
         if listed.entry_in(known) is None:
-            self._enter_again(dataclasses.replace(entry, stored=(since, number)), listed, version)
+            again = dataclasses.replace(entry, stored=(since, number))
+            if not self._enter_again(again, listed, version):
+                raise CatalogueError(
+                    f"{version} is not in the catalogue, which cannot be changed now (the log says "
+                    "why), so it would be the newest version when it is compacted; try again later"
+                )
         with claimed(version.claim) as path, self._adding(version, True) as parts:
             parts.begin()
             made = self._made(version)
@@ -434,14 +441,14 @@ class VersionedStorage(HistoryStorage[V]):
             self._withdraw(version, entry.object_tag)
             raise
 
-    def _enter_again(self, entry: Entry, listed: Listed, version: V) -> None:
-        """Enters a version of the same records as what is stored.
+    def _enter_again(self, entry: Entry, listed: Listed, version: V) -> bool:
+        """Enters a version of the same records as what is stored; whether it could.
 
         Raises:
             CacheReplacedError: that is about to be deleted.
         """
         try:
-            self._enter(entry, listed.tag)
+            return self._enter(entry, listed.tag)
         except DoomedError:
             raise self._replaced(version) from None
 
