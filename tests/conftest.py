@@ -15,8 +15,11 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 # Two workers share two cores: how long an example takes says nothing.
 # Every run draws others, and make properties draws many.
-hypothesis.settings.register_profile("yogadl", deadline=None, max_examples=20, print_blob=True)
-hypothesis.settings.register_profile("many", deadline=None, max_examples=200, print_blob=True)
+_PATIENT = hypothesis.settings(
+    deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+)
+hypothesis.settings.register_profile("yogadl", _PATIENT, max_examples=20)
+hypothesis.settings.register_profile("many", _PATIENT, max_examples=200)
 hypothesis.settings.load_profile("yogadl")
 
 

@@ -29,7 +29,10 @@ SECONDS = 5400 if IS_FULL_LENGTH else 300
 
 
 @given(st.data())
-@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=4,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_changes_are_those_of_a_list(rig: Any, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
         storage = rig.make_storage(pathlib.Path(folder), os.path.basename(folder))
