@@ -112,8 +112,14 @@ def test_what_is_late_gets_a_thread_though_there_may_be_no_more(
 ) -> None:
     """The only one of its server may be what is late."""
     done = threading.Event()
-    monkeypatch.setattr(Desk, "_run", lambda _: done.wait())
     office = Office(most_threads=1)
+
+    def run(self: Desk) -> None:
+        done.wait()
+        with office.mutex:
+            self.crew.leave()
+
+    monkeypatch.setattr(Desk, "_run", run)
     crew = office.desk("server").crew
     with office.mutex:
         for _ in range(3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import tempfile
 from collections.abc import Callable
@@ -58,7 +59,7 @@ class Author:
         ]
         for at, added in enumerate(inserted):
             if added:
-                steps.append(lambda change, at=at, added=added: change.insert(at, added))  # type: ignore[misc]
+                steps.append(functools.partial(Change.insert, position=at, data=added))
         with storage.change("d", branch, version=name) as change:
             for step in draw(st.permutations(steps)):
                 step(change)

@@ -118,9 +118,12 @@ def test_versions_keep_their_order_when_a_program_copies_the_folder(
 
 def delete_and_die(folder: pathlib.Path) -> None:
     """Deletes a version, and is killed before its file is gone."""
-    storage = LFSStorage(folder)
-    storage._delete = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign, assignment]
-    storage.delete("d", "1")
+    pytest.MonkeyPatch().setattr(LFSStorage, "_delete", kill_oneself)
+    LFSStorage(folder).delete("d", "1")
+
+
+def kill_oneself(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("compacts", [True, False])

@@ -30,9 +30,10 @@ class Crew:
         self._mutex = mutex
         self._run = run
         self._has_room = has_room
-        # One that Ctrl-C kept from starting is not alive, and one that it left to begin by itself
-        # will be.
         self._threads: set[threading.Thread] = set()
+        # One that Ctrl-C kept from starting is not alive, and one that it left to begin by itself
+        # will be. To ask all of them takes too long to do it for each piece of work.
+        self._is_in_doubt = False
         self._most = most_connections(CONNECTIONS)
         # What those wait with that nobody has called.
         self._resting: list[threading.Condition] = []
@@ -68,7 +69,9 @@ class Crew:
     @property
     def count(self) -> int:
         """How many threads there are."""
-        return sum(thread.is_alive() for thread in self._threads)
+        if self._is_in_doubt:
+            return sum(thread.is_alive() for thread in self._threads)
+        return len(self._threads)
 
     @property
     def busy(self) -> int:
@@ -98,14 +101,20 @@ class Crew:
         if self.count >= self._most or (self.count >= at_least and not self._has_room()):
             return
         thread = threading.Thread(target=self._run, name="yogadl fetch", daemon=True)
-        self._threads = {each for each in self._threads if each.is_alive()}
-        self._threads.add(thread)
+        if self._is_in_doubt:
+            self._threads = {each for each in self._threads if each.is_alive()}
+            self._is_in_doubt = False
         try:
+            self._threads.add(thread)
             thread.start()
         except RuntimeError:
+            self._threads.discard(thread)
             # Those that there are do it, if there are any.
             if self.count == 0:
                 raise
+        except BaseException:
+            self._is_in_doubt = True
+            raise
 
     def leave(self) -> None:
         """Of one of the threads: it is about to end, and takes no more work."""
