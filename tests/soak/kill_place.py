@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 from rig import RawGCS, RawS3, Remote, environment
 from servers import gcs_server, s3_server
@@ -91,6 +92,9 @@ def opened(kind: str) -> Iterator[Place]:
     """
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-")))
+        # What those leave there that are killed goes with it.
+        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-"))
+        stack.enter_context(mock.patch.object(tempfile, "tempdir", temporary))
         if kind == "disk":
             yield Place(folder)
             return
