@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 import re
 from collections.abc import Iterator
@@ -222,3 +223,6 @@ def test_completion_offers_what_is_meant_to_be_used() -> None:
     assert set(yogadl.__all__) | {"storage", "tensorflow", "torch", "errors"} <= set(dir(yogadl))
     assert not {"ModuleType", "importlib", "closing", "lazy", "extras"} & set(dir(yogadl))
     assert all(hasattr(yogadl, name) for name in yogadl.__all__)
+    for name in ("keras", "jax", "ray"):
+        module = importlib.import_module(f"yogadl.{name}")
+        assert dir(module) == sorted(module.__all__)

@@ -9,11 +9,13 @@ import pathlib
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from interleaving import in_between
 
+from yogadl import KeyedShuffle
 from yogadl.cache.writer import CacheWriter
 from yogadl.dataref import LMDBDataRef
 from yogadl.dataref._epochs import Epochs
@@ -187,6 +189,7 @@ def test_the_same_order_may_be_given_again(dataref: LMDBDataRef) -> None:
     "changed",
     [
         {"shuffle": True, "shuffle_seed": 6},
+        {"shuffle_seed": 6},
         {"shuffle": True, "shuffle_seed": 5, "skip_shuffle_at_epoch_end": True},
         {"shuffle": True, "shuffle_seed": 5, "drop_shard_remainder": True},
         {"shuffle": True, "shuffle_seed": 5, "shuffle_then_shard": True},
@@ -200,6 +203,21 @@ def test_another_order_is_refused(dataref: LMDBDataRef, changed: dict[str, Any])
     state = dataref.stream(4, shuffle=True, shuffle_seed=5).state_dict()
     with pytest.raises(StateMismatchError, match=r"another order|not of shard"):
         dataref.stream(state=state, **changed)
+
+
+def test_the_seed_alone_may_be_given_again(dataref: LMDBDataRef) -> None:
+    state = dataref.stream(4, shuffle=True, shuffle_seed=5).state_dict()
+    assert dataref.stream(state=state, shuffle_seed=np.int64(5)).state_dict() == state
+    plain = dataref.stream(4, shuffle_seed=5).state_dict()
+    assert dataref.stream(state=plain, shuffle_seed=6).state_dict() == plain
+
+
+def test_what_differs_is_told_by_the_arguments(dataref: LMDBDataRef) -> None:
+    state = dataref.stream(4, shuffle=True, shuffle_seed=5).state_dict()
+    with pytest.raises(StateMismatchError) as caught:
+        dataref.stream(state=state, shuffle=KeyedShuffle(), shuffle_seed=6)
+    assert "shuffle=True is now KeyedShuffle(" in str(caught.value)
+    assert "shuffle_seed=5 is now 6" in str(caught.value)
 
 
 def test_another_data_set_is_refused(dataref: LMDBDataRef, tmp_path: pathlib.Path) -> None:

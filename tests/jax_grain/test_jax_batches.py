@@ -135,7 +135,7 @@ def test_states_of_others_are_refused(storage_dir: pathlib.Path, tmp_path: pathl
     dataref = numbers(storage_dir)
     batches = Batches(dataref.stream(), 4)
     shuffled = Batches(dataref.stream(shuffle=True, shuffle_seed=1), 4)
-    with pytest.raises(errors.StateMismatchError, match="shuffle was True and is now False"):
+    with pytest.raises(errors.StateMismatchError, match="shuffle=True is now False"):
         batches.load_state_dict(shuffled.state_dict())
     (tmp_path / "other").mkdir()
     other = Batches(numbers(tmp_path / "other", 22).stream(), 4)

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import datetime
 import functools
+import logging
 import os
 import pathlib
 import pickle
@@ -44,6 +45,7 @@ from yogadl.errors import (
     UnsupportedTypeError,
     YogadlError,
 )
+from yogadl.spec import TensorSpec
 from yogadl.storage import LFSStorage, Receipt
 
 AT_ONCE = datetime.timedelta()
@@ -389,3 +391,37 @@ def test_a_build_that_was_not_committed_says_so(
     with begin(storage) as build:
         assert build.is_stored
     assert len(said()) == 1
+
+
+def test_what_is_not_read_is_told(storage: LFSStorage, caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[tuple[int, str]]:
+        found = [
+            (it.levelno, it.getMessage())
+            for it in caplog.records
+            if " stays as it is" in it.getMessage() or " is taken as it is" in it.getMessage()
+        ]
+        caplog.clear()
+        return found
+
+    caplog.set_level("INFO")
+    spec = TensorSpec("int64")
+    with storage.build("a", "1", spec=spec) as build:
+        build.write(0, [1, 2])
+        build.write(1, [3])
+        assert told() == []
+        build.write(0, [4, 5])
+        ((level, text),) = told()
+        assert level == logging.WARNING
+        assert "Piece 0" in text
+        assert "number of their own" in text
+    with storage.build("a", "1", spec=spec) as build:
+        build.write(1, [6])
+        ((level, text),) = told()
+        assert level == logging.WARNING
+        assert "recipe=" in text
+    for _ in range(2):
+        with storage.build("b", "1", spec=spec, recipe="r") as build:
+            build.write(1, [6])
+    ((level, text),) = told()
+    assert level == logging.INFO
+    assert "recipe" not in text

@@ -123,7 +123,8 @@ class IndexedDataRef(DataRef, Closing):
         elif offset:
             raise InvalidArgumentError("give start_offset or state, not both")
         else:
-            order, epoch, offset = resume(state, self.reader, None if is_plain else order, order)
+            wanted = None if is_plain else order
+            order, epoch, offset = resume(state, self.reader, wanted, order, shuffle_seed)
         window = as_index("read_ahead", read_ahead)
         return IndexedStream(Epochs(self, order, epoch, offset, window))
 

@@ -27,7 +27,7 @@ _FLAGS = {
     "shuffle_then_shard": "shuffle_then_shard",
 }
 _ORDER = {**_FLAGS, "seed": "seed"}
-"""What of an order two streams must share to be the same, by its name in a state."""
+"""What a state has of an order, besides shard and kind of shuffle, and by what attributes."""
 
 
 def state_of(reader: RecordReader, order: Order, epoch: int, offset: int) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def state_of(reader: RecordReader, order: Order, epoch: int, offset: int) -> dic
 
 
 def resume(
-    state: Any, reader: RecordReader, wanted: Order | None, shard: Order
+    state: Any, reader: RecordReader, wanted: Order | None, shard: Order, seed: int | None = None
 ) -> tuple[Order, int, int]:
     """The order, epoch and offset of a saved state.
 
@@ -56,6 +56,7 @@ def resume(
         wanted: the order that was asked for, with the seed of the state if it had none; ``None``
             for the order of the state.
         shard: whose shard is to be read on.
+        seed: that was asked for, whatever else was; of no meaning if the state has no shuffle.
 
     Raises:
         InvalidArgumentError: it is no state.
@@ -88,6 +89,8 @@ def resume(
         )
     if wanted is not None:
         _check_order(saved, wanted)
+    elif seed is not None and saved.shuffle:
+        _check_order(saved, dataclasses.replace(saved, seed=seed))
     if not saved.shuffle_then_shard and _shard(saved) != _shard(shard):
         raise StateMismatchError(
             f"the state is of shard {saved.shard_rank} of {saved.num_shards}, not of shard "
@@ -114,10 +117,22 @@ def _shard(order: Order) -> tuple[int, int]:
 
 
 def _check_order(saved: Order, wanted: Order) -> None:
-    for name, attribute in {**_ORDER, "shuffle_how": "how"}.items():
-        was, is_now = getattr(saved, attribute), getattr(wanted, attribute)
-        if was != is_now:
-            raise StateMismatchError(
-                f"the state is of another order: {name} was {was!r} and is now {is_now!r}; leave "
-                "the order to the state, or begin anew without it"
-            )
+    before, now = _arguments(saved), _arguments(wanted)
+    other = [name for name in before if before[name] != now[name]]
+    if other:
+        those = ", ".join(f"{name}={before[name]!r} is now {now[name]!r}" for name in other)
+        raise StateMismatchError(
+            f"the state is of another order: {those}; give none of these arguments, for the state "
+            "has them all, or begin anew without it"
+        )
+
+
+def _arguments(order: Order) -> dict[str, Any]:
+    """What of an order two streams must share to be the same, by the arguments of ``stream``."""
+    return {
+        "shuffle": order.how if order.shuffle and order.how != FULL else order.shuffle,
+        "skip_shuffle_at_epoch_end": order.shuffle and not order.reshuffle,
+        "shuffle_seed": order.seed if order.shuffle else None,
+        "drop_shard_remainder": order.drop_remainder,
+        "shuffle_then_shard": order.shuffle_then_shard,
+    }

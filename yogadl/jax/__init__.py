@@ -6,13 +6,17 @@ it is first asked for.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
+
+from yogadl.completion import public_names
 
 if TYPE_CHECKING:
     from yogadl.jax._batches import Batches
     from yogadl.jax._grain import FrozenSampler, GrainSource
 
 __all__ = ["Batches", "FrozenSampler", "GrainSource"]
+__dir__ = functools.partial(public_names, globals())
 
 
 def __getattr__(name: str) -> Any:

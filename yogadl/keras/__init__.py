@@ -8,13 +8,17 @@ Keras is imported when a name is first asked for. Worker processes, which only r
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
+
+from yogadl.completion import public_names
 
 if TYPE_CHECKING:
     from yogadl.keras._backup import BackupAndRestore
     from yogadl.keras._py_dataset import PyDataset
 
 __all__ = ["BackupAndRestore", "PyDataset"]
+__dir__ = functools.partial(public_names, globals())
 
 
 def __getattr__(name: str) -> Any:

@@ -3,8 +3,10 @@ is first asked for."""
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
+from yogadl.completion import public_names
 from yogadl.extras import require
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from yogadl.ray._sink import Datasink, write
 
 __all__ = ["DataRefDatasource", "Datasink", "build", "read", "write"]
+__dir__ = functools.partial(public_names, globals())
 
 
 def __getattr__(name: str) -> Any:

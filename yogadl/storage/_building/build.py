@@ -101,7 +101,8 @@ class Build:
         self._take_turn: Callable[..., Any] | None = turn
         self._metadata: Mapping[str, Any] | None = None
         self._metadata_json = b""
-        self._name = ""
+        self._name = self._recipe = ""
+        self._numbers: set[int] = set()
         self._stack: contextlib.ExitStack | None = None
         self._turn: Turn | None = None
         self._parts: Any = None
@@ -122,6 +123,7 @@ class Build:
         self._metadata = dict(metadata) if isinstance(metadata, Mapping) else metadata
         self._metadata_json = metadata_json(metadata, self._provenance)
         text = [_FORMAT, self._version.dataset_version, spec_json.canonical(self.spec), recipe]
+        self._recipe = recipe
         self._name = xxhash.xxh3_128_hexdigest(json.dumps(text).encode())
         return self
 
@@ -217,6 +219,7 @@ class Build:
         pieces = self._open_pieces()
         found = self._found_piece(pieces, number)
         if found is not None:
+            self._tell_found(number)
             return found
         try:
             parts = self._write(pieces, open_it())
@@ -224,8 +227,28 @@ class Build:
             raise type(error)(f"piece {number}: {error}") from error
         receipt = Receipt.of(self._name, number, parts)
         pieces.write(number, receipt.to_json())
+        self._numbers.add(number)
         _log.info("Stored piece %d of %s.", number, self._version.label)
         return receipt
+
+    def _tell_found(self, number: int) -> None:
+        """Says of a piece that the records that were given were not looked at."""
+        if number in self._numbers:
+            _log.warning(
+                "Piece %d of %s was written here before, and stays as it is: the records given now "
+                "are not read. Other records need a number of their own.",
+                number,
+                self._version.label,
+            )
+            return
+        _log.log(
+            logging.INFO if self._recipe else logging.WARNING,
+            "Piece %d of %s was stored by another worker or an earlier run of this build, and is "
+            "taken as it is%s.",
+            number,
+            self._version.label,
+            "" if self._recipe else "; recipe= of storage.build says what its records depend on",
+        )
 
     def _open_pieces(self) -> Pieces:
         if not self._is_open:
@@ -359,7 +382,8 @@ class Build:
     def __getstate__(self) -> dict[str, Any]:
         left_here = ("_stack", "_take_turn", "_turn", "_parts", "_pieces", "_found")
         names = self._version.dataset_id, self._version.dataset_version
-        return {**self.__dict__, **dict.fromkeys(left_here), "_version": names}
+        state = {**self.__dict__, **dict.fromkeys(left_here), "_version": names}
+        return {**state, "_numbers": set()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
