@@ -27,7 +27,7 @@ import numpy as np
 
 from yogadl import dtypes
 from yogadl.completion import public_names
-from yogadl.errors import SpecMismatchError, UnsupportedTypeError
+from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
 from yogadl.lists import list_array
 from yogadl.spec_leaves import (
     LEAVES,
@@ -125,8 +125,16 @@ def _normalize(spec: Any, depth: int = 0) -> Structure:
         return tuple(_normalize(child, depth + 1) for child in spec)
     raise UnsupportedTypeError(
         f"a spec is a nest of dict, tuple and yogadl.spec leaves; it cannot hold a "
-        f"{type(spec).__module__}.{type(spec).__qualname__}"
+        f"{type(spec).__module__}.{type(spec).__qualname__}{_leaf_for(spec)}"
     )
+
+
+def _leaf_for(dtype: Any) -> str:
+    """What to write in place of a dtype."""
+    try:
+        return f"; for values of that dtype, give {TensorSpec(dtype)!r}"
+    except (InvalidArgumentError, UnsupportedTypeError):
+        return ""
 
 
 def common(first: Structure, second: Structure) -> Structure:

@@ -324,6 +324,15 @@ def test_what_to_do_about_an_update_of_another_spec(storage: LFSStorage, made: A
     assert "change.cast" in str(error.value)
 
 
+@pytest.mark.parametrize("how", ["append", "insert", "replace", "submit"])
+def test_what_to_do_about_records_that_do_not_fit(storage: LFSStorage, how: str) -> None:
+    with storage.change("a", "main") as change:
+        before = {"append": (), "insert": (0,), "replace": ([0],), "submit": ()}[how]
+        with pytest.raises(SpecMismatchError, match=r"first commit a change of the comp") as error:
+            getattr(change, how)(*before, [{**change.base[0], "x": 2.5}])
+        assert "spec=" not in str(error.value)
+
+
 def test_a_component_keeps_its_name(storage: LFSStorage) -> None:
     with storage.change("a", "main") as change:
         change.rename("x", "x")

@@ -232,3 +232,11 @@ def test_arguments_of_s3_of_another_type(name: str) -> None:
 def test_what_is_no_configuration_of_a_bucket(kind: Any, given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"Configurations, not a .*open_storage"):
         kind(given)
+
+
+def test_a_url_is_no_name_of_a_bucket() -> None:
+    for made in (S3Configurations, GCSConfigurations):
+        with pytest.raises(InvalidArgumentError, match="open_storage takes one") as error:
+            made("s3://me:secret@bucket", "")
+        assert "secret" not in str(error.value)
+    assert S3Configurations("arn:aws:s3:region:1:accesspoint/point", "").bucket.endswith("/point")

@@ -246,7 +246,11 @@ class StreamBatches:
 
 def _described(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        return f"{value.dtype}{list(value.shape)} with {value.flags!r}"
+        flags = [
+            *(() if value.flags.c_contiguous else ("not contiguous",)),
+            *(() if value.flags.writeable else ("not writable",)),
+        ]
+        return ", ".join([f"{value.dtype}{list(value.shape)}", *flags])
     return f"a {type(value).__name__}"
 
 

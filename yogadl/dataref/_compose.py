@@ -82,7 +82,7 @@ def _checked(parts: Any, what: str) -> list[IndexedDataRef]:
         if not isinstance(part, IndexedDataRef):
             raise InvalidArgumentError(
                 f"{what} takes DataRefs whose records can be read by position, as storages and "
-                f"yogadl.from_source return them, not {part!r:.100}"
+                f"yogadl.from_source return them, not a {type(part).__name__}: {part!r:.100}"
             )
     return list(parts)
 

@@ -101,6 +101,7 @@ class IndexedDataRef(DataRef, Closing):
         Raises:
             StateMismatchError: the state is of another data set, order or shard.
         """
+        offset = as_index("start_offset", start_offset)
         if state is not None and shuffle and shuffle_seed is None and isinstance(state, Mapping):
             shuffle_seed = state.get("seed")
         order = Order.of_stream(
@@ -116,7 +117,6 @@ class IndexedDataRef(DataRef, Closing):
         is_plain = not (
             shuffle or skip_shuffle_at_epoch_end or drop_shard_remainder or shuffle_then_shard
         )
-        offset = as_index("start_offset", start_offset)
         if state is None:
             length = order.epoch_length
             epoch, offset = divmod(offset, length) if length else (0, 0)

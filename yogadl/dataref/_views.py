@@ -21,7 +21,7 @@ from yogadl.cache.mapping import Extents
 from yogadl.cache.record_reader import MappedRecords, RecordReader
 from yogadl.cache.traffic import Traffic
 from yogadl.dataref._positions import Selection, Slice, joined
-from yogadl.errors import ClosedError, InvalidArgumentError
+from yogadl.errors import ClosedError, InvalidArgumentError, SpecMismatchError
 from yogadl.format import spec_json
 
 Array = np.ndarray[Any, Any]
@@ -230,8 +230,13 @@ class ConcatenatedReader(_View):
     def __init__(self, *bases: RecordReader) -> None:
         super().__init__(bases)
         self.spec = bases[0].spec
-        for base in bases[1:]:
-            self.spec = specs.common(self.spec, base.spec)
+        for number, base in enumerate(bases[1:], 1):
+            try:
+                self.spec = specs.common(self.spec, base.spec)
+            except SpecMismatchError as error:
+                raise SpecMismatchError(
+                    f"data set {number} has records of another kind than those before it: {error}"
+                ) from error
         self._leaves = list(specs.leaves(self.spec))
         self._ends = np.cumsum([len(base) for base in bases], dtype=np.int64)
         self._starts = np.array([0, *self._ends[:-1].tolist()], dtype=np.int64)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.arguments import as_index
+from yogadl.arguments import as_index, as_path
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
 from yogadl.keras._py_dataset import PyDataset
@@ -68,10 +68,9 @@ class BackupAndRestore(_Base):  # type: ignore[misc] # Keras is untyped
             raise InvalidArgumentError(
                 f"dataset must be the PyDataset that fit is given, not {dataset!r:.100}"
             )
+        directory = as_path("backup_dir", backup_dir)
         every = None if save_freq == "epoch" else as_index("save_freq", save_freq, 1)
-        super().__init__(
-            os.fspath(backup_dir), save_freq=every or "epoch", delete_checkpoint=delete_checkpoint
-        )
+        super().__init__(directory, save_freq=every or "epoch", delete_checkpoint=delete_checkpoint)
         self._save_every = every
         self._folder = pathlib.Path(backup_dir)
         self._dataset = dataset

@@ -99,7 +99,8 @@ class PyDataset(_Base, Closing):  # type: ignore[misc] # Keras is untyped
         if not isinstance(dataref, IndexedDataRef):
             raise InvalidArgumentError(
                 "PyDataset takes a DataRef whose records can be read by position, as Storage.fetch "
-                f"returns it, not {dataref!r:.100}"
+                f"returns it, not a {type(dataref).__name__}: {dataref!r:.100}; an order is "
+                "given to PyDataset itself: shuffle=, shuffle_seed= and so on"
             )
         self._dataref = dataref
         self._order_arguments: dict[str, Any] = {

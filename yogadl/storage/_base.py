@@ -439,7 +439,8 @@ class CacheStorage(CopiedVersions[V]):
 
     def _missing(self, version: V) -> CacheNotFoundError:
         return CacheNotFoundError(
-            f"no {version} in {self._where}; submit it first, or use cacheable"
+            f"no {version} in {self._where}; submit it first, or use cacheable; what there is, "
+            "storage.list() and tags() tell"
         )
 
 

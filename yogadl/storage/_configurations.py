@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from yogadl.arguments import as_flag, as_index, as_path
 from yogadl.errors import InvalidArgumentError
-from yogadl.redaction import without_password
+from yogadl.redaction import without_password, without_secrets
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -255,6 +255,7 @@ class S3Configurations(BaseCloudConfigurations):
                 "endpoint_url must be that of a store, https://… or http://…, or None, not "
                 f"{endpoint_url.rpartition('@')[2]!r}"
             )
+        _check_no_url(bucket)
         super().__init__(
             bucket,
             bucket_directory_path,
@@ -300,6 +301,7 @@ class GCSConfigurations(BaseCloudConfigurations):
         project: str | None = None,
         **options: Unpack[CloudOptions],
     ) -> None:
+        _check_no_url(bucket)
         super().__init__(
             bucket,
             bucket_directory_path,
@@ -365,3 +367,11 @@ class FsspecConfigurations(BaseCloudConfigurations):
 
 def _shown(value: Any) -> Any:
     return without_password(value) if isinstance(value, str) else value
+
+
+def _check_no_url(bucket: Any) -> None:
+    if "://" in str(bucket):
+        raise InvalidArgumentError(
+            f"bucket must be the name of a bucket, not the URL {without_secrets(str(bucket))!r}; "
+            "yogadl.open_storage takes one"
+        )

@@ -72,7 +72,8 @@ def beyond_parts(key: str) -> str:
 
 def _check(name: str, value: Any, reserved: tuple[str, ...]) -> None:
     if not isinstance(value, str) or not value:
-        raise InvalidArgumentError(f"{name} must be a non-empty string, not {value!r}")
+        instead = f"; give {str(value)!r}" if isinstance(value, int | float) else ""
+        raise InvalidArgumentError(f"{name} must be a non-empty string, not {value!r}{instead}")
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -87,7 +87,8 @@ def make_tf_dataset(
         epochs = as_index("epochs", epochs)
     if not isinstance(stream, Stream):
         raise InvalidArgumentError(
-            f"make_tf_dataset takes a Stream, as DataRef.stream makes it, not {stream!r:.100}"
+            f"make_tf_dataset takes a Stream, as dataref.stream() makes it, not a "
+            f"{type(stream).__name__}: {stream!r:.100}"
         )
     if isinstance(stream, IndexedStream):
         # The pipeline's functions are TensorFlow code as they stand.

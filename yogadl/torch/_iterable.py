@@ -74,7 +74,8 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
     ) -> None:
         if not isinstance(stream, IndexedStream):
             raise InvalidArgumentError(
-                f"IterableDataset takes a stream of a DataRef, not {stream!r:.100}"
+                f"IterableDataset takes a Stream, as dataref.stream() makes it, not a "
+                f"{type(stream).__name__}: {stream!r:.100}"
             )
         if batch_size is None and (drop_remainder or pad is not None):
             raise InvalidArgumentError("drop_remainder= and pad= need a batch_size")

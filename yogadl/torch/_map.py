@@ -56,7 +56,8 @@ class MapDataset(_Dataset):  # type: ignore[misc] # known at run time only
     ) -> None:
         if not isinstance(dataref, IndexedDataRef):
             raise InvalidArgumentError(
-                f"MapDataset takes a DataRef, as Storage.fetch returns it, not {dataref!r:.100}"
+                f"MapDataset takes a DataRef, as Storage.fetch returns it, not a "
+                f"{type(dataref).__name__}: {dataref!r:.100}"
             )
         _tensors.check_spec(dataref.spec)
         if pad is not None and transform is not None:

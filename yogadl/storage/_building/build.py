@@ -123,6 +123,8 @@ class Build:
         self._metadata = dict(metadata) if isinstance(metadata, Mapping) else metadata
         self._metadata_json = metadata_json(metadata, self._provenance)
         text = [_FORMAT, self._version.dataset_version, spec_json.canonical(self.spec), recipe]
+        if not isinstance(recipe, str):
+            raise InvalidArgumentError(f"recipe must be a string, not {recipe!r:.100}")
         self._recipe = recipe
         self._name = xxhash.xxh3_128_hexdigest(json.dumps(text).encode())
         return self
@@ -335,6 +337,8 @@ class Build:
 
     def _in_order(self, receipts: Iterable[Receipt]) -> list[Receipt]:
         known: dict[int, Receipt] = {}
+        if not isinstance(receipts, Iterable):
+            raise InvalidArgumentError(f"commit takes a list of receipts, not {receipts!r:.100}")
         for receipt in receipts:
             if not isinstance(receipt, Receipt) or not receipt.is_of(self._name):
                 raise InvalidArgumentError(

@@ -37,7 +37,7 @@ from yogadl.storage._commits.merging import rewritten
 from yogadl.storage._commits.new_records import NewRecords, PartWriter
 from yogadl.storage._commits.new_runs import put_together
 from yogadl.storage._commits.purpose import Purpose
-from yogadl.storage._commits.updating import Updated, is_function, values_of
+from yogadl.storage._commits.updating import Updated, advising, is_function, values_of
 from yogadl.storage._commits.user_metadata import same_json
 from yogadl.versions.edits import Edits
 from yogadl.versions.hunks import Hunks, hunks_of
@@ -155,7 +155,8 @@ class Change:
                 f"there is no position {at} to insert at: the version has {self._made.count} "
                 "records; it is from 0 to their number"
             )
-        source = self._write(data)
+        with advising():
+            source = self._write(data)
         self._edits.insert(at, source, self._new[-1].count)
 
     def delete(self, positions: Any) -> None:
@@ -185,7 +186,8 @@ class Change:
         """
         self._check_open(of_records=True)
         found = self._positions(positions)
-        self._put_in(found, self._write(data))
+        with advising():
+            self._put_in(found, self._write(data))
 
     def update(self, function: Callable[[Any], Any], positions: Any = None) -> None:
         """Has what a function makes of some records stand in for them.
@@ -233,7 +235,8 @@ class Change:
         self._check_open(of_records=True)
         if self._edits or self._new:
             raise self._not_alone()
-        reader = self._staged(open_source(data, self._made.spec))
+        with advising():
+            reader = self._staged(open_source(data, self._made.spec))
         base = self._whole_base.reader
         runs = matched(
             base.tokens(np.arange(len(base))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -62,12 +63,25 @@ class Updated:
             return error
         # Without the number that it has among those that were made.
         cause = str(error.__cause__ if isinstance(error.__cause__, SpecMismatchError) else error)
-        told, _, advice = cause.rpartition("; ")
-        if "spec=" in advice:
-            # Which is that of the version.
-            cause = f"{told}{_ADVICE_ON_SPEC}"
         return SpecMismatchError(
             f"what the function returned for record {self._position}, {self._made!r:.100}, does "
-            f"not fit the version: {cause}. It returns all of a record, such as "
+            f"not fit the version: {_advised(cause)}. It returns all of a record, such as "
             "{**record, 'label': 1}"
         )
+
+
+@contextlib.contextmanager
+def advising() -> Iterator[None]:
+    """Of records that do not fit the spec, tells what can be done where that is a version's."""
+    try:
+        yield
+    except SpecMismatchError as error:
+        advised = _advised(str(error))
+        if advised == str(error):
+            raise
+        raise SpecMismatchError(advised) from error
+
+
+def _advised(text: str) -> str:
+    told, _, advice = text.rpartition("; ")
+    return f"{told}{_ADVICE_ON_SPEC}" if "spec=" in advice else text
