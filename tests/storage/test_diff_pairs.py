@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import pathlib
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,3 +130,60 @@ def test_so_they_do_across_branches_of_which_one_has_other_components(data: st.D
         for name in versions:
             check(storage, versions, name, "wide")
             check(storage, versions, "wide", name)
+
+
+@given(st.data())
+def test_what_is_put_back_stands_where_it_stood(data: st.DataObject) -> None:
+    """Commits, and those that take back the one before, which may have taken back another."""
+    author = Author(data)
+    with tempfile.TemporaryDirectory() as folder:
+        storage = LFSStorage(folder)
+        records = author.new(data.draw(st.integers(1, 5)))
+        storage.submit(records, "d", "0")
+        storage.tag("d", "main", "0")
+        versions, before = {"0": records}, records
+        for number in range(1, data.draw(st.integers(3, 6))):
+            name = str(number)
+            has_made_one = len(versions) > 1
+            if has_made_one and data.draw(st.booleans()):
+                head = storage.tags("d")["main"]
+                name = storage.revert("d", head, on="main", version=name)
+                before, records = records, before
+            else:
+                before, records = records, author.commit(storage, records, "main", name)
+            versions[name] = records
+        with storage.change("d", "main", version="wide") as change:
+            change.add("more", lambda record: record["id"] * 2, spec=TensorSpec("int64", ()))
+        versions["wide"] = records
+        for one, two in itertools.product(versions, repeat=2):
+            check(storage, versions, one, two)
+
+
+@pytest.mark.parametrize("is_changed_first", [True, False])
+def test_what_is_put_back_is_changed_as_before(
+    storage_dir: pathlib.Path, is_changed_first: bool
+) -> None:
+    storage = LFSStorage(storage_dir)
+    storage.submit({"id": np.arange(4), "a": np.arange(4)}, "d", "1")
+    storage.tag("d", "main", "1")
+
+    def update() -> None:
+        with storage.change("d", "main", version="updated") as change:
+            change.update(lambda record: {**record, "a": record["a"] + 10}, [1])
+
+    if is_changed_first:
+        update()
+    with storage.change("d", "main", version="less") as change:
+        change.delete([1])
+    storage.revert("d", "less", on="main")
+    if not is_changed_first:
+        update()
+    for before, after in (("1", "main"), ("main", "1")):
+        found = storage.diff("d", before, after)
+        assert (len(found.added), len(found.deleted)) == (0, 0)
+        assert found.changed.tolist() == [[1], [1]]
+    with storage.change("d", "main", version="dropped") as change:
+        change.drop("a")
+    # Of what both have, nothing is another.
+    found = storage.diff("d", "1", "dropped")
+    assert (len(found.added), len(found.deleted), found.changed.shape) == (0, 0, (2, 0))

@@ -262,6 +262,23 @@ def test_a_killed_deletion_is_finished(
     assert versions(storage) == ["2"]
 
 
+def test_what_is_being_deleted_is_not_the_newest(
+    storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.submit([1], "a", "1")
+    storage.submit([2], "a", "2")
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "_delete", lambda *_given, **_names: _interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            storage.delete("a", "2")
+    assert storage.latest("a") == "1"
+    assert storage.card("a").to_markdown().startswith("# a 1\n")
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_commit_that_took_longer_than_a_day_fails_clearly(
     storage: LFSStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

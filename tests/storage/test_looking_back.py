@@ -521,3 +521,59 @@ def test_branches_of_which_one_has_other_components(tmp_path: pathlib.Path) -> N
     back = storage.diff("d", "3", "t")
     assert back.deleted.tolist() == [0, 50, 100]
     assert back.changed.tolist() == [[7], [6]]
+
+
+def test_of_other_components_and_nothing_known_those_of_both_are_compared(
+    tmp_path: pathlib.Path,
+) -> None:
+    storage = LFSStorage(tmp_path)
+    first = {"x": np.arange(10), "z": {"b": np.arange(10) % 2, "a": np.arange(10) * 2}}
+    storage.submit(first, "d", "1")
+    storage.tag("d", "main", "1")
+    with storage.change("d", "main", version="2") as change:
+        change.add("y", np.arange(10))
+    with storage.change("d", "main", version="3") as change:
+        change.insert(0, [{"x": 99, "z": {"b": 0, "a": 0}, "y": 0}])
+        change.update(lambda record: {**record, "x": 50}, [4])
+    told = storage.diff("d", "1", "3")
+    storage.delete("d", "2")
+    for found in (told, storage.diff("d", "1", "3")):
+        assert found.added.tolist() == [0]
+        assert found.deleted.tolist() == []
+        assert found.changed.tolist() == [[4], [5]]
+        assert found.components == {"x": 1}
+    # Nested otherwise, and with nothing in common.
+    storage.submit({"z": {"a": np.arange(11) * 2, "b": np.arange(11) % 2}}, "d", "4")
+    assert storage.diff("d", "1", "4").added.tolist() == [10]
+    storage.submit({"other": np.arange(3)}, "d", "5")
+    assert storage.diff("d", "5", "4").changed.tolist() == [[0, 1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("damaged", [b"", b"x" * 9000])
+def test_what_is_between_two_versions_may_be_damaged(
+    tmp_path: pathlib.Path, damaged: bytes
+) -> None:
+    storage = LFSStorage(tmp_path)
+    storage.submit(np.arange(10), "d", "1")
+    storage.tag("d", "main", "1")
+    for version in ("2", "3", "4"):
+        with storage.change("d", "main", version=version) as change:
+            change.append([int(version)])
+    (tmp_path / "d" / "2" / "cache.mdb").write_bytes(damaged)
+    assert storage.diff("d", "1", "4").added.tolist() == [10, 11, 12]
+    assert storage.diff("d", "4", "1").deleted.tolist() == [10, 11, 12]
+
+
+def test_names_are_told_in_one_line(tmp_path: pathlib.Path) -> None:
+    storage = LFSStorage(tmp_path)
+    names = ("\ud800", "a\n\x1b[31mb", "plain name")
+    first = {name: np.arange(3) for name in names}
+    storage.submit(first, "d", "1", metadata={"k\n9 → 9: 0 records": 1})
+    storage.tag("d", "main", "1")
+    with storage.change("d", "main", version="2") as change:
+        change.update(lambda record: {name: value + 1 for name, value in record.items()})
+        change.metadata = {}
+    text = str(storage.diff("d", "1", "2"))
+    assert text.encode()
+    assert len(text.splitlines()) == 5
+    assert "  plain name changed in 3" in text

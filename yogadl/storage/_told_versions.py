@@ -55,9 +55,11 @@ class ToldVersions(VersionedStorage[V]):
             for listed, entry in there
         }
         if name is None:
-            if not there:
+            # What is being deleted is not the newest, as for ``latest``.
+            staying = [(listed, entry) for listed, entry in there if not listed.is_doomed(known)]
+            if not staying:
                 raise self._none_of(dataset_id)
-            at = oldest_first(there)[-1][0].dataset_version
+            at = oldest_first(staying)[-1][0].dataset_version
         else:
             tagged = [version for version, entry in entries.items() if name in entry.tags]
             at = name if name in entries else next(iter(tagged), "")

@@ -11,6 +11,7 @@ from yogadl import spec as specs
 from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import StoredGroups
 from yogadl.storage._commits.made import Made, runs_of, same_specs
+from yogadl.storage._commits.new_records import projected
 from yogadl.versions.runs import Runs
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +58,31 @@ def differing_components(
             for one, two in own:
                 found[name][some] |= differing(old[one], new[two])
     return found
+
+
+def of_common_leaves(
+    before: RecordReader, after: RecordReader, leaves: LeafPairs
+) -> tuple[RecordReader, RecordReader]:
+    """Two readers of no more than the components that both have, in one spec.
+
+    Args:
+        before: the one.
+        after: the other.
+        leaves: of the components, see :func:`common_leaves`; some at least.
+    """
+    names = {name: before.spec[name] for name in leaves}
+    numbers = [
+        {
+            name: specs.unflatten(child, [pair[side] for pair in leaves[name]])
+            for name, child in names.items()
+        }
+        for side in (0, 1)
+    ]
+    one, two = (
+        projected(reader, names, specs.flatten(names, places))
+        for reader, places in zip((before, after), numbers, strict=True)
+    )
+    return one, two
 
 
 class LeafPlaces:

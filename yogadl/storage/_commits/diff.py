@@ -16,13 +16,14 @@ from yogadl.storage._commits.comparing import (
     LeafPlaces,
     common_leaves,
     differing_components,
+    of_common_leaves,
 )
 from yogadl.storage._commits.lineage import Changes, changes_between, changes_since
 from yogadl.storage._commits.made import Made, same_specs
+from yogadl.storage._commits.standing import Edit, standing
 from yogadl.storage._commits.user_metadata import MISSING, same_json
 from yogadl.versions.hunks import PARENT, Hunks, hunks_of
 from yogadl.versions.matching import matched
-from yogadl.versions.runs import Runs
 
 Array = np.ndarray[Any, Any]
 
@@ -73,12 +74,18 @@ class VersionDiff:
             f"{len(self.added):,} added, {len(self.deleted):,} deleted, "
             f"{self.changed.shape[1]:,} changed"
         ]
-        lines += [f"  {name} changed in {count:,}" for name, count in self.components.items()]
+        lines += [f"  {_told(name)} changed in {n:,}" for name, n in self.components.items()]
         if not self._is_of_one_spec:
             lines.append(f"  spec {spec_text(self.spec_before)} → {spec_text(self.spec_after)}")
         if self.metadata:
-            lines.append(f"  metadata {', '.join(self.metadata)} changed")
+            lines.append(f"  metadata {', '.join(map(_told, self.metadata))} changed")
         return "\n".join(lines)
+
+
+def _told(name: Any) -> str:
+    """A name as a line of text may have it."""
+    text = str(name)
+    return text if text.isprintable() else repr(text)
 
 
 def diff_of(
@@ -91,8 +98,10 @@ def diff_of(
 
     Where one follows from the other, that is told by the commits between them, and where they have
     different specs, by those since the version that both were made from; else records are the same
-    if their tokens are, which are 64 bits. Only changed records are read; where components were
-    changed, those of which a common one was stored anew.
+    if their tokens are, which are 64 bits, or those of the components that both have.
+
+    Only changed records are read; where components were changed, those of which a common one was
+    stored anew; and all of the components that both have if the specs differ, and nothing is known.
 
     Args:
         before: the one.
@@ -145,9 +154,13 @@ def _changes(
         found = changes_between(made_of, before, after)
         if found is not None:
             return found
-        return Changes(Hunks.of([(0, before.count, after.count)]), of_components=False)
-    one, two = readers()
-    tokens, others = (reader.tokens(np.arange(len(reader))) for reader in (one, two))
+    both = readers()
+    if not before.has_spec_of(after):
+        leaves = common_leaves(before.spec, after.spec)
+        if not any(leaves.values()):
+            return Changes(Hunks.of([(0, before.count, after.count)]), of_components=False)
+        both = of_common_leaves(*both, leaves)
+    tokens, others = (reader.tokens(np.arange(len(reader))) for reader in both)
     runs = matched(tokens, others, lambda places, _: np.ones(len(places), bool))
     return Changes(hunks_of(runs, before.count)[0], of_components=False)
 
@@ -160,12 +173,11 @@ def _paired(changes: Changes, count: int) -> tuple[Array, Array, Array]:
         changes: of the one.
         count: its records.
     """
-    hunks, standing = changes.hunks, Runs.whole(PARENT, count)
-    for step in changes.each or (hunks,):
-        standing = step.standing(standing.record_count, PARENT + 1).through({PARENT: standing})
+    hunks = changes.hunks
+    now = standing(changes.edits or (Edit(hunks),), count)
     old = _ranges(hunks.starts, hunks.stops - hunks.starts)
     new = _ranges(hunks.moved(hunks.starts, ends=True), hunks.counts)
-    sources, places = standing.at(new)
+    sources, places = now.at(new)
     # What was taken back may have come to stand elsewhere meanwhile.
     numbers = np.repeat(np.arange(len(hunks)), hunks.counts)
     is_there = (hunks.starts[numbers] <= places) & (places < hunks.stops[numbers])

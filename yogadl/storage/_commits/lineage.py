@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,12 @@ import numpy as np
 from yogadl.errors import CacheFormatError, CacheNotFoundError, InvalidArgumentError
 from yogadl.storage._commits.by_parts import among, have_parts_in_common, hunks_by_parts
 from yogadl.storage._commits.made import Made
+from yogadl.storage._commits.standing import Edit, in_order, inverted, one_after_the_other
 from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.versions.hunks import NO_HUNKS, PARENT, Hunks, hunks_of
 from yogadl.versions.runs import NO_RUNS, Runs
+
+_log = logging.getLogger(__name__)
 
 _LONGEST_CHAIN = 10_000
 _OF_COMMON, _OF_AFTER = 1, 2
@@ -34,19 +38,18 @@ class Changes:
             the commits between them, which say more exactly what stands in for what, unless one
             has taken back another.
         has_older: whether one of them has taken back a commit from before them all.
-        each: what each of the commits between them has changed, also of those that were taken back.
+        edits: what each of the commits between them has changed, those taken back among them.
     """
 
     hunks: Hunks
     of_components: bool
     steps: tuple[Hunks, ...] = ()
     has_older: bool = False
-    each: tuple[Hunks, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     def inverted(self) -> Changes:
         """What the other changes of the version."""
-        each = tuple(hunks.inverted() for hunks in reversed(self.each))
-        return Changes(self.hunks.inverted(), self.of_components, each=each)
+        return Changes(self.hunks.inverted(), self.of_components, edits=inverted(self.edits))
 
 
 NO_CHANGES = Changes(NO_HUNKS, of_components=False)
@@ -98,9 +101,9 @@ def changes_since(made_of: Callable[[str], Made], version: Made, before: Made) -
         return None
     hunks = _put_together(steps, before.count)
     ids, taken_back = {step.id for step in steps}, {step.reverts for step in steps} - {""}
-    each = tuple(step.changes.hunks for step in steps)
-    exact = each if ids.isdisjoint(taken_back) else (hunks,)
-    return Changes(hunks, _of_components(steps), exact, not taken_back <= ids, each)
+    is_exact = ids.isdisjoint(taken_back)
+    exact = tuple(step.changes.hunks for step in steps) if is_exact else (hunks,)
+    return Changes(hunks, _of_components(steps), exact, not taken_back <= ids, _edits(steps))
 
 
 def changes_between(made_of: Callable[[str], Made], before: Made, after: Made) -> Changes | None:
@@ -124,7 +127,8 @@ def changes_between(made_of: Callable[[str], Made], before: Made, after: Made) -
     whole = there.hunks.applied(common.count, _OF_AFTER).through({PARENT: common_of_before})
     hunks, _ = hunks_of(whole, before.count)
     of_components = here.of_components or there.of_components
-    return Changes(hunks, of_components, each=here.inverted().each + there.each)
+    edits = one_after_the_other(inverted(here.edits), there.edits)
+    return Changes(hunks, of_components, edits=edits)
 
 
 def _common_ancestor(made_of: Callable[[str], Made], one: Made, two: Made) -> Made | None:
@@ -186,7 +190,7 @@ def origins(made_of: Callable[[str], Made], head: Made, undone: Made) -> Origins
     before = whole = NO_RUNS
     for at, whole in enumerate(_wholes(steps, steps[0].parent.count)):
         before = whole if at == number else before
-    if not (_in_order(before) and _in_order(whole)):
+    if not (in_order(before) and in_order(whole)):
         return None
     return Origins(whole, before, steps[number].changes.hunks)
 
@@ -271,6 +275,16 @@ class _Step:
         return self.made.provenance.reverts
 
 
+def _edits(steps: Sequence[_Step]) -> tuple[Edit, ...]:
+    """What each of some commits, one after the other, has changed."""
+    found: list[Edit] = []
+    numbers: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        found.append(Edit(step.changes.hunks, numbers.get(step.reverts)))
+        numbers[step.id] = number
+    return tuple(found)
+
+
 def _put_together(steps: Sequence[_Step], count: int) -> Hunks:
     """What some commits have changed of a version of so many records, one after the other."""
     (whole,) = deque(_wholes(steps, count), maxlen=1)
@@ -295,18 +309,11 @@ def _wholes(steps: Sequence[_Step], count: int) -> Iterator[Runs]:
         after = hunks.applied(whole.record_count, number)
         back = _put_back(step, *before[step.reverts]) if step.reverts in before else None
         found = None if back is None else after.through({PARENT: whole, number: back})
-        if found is None or _in_order(found) < _in_order(whole):
+        if found is None or in_order(found) < in_order(whole):
             # Whatever it says that it has taken back.
             found = after.through({PARENT: whole})
         whole = found
         yield whole
-
-
-def _in_order(runs: Runs) -> bool:
-    """Whether the records of ``PARENT`` come in the order that they have there."""
-    is_of_parent = runs.sources == PARENT
-    firsts, counts = runs.firsts[is_of_parent], runs.counts[is_of_parent]
-    return bool((firsts[1:] >= (firsts + counts)[:-1]).all())
 
 
 def _put_back(step: _Step, undone: _Step, whole: Runs) -> Runs | None:
@@ -392,4 +399,7 @@ def _parent(made_of: Callable[[str], Made], version: Made, known: Made) -> Made 
         return known if name == known.dataset_version else made_of(name)
     except (CacheNotFoundError, InvalidArgumentError):
         # What a file says may be anything.
+        return None
+    except CacheFormatError as error:
+        _log.info("What %r was made from is not known: %s", version.dataset_version, error)
         return None
