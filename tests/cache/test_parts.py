@@ -341,7 +341,7 @@ def test_parts_in_a_storage(tmp_path: pathlib.Path) -> None:
     copied = other.fetch("b", "many")
     copied.verify()
     assert copied.reader.content_id == many.reader.content_id
-    with pytest.raises(InvalidArgumentError, match="yogadl's own files"):
+    with pytest.raises(InvalidArgumentError, match="a name of yogadl's own"):
         storage.submit([1], "a", PARTS_FOLDER)
     for wrong in (0, -1, 1.5, "1"):
         with pytest.raises(InvalidArgumentError, match="part_bytes"):

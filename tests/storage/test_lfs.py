@@ -98,7 +98,7 @@ def test_a_file_moved_in_by_hand_is_found(storage: LFSStorage, storage_dir: path
 
 
 BAD_IDS = ["", ".", "..", "/", "/abs", "../a", "a/..", "a/../b", "a//b", "a/", "a/./b", "a\0b"]
-BAD_IDS += ["x" * 256, "ü" * 128, "cache.mdb", "a/yogadl.lock"]
+BAD_IDS += ["x" * 256, "ü" * 128, "cache.mdb", "a/yogadl.lock", "yogadl.lease", "yogadl.pieces"]
 BAD_VERSIONS = [*BAD_IDS, "a/b"]
 
 

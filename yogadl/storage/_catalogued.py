@@ -27,7 +27,7 @@ from yogadl.errors import (
 )
 from yogadl.storage._listed import Listed
 from yogadl.storage._listing import ListedStorage, V
-from yogadl.storage._paths import RESERVED_IN_BUCKETS, relative_path
+from yogadl.storage._paths import relative_path
 
 _ATTEMPTS = 3
 # What is no wonder to who may only read the catalogue, or has none.
@@ -106,7 +106,7 @@ class CataloguedStorage(ListedStorage[V]):
             FileSystemError: the disk cannot.
         """
         version = self._version(dataset_id, dataset_version)
-        relative_path(dataset_id, tag, RESERVED_IN_BUCKETS, "tag")
+        relative_path(dataset_id, tag, "tag")
         if expect is not None and expect is not ...:
             self._version(dataset_id, expect)
         self._prove_tags(version)
@@ -148,7 +148,7 @@ class CataloguedStorage(ListedStorage[V]):
             YogadlError: what :meth:`tag` raises.
         """
         self._version(dataset_id, "any")
-        relative_path(dataset_id, tag, RESERVED_IN_BUCKETS, "tag")
+        relative_path(dataset_id, tag, "tag")
         if expect is not None and expect is not ...:
             self._version(dataset_id, expect)
         self._prove_tags(self._version(dataset_id, tag))

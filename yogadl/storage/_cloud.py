@@ -66,7 +66,6 @@ from yogadl.storage._one_builder import ATTEMPTS, ObjectTurn, OneBuilder
 from yogadl.storage._paths import (
     CACHE_FILE,
     CATALOGUE_FOLDER,
-    RESERVED_IN_BUCKETS,
     beyond_parts,
     is_version,
     relative_path,
@@ -271,7 +270,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
                 continue
             *folders, _ = path.relative_to(root).parts
             name, version = "/".join(folders[:-1]), "".join(folders[-1:])
-            if dataset_id in (None, name) and is_version(name, version, RESERVED_IN_BUCKETS):
+            if dataset_id in (None, name) and is_version(name, version):
                 yield _listed((name, version), info)
 
     def _look(self, version: ObjectVersion) -> Listed | None:
@@ -464,7 +463,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
 
     def _version(self, dataset_id: str, dataset_version: str) -> ObjectVersion:
         given = self._configurations
-        folder = relative_path(dataset_id, dataset_version, RESERVED_IN_BUCKETS)
+        folder = relative_path(dataset_id, dataset_version)
         key = str(given.bucket_directory_path / folder / CACHE_FILE)
         source = f"{self._store.origin}/{key}"
         origin = f"{self._store.origin}/{given.bucket_directory_path}"

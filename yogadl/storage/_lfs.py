@@ -48,7 +48,6 @@ from yogadl.storage._paths import (
     CACHE_FILE,
     CATALOGUE_FOLDER,
     LOCK_FILE,
-    RESERVED,
     is_version,
     relative_path,
 )
@@ -176,7 +175,7 @@ class LFSStorage(CacheStorage[FileVersion]):
         for path, status in _cache_files(folder):
             *parts, version = path.parent.relative_to(root).parts or ("",)
             name = "/".join(parts)
-            if dataset_id in (None, name) and is_version(name, version, RESERVED):
+            if dataset_id in (None, name) and is_version(name, version):
                 yield _listed(name, version, path, status)
 
     def _look(self, version: FileVersion) -> Listed | None:
@@ -366,7 +365,7 @@ class LFSStorage(CacheStorage[FileVersion]):
 
     def _ids_with_leftovers(self) -> Iterator[str]:
         for name in ids_with_leftovers(self._configurations.storage_dir_path):
-            if is_version(name, "any", RESERVED):
+            if is_version(name, "any"):
                 yield name
 
     def _ids_of_parts(self) -> Iterator[str]:
@@ -375,7 +374,7 @@ class LFSStorage(CacheStorage[FileVersion]):
             if PARTS_FOLDER in folders:
                 folders.remove(PARTS_FOLDER)
                 name = pathlib.Path(at).relative_to(root).as_posix()
-                if is_version(name, "any", RESERVED):
+                if is_version(name, "any"):
                     yield name
 
     @contextlib.contextmanager

@@ -17,35 +17,38 @@ METADATA_FILE = "local_metadata.json"
 CATALOGUE_FOLDER = "yogadl.catalogue"
 SCRATCH_PREFIX = "yogadl.scratch."
 
-RESERVED = (CACHE_FILE, LOCK_FILE, PARTS_FOLDER, CATALOGUE_FOLDER)
-"""Names of a storage's own files on a disk."""
-
-RESERVED_IN_BUCKETS = (*RESERVED, LEASE_OBJECT, METADATA_FILE, WAITING_FILE, PIECES_FOLDER)
-"""And in a bucket, or on a machine that has copies of it."""
+_RESERVED = (
+    CACHE_FILE,
+    LOCK_FILE,
+    PARTS_FOLDER,
+    CATALOGUE_FOLDER,
+    LEASE_OBJECT,
+    METADATA_FILE,
+    WAITING_FILE,
+    PIECES_FOLDER,
+)
+"""Names of files and folders of a storage's own: on a disk, in a bucket, or on a machine that has
+copies of one. Each is reserved everywhere, so that anything can be copied anywhere."""
 
 _LONGEST = 255
 
 
 def relative_path(
-    dataset_id: Any,
-    dataset_version: Any,
-    reserved: tuple[str, ...] = RESERVED,
-    called: str = "dataset_version",
+    dataset_id: Any, dataset_version: Any, called: str = "dataset_version"
 ) -> pathlib.PurePosixPath:
     """The folder of a version below the storage directory.
 
     Args:
         dataset_id: as users give it.
         dataset_version: likewise.
-        reserved: names of the storage's own files.
         called: what errors call the version.
 
     Raises:
         InvalidArgumentError: an id or version that is empty, leaves the storage, or would share its
             folder with another.
     """
-    _check("dataset_id", dataset_id, reserved)
-    _check(called, dataset_version, reserved)
+    _check("dataset_id", dataset_id)
+    _check(called, dataset_version)
     if "/" in dataset_version:
         raise InvalidArgumentError(
             f"{called} must not contain '/', and {dataset_version!r} does; put the folder "
@@ -54,10 +57,10 @@ def relative_path(
     return pathlib.PurePosixPath(dataset_id, dataset_version)
 
 
-def is_version(dataset_id: str, dataset_version: str, reserved: tuple[str, ...]) -> bool:
+def is_version(dataset_id: str, dataset_version: str) -> bool:
     """Whether a version can be fetched by these names."""
     try:
-        relative_path(dataset_id, dataset_version, reserved)
+        relative_path(dataset_id, dataset_version)
     except InvalidArgumentError:
         return False
     return True
@@ -70,7 +73,7 @@ def beyond_parts(key: str) -> str:
     return f"{folder}{found}~"[1:] if found else key
 
 
-def _check(name: str, value: Any, reserved: tuple[str, ...]) -> None:
+def _check(name: str, value: Any) -> None:
     if not isinstance(value, str) or not value:
         instead = f"; give {str(value)!r}" if isinstance(value, int | float) else ""
         raise InvalidArgumentError(f"{name} must be a non-empty string, not {value!r}{instead}")
@@ -88,10 +91,10 @@ def _check(name: str, value: Any, reserved: tuple[str, ...]) -> None:
         raise InvalidArgumentError(
             f"{name} must not contain NUL or backslash, nor a part over {_LONGEST} bytes: {value!r}"
         )
-    if any(part in reserved for part in parts):
+    own = [part for part in parts if part in _RESERVED]
+    if own:
         raise InvalidArgumentError(
-            f"{name} must not contain {' or '.join(map(repr, reserved))}, the names of yogadl's "
-            f"own files: {value!r}"
+            f"{name} must not have a part {own[0]!r}, which is a name of yogadl's own: {value!r}"
         )
     if any(part.startswith(SCRATCH_PREFIX) for part in parts):
         raise InvalidArgumentError(
