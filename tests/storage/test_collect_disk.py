@@ -268,7 +268,9 @@ def test_a_reader_in_another_process_keeps_its_parts(tmp_path: pathlib.Path) -> 
         assert reader.stdout is not None
         assert reader.stdout.readline() == "0\n"
         submit(storage, "1", first=1000)
-        assert not storage.collect_parts(older_than=AT_ONCE).removed
+        found = storage.collect_parts(older_than=AT_ONCE)
+        assert not found.removed
+        assert {part.digest for part in found.waiting} == old
         assert parts(tmp_path) > old
         storage.delete("a", "1")
         assert parts(tmp_path) == old

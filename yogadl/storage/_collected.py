@@ -31,7 +31,7 @@ class CollectedParts:
 
     Attributes:
         removed: the parts that are gone, or would be.
-        waiting: those that no version refers to, and that are not old enough.
+        waiting: those that no version refers to, and that are not old enough, or being read.
         skipped: the ids of which nothing was removed, and why.
     """
 

@@ -139,7 +139,7 @@ class LocalCollector:
         plan = _Plan()
         needed, current = self._current(doomed)
         own = identity_of(self._parts / BUILDING_FILE)
-        dropped: set[bytes] = set()
+        dropped, held = set[bytes](), set[bytes]()
         for link in self._tables.links():
             status = os.lstat(link)
             identity = status.st_dev, status.st_ino
@@ -154,14 +154,14 @@ class LocalCollector:
                 plan.tables.append(link)
                 dropped |= _digests_of_old(link)
             else:
-                needed |= _known_digests(link)
+                held |= _known_digests(link)
         if older_than is None:
             latest = now - _WITHOUT_TABLE.total_seconds()
         for path, digest, status in self._files():
             if digest in needed:
                 continue
             part = StoredPart(self._id, digest.hex(), status.st_size)
-            if digest in dropped or status.st_ctime <= latest:
+            if digest not in held and (digest in dropped or status.st_ctime <= latest):
                 plan.removed[path] = part
             else:
                 plan.waiting.append(part)
