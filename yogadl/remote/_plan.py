@@ -36,6 +36,7 @@ from yogadl.remote._files import RemoteFiles
 from yogadl.remote._index import BRIDGED_CELLS
 from yogadl.remote._local.sparse_file import CELL
 from yogadl.remote._open import HEAD_BYTES
+from yogadl.remote._reader import SETTLING_SECONDS
 from yogadl.remote._records import RemoteRecords, is_whole_cheaper
 
 # Of a node, in the head of its page.
@@ -47,6 +48,11 @@ _ROUND_TRIPS = 3
 # What a process reads until it is seen that the others of its machine read the rest: one batch, and
 # few of them more.
 _SETTLING = 9 / 8
+# What a batch takes beside the network: threads that wake each other.
+_BATCH_SECONDS = 0.015
+_MOST_STEPS = 10_000
+# Of what is left to fetch, too little to count.
+_NO_MORE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -168,7 +174,8 @@ def plan(
         )
         of_records = requests + round(alone * sum(asked)), nbytes
     else:
-        of_index = _total(_of_index(files.counts, records, window) for files, _ in kinds)
+        windows = _windows(records, num_shards, first_batch, first_batch * size, window, network)
+        of_index = _total(_of_index(files.counts, shards_here, windows) for files, _ in kinds)
         of_records = len(kinds) * records, round(records * size)
     connections = CONNECTIONS * shards_here
     if is_bulk:
@@ -178,7 +185,9 @@ def plan(
         room = local_bytes - head - rest
         if is_bulk and of_index[1] > room:
             # Nothing comes in bulk then.
-            of_index = _total(_of_index(files.counts, records, window) for files, _ in kinds)
+            of_index = _total(
+                _of_index(files.counts, shards_here, [(records, window)]) for files, _ in kinds
+            )
         room = max(0, room - of_index[1])
         kept = min(1.0, room / max(1, of_records[1]))
     # What does not fit is asked for record by record.
@@ -289,35 +298,72 @@ def _pieces(sizes: Array) -> int:
     return int((-(-sizes // BULK_BYTES)).sum())
 
 
-def _of_index(counts: Array, records: int, window: int) -> tuple[int, int]:
-    """Requests and bytes for the entries of some records, taken at random.
+def _windows(
+    records: int, num_shards: int, batch: int, batch_bytes: float, window: int, network: Network
+) -> list[tuple[int, int]]:
+    """How many records a share asks for at a time: so many records by so many.
+
+    Args:
+        records: of the share.
+        num_shards: of the data set.
+        batch: records of one.
+        batch_bytes: of these.
+        window: records that are announced together.
+        network: by which they come.
+    """
+    if num_shards == 1:
+        return [(records, window)]
+    # Batch by batch, entries and then records, until it is seen that nobody here reads the rest.
+    seconds = _BATCH_SECONDS + 2 * network.latency + batch_bytes / network.machine_bytes
+    alone = min(records, math.ceil(SETTLING_SECONDS / seconds) * batch)
+    return [(alone, batch), (records - alone, window)]
+
+
+def _of_index(
+    counts: Array, shards_here: int, windows: Iterable[tuple[int, int]]
+) -> tuple[int, int]:
+    """Requests and bytes for the entries of the records of some shards, in any order.
 
     Args:
         counts: records of each file.
-        records: that are wanted.
-        window: so many of them are asked for at a time.
+        shards_here: so many records follow on one another, and then some of other shards.
+        windows: so many records are wanted, so many of them at a time, and then others.
     """
-    if not records:
+    steps = [step for records, window in windows for step in _steps(records, window)]
+    total = sum(steps)
+    if not total:
         return 0, 0
-    # Of each file.
-    cells = -(-counts * ENTRY.itemsize // CELL)
-    count = float(cells.sum())
-    # That a cell is needed by one window, and that it is fetched for it, as one between others of a
-    # file is.
-    needed = 1 - (1 - 1 / count) ** min(window, records)
-    free = 1 - needed
-    taken = needed + sum(
-        needed**2 * gap * free**gap * float(np.maximum(cells - 1 - gap, 0).sum()) / count
-        for gap in range(1, BRIDGED_CELLS + 1)
-    )
-    windows = records / min(window, records)
-    fetched = 1 - (1 - taken) ** windows
-    # A run begins where no cell before it is near: the first ones of a file have fewer before them.
-    # Of runs, what is here already is left out.
-    first = np.minimum(cells, 1 + BRIDGED_CELLS)
-    begun = (1 - free**first) + needed * free ** (1 + BRIDGED_CELLS) * (cells - first)
-    runs = float(begun.sum()) * (fetched / taken)
-    return math.ceil(max(runs, fetched)), round(count * fetched * CELL)
+    every = float((-(-counts * ENTRY.itemsize // CELL)).sum())
+    # The cells that have any of these entries, how far they are apart, and entries of each.
+    groups = max(1.0, total / shards_here)
+    cells = min(every, groups * (1 + (total / groups - 1) * ENTRY.itemsize / CELL))
+    apart, each = every / cells, max(1.0, total / cells)
+    near = int((1 + BRIDGED_CELLS) / apart)
+    requests, fetched, left, seen = 0.0, 0.0, 1.0, 0
+    for step in steps:
+        # Of a cell that is not here: that it is needed now; and of the one before it, that it is
+        # fetched now, or may be if that is between two.
+        needed = 1 - ((total - seen - step) / (total - seen)) ** each
+        comes, passed = left * needed, left * (1 - needed)
+        # One goes on with what one near it has begun, but for the first ones of a file.
+        goes_on = sum(comes * passed**gap for gap in range(near))
+        goes_on *= max(0.0, 1 - near * len(counts) / cells)
+        between = sum(needed * comes * gap * passed**gap for gap in range(1, near))
+        taken = min(1.0, needed + between)
+        requests += cells * comes * (1 - goes_on)
+        # What is between cells that are not next to one another is of no use here.
+        fetched += left * taken + comes * goes_on * (apart - 1)
+        left, seen = left * (1 - taken), seen + step
+        if left < _NO_MORE:
+            break
+    return math.ceil(requests), round(cells * fetched * CELL)
+
+
+def _steps(records: int, window: int) -> list[int]:
+    """A number of records, so many at a time; more, where that would be very many steps."""
+    window = max(window, records // _MOST_STEPS)
+    whole, rest = divmod(records, window) if records else (0, 0)
+    return [window] * whole + [rest] * (rest > 0)
 
 
 def _fetched_bytes(files: RemoteFiles, codec: RecordCodec) -> float:

@@ -34,7 +34,7 @@ from yogadl.remote._staged import Staged, joined, read_into, room_for
 
 Array = np.ndarray[Any, Any]
 
-_SETTLING_SECONDS = 0.5
+SETTLING_SECONDS = 0.5
 # Of a machine, until it can be seen how many there are.
 _USUAL_PROCESSES = 8
 
@@ -248,7 +248,7 @@ class RemoteReader(RemoteRecords):
         if is_whole_cheaper(self._bytes_of_each(), num_shards, here):
             return True
         if self._settled is None:
-            self._settled = time.monotonic() + _SETTLING_SECONDS
+            self._settled = time.monotonic() + SETTLING_SECONDS
         return None if time.monotonic() < self._settled else False
 
     def _far_extents(self, positions: Array | range) -> list[Extents]:
