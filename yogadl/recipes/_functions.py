@@ -15,20 +15,14 @@ from typing import Any
 
 from yogadl.errors import UndeterminedError
 from yogadl.recipes._annotations import text_of
-from yogadl.recipes._imports import imported
+from yogadl.recipes._imports import absolute, import_all
 from yogadl.recipes._libraries import among_others
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
-from yogadl.recipes._names import absolute, follow
+from yogadl.recipes._names import follow
 from yogadl.recipes._objects import OF_DISPATCHERS, added, attributes_of
-from yogadl.recipes._owners import (
-    is_installed,
-    is_library,
-    is_library_file,
-    is_library_module,
-)
+from yogadl.recipes._owners import is_library, is_library_file, is_library_module
 from yogadl.recipes._protocol import Walk, each, pairs
 from yogadl.recipes._reads import Read, Reads
-from yogadl.recipes._scopes import Import
 from yogadl.recipes._sources import Source, SourceError, source_of
 from yogadl.recipes._special import CACHED, HINTS, LEFT, MARKS
 from yogadl.recipes._users import holds_users, is_dispatcher
@@ -119,7 +113,8 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
     label, reads = label_of(function), source.reads
     walk.mention(reads.mentioned)
     parts = [name_of(function), function.__name__, source.form]
-    _import_all(walk, function, reads.imports)
+    read = {it.imported for it in reads.names}
+    parts += import_all(walk, function.__globals__, reads.imports, read)
     if reads.asserts or "__debug__" in reads.mentioned:
         parts.append(f"debug={__debug__}")
     parts += _defaults(walk, function, label)
@@ -137,8 +132,8 @@ def describe_function(walk: Walk, function: types.FunctionType) -> list[str]:
     others = [it for it in reads.assumed if it.root in function.__globals__ or it.root in cells]
     named = named_in_own(function, reads) if reads.looks_up or is_hidden else ()
     passed = (one for it in reads.passed for one in _read_of(function, cells, reads, it))
-    for read in (*reads.names, *others, *named, *passed):
-        parts.append(f"{read}={follow(walk, function, cells, read)}")
+    for it in (*reads.names, *others, *named, *passed):
+        parts.append(f"{it}={follow(walk, function, cells, it)}")
     for name in sorted(reads.writes):
         walk.writes(function.__globals__, name)
     if reads.inner_hints and not walk.leaves_hints:
@@ -217,28 +212,6 @@ def _function_of(value: Any) -> types.FunctionType | None:
     inner: Any = unwrapped(value) if type(value) is types.FunctionType else None
     is_function = type(inner) is types.FunctionType
     return inner if is_function and not is_library_file(inner.__code__.co_filename) else None
-
-
-def _import_all(walk: Walk, function: types.FunctionType, imports: set[Import]) -> None:
-    """Imports those of the user's modules that a function imports: they may change others."""
-    for found in sorted(imports, key=str):
-        name = absolute(found, function.__globals__)
-        if _is_imported(walk, name) and found.name:
-            space = getattr(sys.modules[name], "__dict__", {})
-            if "__path__" in space and found.name not in space:
-                _is_imported(walk, f"{name}.{found.name}")
-
-
-def _is_imported(walk: Walk, name: str) -> bool:
-    """Whether a module is imported, now if it is the user's."""
-    if name in sys.modules:
-        return True
-    if not name or is_installed(name) is not False:
-        return False
-    if imported(walk, name) is None:
-        return False
-    walk.begin_again()
-    return True
 
 
 def _describe_later(

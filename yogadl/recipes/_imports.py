@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import importlib
-import os
+import importlib.util
 import sys
 import types
+from collections.abc import Collection, Iterable
+from typing import Any
 
-from yogadl.recipes._protocol import Walk, is_plain, text
-from yogadl.recipes._users import is_users_class
+from yogadl.recipes._failures import failure_of
+from yogadl.recipes._owners import PYTHON, YOGADL, is_installed, version_of
+from yogadl.recipes._protocol import Walk
+from yogadl.recipes._scopes import Import
 
-# What programs raise. What Python raises by itself has other texts in other versions.
-_OF_PROGRAMS = (Exception, RuntimeError, SystemExit)
+_UNSET = "unset"
 
 
-def imported(walk: Walk, name: str) -> types.ModuleType | None:
-    """A module, imported now if it is not yet; ``None`` if that fails, in whatever way."""
+def absolute(found: Import, space: dict[str, Any]) -> str:
+    """The name of the module of an import; empty if there is none."""
+    if not found.level:
+        return found.module
+    package = space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
+    try:
+        return importlib.util.resolve_name("." * found.level + found.module, package)
+    except ImportError:
+        return ""
+
+
+def imported(walk: Walk, name: str) -> Any:
+    """A module, or what takes its place, imported now if it is not yet; ``None`` if that fails, in
+    whatever way."""
     if name in walk.failed and name not in sys.modules:
         return None
     try:
@@ -23,10 +38,8 @@ def imported(walk: Walk, name: str) -> types.ModuleType | None:
     except RecursionError:
         # It need not be the module's fault.
         raise
-    except ImportError:
-        walk.failed[name] = ""
     except (Exception, SystemExit) as error:
-        walk.failed[name] = _failure(walk, error)
+        walk.failed[name] = failure_of(walk, error, name)
     return None
 
 
@@ -36,12 +49,71 @@ def failure(walk: Walk, name: str) -> str:
     return walk.failed.get(name, "")
 
 
-def _failure(walk: Walk, error: BaseException) -> str:
-    kind, told = type(error), ""
-    # Whatever its class, or the class of that, has by the names.
-    name = type.__dict__["__qualname__"].__get__(kind)
-    arguments = BaseException.args.__get__(error)  # type: ignore[attr-defined]
-    if (kind in _OF_PROGRAMS or is_users_class(kind)) and is_plain(arguments):
-        # Where a file is does not count.
-        told = "" if os.sep in repr(arguments) else walk.token(arguments)
-    return f" by {text(name)}{told}"
+def import_all(
+    walk: Walk, space: dict[str, Any], imports: Iterable[Import], read: Collection[Import | None]
+) -> list[str]:
+    """Imports those of the user's modules that code imports: they may change others.
+
+    Args:
+        walk: that asks.
+        space: the globals of the code.
+        imports: that it makes.
+        read: those of them whose names it reads, which is told where that is.
+
+    Returns:
+        How others fail, which code may only try.
+    """
+    failing = []
+    for found in sorted(imports, key=str):
+        name = absolute(found, space)
+        is_counted = not _is_ignored(walk, space, name, found)
+        told = _tried(walk, name, found.name, is_counted)
+        if told and is_counted and found not in read:
+            failing.append(f"import {'.' * found.level}{found.module} {found.name}: {told}")
+    return failing
+
+
+def _is_ignored(walk: Walk, space: dict[str, Any], name: str, found: Import) -> bool:
+    names = [name, f"{name}.{found.name}"]
+    if walk.is_home(space):
+        names.append(found.name or found.module.partition(".")[0])
+    return walk.is_ignored(*names)
+
+
+def _tried(walk: Walk, name: str, member: str, is_counted: bool) -> str:
+    """How the import of a module, or of a member of it, fails; empty if it does not."""
+    installed = is_installed(name) if name else None
+    if installed:
+        if is_counted:
+            _use_library(walk, name)
+        return ""
+    if sys.modules.get(name) is None:
+        if not name or imported(walk, name) is None:
+            return f"{_UNSET}{failure(walk, name)}"
+        walk.begin_again()
+    module: Any = sys.modules.get(name)
+    if not member:
+        return ""
+    if not issubclass(type(module), types.ModuleType):
+        # It has taken the place of its module, and may have any attributes.
+        return f"{member} of {walk.token(module)}" if is_counted else ""
+    return _lacking(walk, module, name, member, is_counted)
+
+
+def _lacking(walk: Walk, module: types.ModuleType, name: str, member: str, is_counted: bool) -> str:
+    """How the import of a member of a module of the user's fails; empty if it does not."""
+    space = vars(module)
+    if member in space:
+        return ""
+    told = _UNSET
+    if "__path__" in space and not (told := _tried(walk, f"{name}.{member}", "", is_counted)):
+        return ""
+    made = space.get("__getattr__")
+    by = f" of {walk.token(made)}" if made is not None and is_counted else ""
+    return f"{member} {told}{by}"
+
+
+def _use_library(walk: Walk, name: str) -> None:
+    """Takes note of a library that code imports: it may do so for what that does elsewhere."""
+    if version_of(name)[0] not in (PYTHON, YOGADL):
+        walk.library(name, "")

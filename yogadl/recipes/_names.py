@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import builtins
-import importlib.util
 import os
 import sys
 import types
 import typing
 from typing import Any
 
-from yogadl.recipes._imports import failure, imported
+from yogadl.recipes._imports import absolute, failure, imported
 from yogadl.recipes._lazy import BEHIND, comes_later, is_as_written, is_stand_in
 from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
 from yogadl.recipes._library_classes import is_users_at, is_users_value
@@ -25,17 +24,6 @@ from yogadl.recipes._special import WHOLE_ENVIRONMENT, holds_forbidden
 _UNSET = "unset"
 _MISSING = object()
 _OF_ONE = ((), ("get",), ("pop",), ("setdefault",), ("__contains__",))
-
-
-def absolute(found: Import, space: dict[str, Any]) -> str:
-    """The name of the module of an import; empty if there is none."""
-    if not found.level:
-        return found.module
-    package = space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
-    try:
-        return importlib.util.resolve_name("." * found.level + found.module, package)
-    except ImportError:
-        return ""
 
 
 def follow(walk: Walk, function: types.FunctionType, cells: dict[str, Any], read: Read) -> str:
@@ -84,7 +72,7 @@ def _follow_import(walk: Walk, space: dict[str, Any], read: Read, found: Import)
         chain = (found.name, *chain)
     installed = is_installed(name)
     if installed is None:
-        return _UNSET
+        return f"{_UNSET}{failure(walk, name)}"
     if installed:
         # It need not be imported yet, and is the same when it is.
         module = sys.modules.get(name)
@@ -126,7 +114,8 @@ def _follow_value(
             walk.met(vars(value), name)
             made = vars(value).get("__getattr__")
             more += failure(walk, label)
-            return more + (_UNSET if made is None else f"{name} of {walk.token(made)}")
+            # What is not there fails otherwise than the import of a module.
+            return more + (f"{name} {_UNSET}" if made is None else f"{name} of {walk.token(made)}")
         value = found
     if label and walk.is_ignored(label):
         return "ignored"

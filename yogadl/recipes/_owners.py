@@ -25,6 +25,7 @@ _DISTRIBUTIONS = {
     "yaml": ("PyYAML",),
 }
 _INSIDE = ("built-in", "frozen")
+_MISSING = object()
 YOGADL = "yogadl"
 PYTHON = "python"
 
@@ -108,18 +109,23 @@ def is_standard(name: str) -> bool:
 def is_installed(name: str) -> bool | None:
     """Whether a module that need not be imported is a library's; ``None`` if there is none."""
     top = name.partition(".")[0]
-    if top in sys.builtin_module_names:
+    if top in sys.builtin_module_names and not _is_users(sys.modules.get(top)):
         return True
     found: bool | None = None
     # Not by its name: a module of the user's may have that of one of Python's. What is in a
     # namespace may be of several, and is looked for without running anything.
     for end in _ends(name):
-        if name[:end] in sys.modules and not _is_namespace(sys.modules[name[:end]]):
-            return is_library(name[:end])
+        known = sys.modules.get(name[:end], _MISSING)
+        if known is None:
+            # Python takes it for none, as programs say with that.
+            return None
+        if known is not _MISSING and not _is_namespace(known):
+            return not _is_users(known) and is_library(name[:end])
         try:
             spec = importlib.util.find_spec(name[:end])
         except (ImportError, ValueError):
-            return found
+            # A package may have been made by hand.
+            return found if known is _MISSING else is_library(name[:end])
         if spec is None:
             return found
         if spec.origin in _INSIDE:
@@ -129,6 +135,13 @@ def is_installed(name: str) -> bool | None:
         if spec.origin is not None:
             break
     return found
+
+
+def _is_users(module: Any) -> bool:
+    """Whether what is there as a module is none, but an object of the user's, or a class."""
+    if issubclass(type(module), types.ModuleType):
+        return False
+    return not is_library((module if issubclass(type(module), type) else type(module)).__module__)
 
 
 def _ends(name: str) -> list[int]:
