@@ -308,6 +308,51 @@ def test_what_is_ignored_is_not_looked_at(function: Callable[[], Any], name: str
     assert recipe_of(function, ignore=(name,)).digest != recipe_of(uses_ignored).digest
 
 
+@pytest.mark.parametrize("how", ["{0}(NAME)", "own.{0}(NAME)", "inner.{0}(NAME)", "later(NAME)"])
+@pytest.mark.parametrize(
+    "full",
+    [
+        "importlib.metadata.Distribution.from_name",
+        "importlib.metadata.distribution",
+        "importlib.metadata.distributions",
+        "importlib.metadata.entry_points",
+        "importlib.metadata.files",
+        "importlib.metadata.metadata",
+        "importlib.metadata.packages_distributions",
+        "importlib.metadata.requires",
+        "importlib.metadata.version",
+        "importlib.util.find_spec",
+        "pkgutil.get_loader",
+    ],
+)
+def test_what_is_installed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, full: str, how: str
+) -> None:
+    """Whatever name it has in the code."""
+    match = re.fullmatch(r"([a-z.]+)\.((?:[A-Z]\w+\.)?\w+)", full)
+    assert match is not None
+    home, name = match.groups()
+    first, *more = name.split(".")
+    text = f"""
+from {home} import {first}
+import {home} as own
+NAME = "numpy"
+def make():
+    import {home} as inner
+    from {home} import {first} as later
+    return [{how.format(name).replace("later", ".".join(["later", *more]))}]
+"""
+    (tmp_path / "installing.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "installing", raising=False)
+    make = importlib.import_module("installing").make
+    known = f"{home}.{first}"
+    with pytest.raises(UndeterminedError, match=f"code that uses {re.escape(known)}"):
+        recipe_of(make)
+    assert recipe_of(make, ignore=(known,)).digest
+    monkeypatch.delitem(sys.modules, "installing")
+
+
 def test_profiles_that_run_no_text() -> None:
     def make() -> Any:
         with cProfile.Profile() as profile:

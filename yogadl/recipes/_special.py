@@ -138,14 +138,17 @@ _FUNCTIONS = {
     "importlib.__import__": BY_NAME,
     "importlib.import_module": BY_NAME,
     "importlib.reload": BY_NAME,
-    "importlib.metadata.entry_points": BY_NAME,
+    "importlib.find_loader": BY_NAME,
+    "importlib.util.find_spec": BY_NAME,
     "importlib.util.spec_from_file_location": BY_NAME,
     "importlib.util.spec_from_loader": BY_NAME,
     "importlib.util.module_from_spec": BY_NAME,
-    "importlib.metadata.EntryPoint": BY_NAME,
     "numpy.testing._private.utils.measure": RUNS_TEXT,
     "numpy.testing._private.utils.rundocs": RUNS_TEXT,
     "numpy.testing._private.utils.runstring": RUNS_TEXT,
+    "pkg_resources.get_distribution": BY_NAME,
+    "pkg_resources.iter_entry_points": BY_NAME,
+    "pkg_resources.require": BY_NAME,
     "pkgutil.find_loader": BY_NAME,
     "pkgutil.get_importer": BY_NAME,
     "pkgutil.get_loader": BY_NAME,
@@ -175,6 +178,26 @@ _FUNCTIONS = {
     "posixpath.expandvars": BY_NAME,
     "ntpath.expandvars": BY_NAME,
 }
+# What says what is installed, in either library that has them.
+_OF_METADATA = (
+    "Distribution",
+    "EntryPoint",
+    "MetadataPathFinder",
+    "PathDistribution",
+    "distribution",
+    "distributions",
+    "entry_points",
+    "files",
+    "metadata",
+    "packages_distributions",
+    "requires",
+    "version",
+)
+_FUNCTIONS.update(
+    (f"{module}.{name}", BY_NAME)
+    for module in ("importlib.metadata", "importlib_metadata")
+    for name in _OF_METADATA
+)
 _MODULES = {
     "_frozen_importlib": BY_NAME,
     "_frozen_importlib_external": BY_NAME,
@@ -219,7 +242,20 @@ def meant_by(value: str) -> Collection[str]:
 
 
 _HOLDING = frozenset(
-    ("builtins", "gc", "importlib", "importlib.util", "inspect", "os", "pkgutil", "posix", "sys")
+    [
+        "builtins",
+        "gc",
+        "importlib",
+        "importlib.metadata",
+        "importlib.util",
+        "importlib_metadata",
+        "inspect",
+        "os",
+        "pkg_resources",
+        "pkgutil",
+        "posix",
+        "sys",
+    ]
 )
 _PUBLIC = {
     "_frozen_importlib": "importlib.machinery.",
