@@ -20,7 +20,7 @@ from yogadl.recipes._libraries import among_others
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import follow
 from yogadl.recipes._objects import OF_DISPATCHERS, added, attributes_of
-from yogadl.recipes._owners import is_library, is_library_file, is_library_module
+from yogadl.recipes._owners import is_library, is_library_file, is_library_module, space_of
 from yogadl.recipes._protocol import Walk, each, pairs
 from yogadl.recipes._reads import Read, Reads
 from yogadl.recipes._sources import Source, SourceError, source_of
@@ -74,7 +74,7 @@ def home_of(function: Any) -> tuple[str, dict[str, Any]]:
         return inner.__qualname__, inner.__globals__
     kind = inner if issubclass(type(inner), type) else type(inner)
     own = inner.__qualname__ if type(inner) is types.BuiltinFunctionType else kind.__qualname__
-    return own, vars(sys.modules.get(kind.__module__, builtins))
+    return own, space_of(kind.__module__) or vars(builtins)
 
 
 def place_of(value: Any) -> tuple[str, int]:

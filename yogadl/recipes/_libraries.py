@@ -9,7 +9,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
 from yogadl.recipes._objects import attributes_of
-from yogadl.recipes._owners import is_library, is_library_module
+from yogadl.recipes._owners import is_library, is_library_module, space_of
 from yogadl.recipes._protocol import Walk, digest, pairs
 from yogadl.recipes._sources import SourceError, source_of
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, forbidden, forbidden_name
@@ -53,7 +53,7 @@ def library_function(walk: Walk, value: Any) -> str:
             return ""
         if found is function and not isinstance(value, types.MethodType):
             return walk.library(module, name)
-        bound = vars(sys.modules.get(module, types)).get(function.__name__)
+        bound = space_of(module).get(function.__name__)
         if isinstance(value, types.MethodType) and bound == value:
             return walk.library(module, function.__name__)
     is_plain = not value.__closure__ and "__wrapped__" not in vars(function)
@@ -110,8 +110,8 @@ def builtin(walk: Walk, value: Any) -> str:
         return f"method({walk.token(kind)}.{value.__name__})"
     if owner is None or issubclass(type(owner), types.ModuleType):
         module = str(value.__module__ or "builtins")
-        found = sys.modules.get(module)
-        if found is not None and not is_library_module(found):
+        found: Any = sys.modules.get(module)
+        if issubclass(type(found), types.ModuleType) and not is_library_module(found):
             return walk.compiled(found, value.__qualname__)
         refuse_forbidden(walk, value)
         return walk.library(module, value.__qualname__)
@@ -154,14 +154,14 @@ def by_name(walk: Walk, value: Any) -> str:
     module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str):
         return ""
-    home = sys.modules.get(module, types)
-    if vars(home).get(name) is not value:
+    space = space_of(module)
+    if space.get(name) is not value:
         return ""
     if is_library(module):
         refuse_forbidden(walk, value)
         return walk.library(module, name)
-    is_compiled = str(vars(home).get("__file__")).endswith(tuple(EXTENSION_SUFFIXES))
-    return walk.compiled(home, name) if is_compiled else ""
+    is_compiled = str(space.get("__file__")).endswith(tuple(EXTENSION_SUFFIXES))
+    return walk.compiled(sys.modules[module], name) if is_compiled else ""
 
 
 def _is_told(name: Any) -> bool:

@@ -25,6 +25,8 @@ _DISTRIBUTIONS = {
     "yaml": ("PyYAML",),
 }
 _INSIDE = ("built-in", "frozen")
+# Modules of Python's that come without what says where they are from.
+_MADE = ("pyexpat.errors", "pyexpat.model")
 _MISSING = object()
 YOGADL = "yogadl"
 PYTHON = "python"
@@ -87,7 +89,11 @@ def is_library_module(module: types.ModuleType) -> bool:
         return is_library_file(place)
     spec = space.get("__spec__")
     origin = getattr(spec, "origin", None)
-    return origin in _INSIDE or is_standard(str(name))
+    if origin in _INSIDE:
+        return True
+    # What was made by hand, or is of a class of the user's, may have taken the place of Python's.
+    is_pythons = is_standard(str(name)) and is_standard(str(type(module).__module__))
+    return is_pythons and (spec is not None or name in _MADE)
 
 
 def _place(space: dict[str, Any]) -> str:
@@ -138,10 +144,17 @@ def is_installed(name: str) -> bool | None:
 
 
 def _is_users(module: Any) -> bool:
-    """Whether what is there as a module is none, but an object of the user's, or a class."""
+    """Whether what is there as a module is the user's: one, or an object or class in its place."""
     if issubclass(type(module), types.ModuleType):
-        return False
+        return not is_library_module(module)
     return not is_library((module if issubclass(type(module), type) else type(module)).__module__)
+
+
+def space_of(module: Any) -> dict[str, Any]:
+    """What the module of a name has, if there is one, which is a module and no object in its
+    place."""
+    found: Any = sys.modules.get(module) if isinstance(module, str) else None
+    return vars(found) if issubclass(type(found), types.ModuleType) else {}
 
 
 def _ends(name: str) -> list[int]:

@@ -11,13 +11,13 @@ import ast
 import functools
 import inspect
 import linecache
-import sys
 import textwrap
 import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from yogadl.recipes._owners import space_of
 from yogadl.recipes._reads import Reads, reads_of
 from yogadl.recipes._syntax import (
     DOCUMENTED,
@@ -110,7 +110,7 @@ def source_of(function: types.FunctionType) -> Source:
 
 def class_text(kind: type) -> str:
     """All that a module has as the source of a class; empty if it cannot be read."""
-    space = vars(sys.modules.get(kind.__module__, types))
+    space = space_of(kind.__module__)
     file = space.get("__file__")
     try:
         return _file_of(file, space).class_text(kind.__qualname__) if file else ""
