@@ -30,7 +30,7 @@ class FileInput:
     """A file or folder that data is made of.
 
     Where it is does not count, nor do times and rights of files. Of a folder, the names and
-    contents of all files in it count. Links are followed.
+    contents of all files in it count, and the names of empty folders. Links are followed.
 
     Args:
         path: of the file or folder.
@@ -85,6 +85,9 @@ def measured(given: FileInput) -> Item:
         parts, count, size = [given.by], 0, 0
         if stat.S_ISDIR(status.st_mode):
             for name, file in sorted(_files(path, set())):
+                if not file:
+                    parts += [name, "folder"]
+                    continue
                 status = os.stat(file)
                 parts += [name, _measure(file, status, given.by)]
                 count, size = count + 1, size + status.st_size
@@ -100,7 +103,8 @@ def measured(given: FileInput) -> Item:
 
 
 def _files(folder: str, above: set[tuple[int, int]]) -> Iterator[tuple[str, str]]:
-    """All files below a folder: their names in it, and their paths."""
+    """All files below a folder: their names in it, and their paths. So with empty folders, whose
+    names may be those of classes, say: with a slash, and no paths."""
     status = os.stat(folder)
     place = status.st_dev, status.st_ino
     if place in above:
@@ -108,7 +112,8 @@ def _files(folder: str, above: set[tuple[int, int]]) -> Iterator[tuple[str, str]
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                for name, path in _files(entry.path, {*above, place}):
+                inner = list(_files(entry.path, {*above, place})) or [("", "")]
+                for name, path in inner:
                     yield f"{entry.name}/{name}", path
             else:
                 yield entry.name, entry.path
