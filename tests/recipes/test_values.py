@@ -15,6 +15,7 @@ import random
 import struct
 import time
 import types
+import uuid
 import zoneinfo
 from typing import Any
 
@@ -102,7 +103,9 @@ VALUES: list[Any] = [
     np.full(3, 1, "g"), np.full(3, 2, "g"), np.zeros(2, OVERLAPPING), np.ones(2, OVERLAPPING),
     np.array([(Mine(1),)], [("a", object)])[0], np.array([(Mine(2),)], [("a", object)])[0],
     np.array([(Mine(1),)], [("a", object)]), np.array([(Mine(2),)], [("a", object)]),
-    np.float64, np.random.default_rng, TypeError, Color, object(),
+    np.float64, np.random.default_rng, TypeError, Color, object(), uuid.UUID(int=1),
+    uuid.UUID(int=2), uuid.UUID(int=1, is_safe=uuid.SafeUUID.safe),
+    uuid.UUID(int=1, is_safe=uuid.SafeUUID.unsafe),
 ]  # fmt: skip
 
 

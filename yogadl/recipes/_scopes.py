@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from yogadl.recipes._syntax import FUNCTIONS
+from yogadl.recipes._syntax import FUNCTIONS, binds
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -61,6 +61,8 @@ def bind(node: ast.AST, scope: Scope) -> None:
     if isinstance(node, ast.Name):
         if not isinstance(node.ctx, ast.Load):
             bound.add(node.id)
+        return
+    if isinstance(node, ast.AnnAssign) and not binds(node):
         return
     if isinstance(node, ast.Global):
         scope.not_here.update(node.names)

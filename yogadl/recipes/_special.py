@@ -34,31 +34,32 @@ _TRACEBACKS = frozenset(
         "walk_tb",
     ]
 )
+# What says in which line something was, or will be: the text of a function tells where its own are.
+_LINES = frozenset(
+    [
+        "co_lines",
+        "co_linetable",
+        "co_lnotab",
+        "co_positions",
+        "end_lineno",
+        "f_lineno",
+        "findCaller",
+        "formatwarning",
+        "getlineno",
+        "lineno",
+        "linecache",
+        "showwarning",
+        "tb_lineno",
+    ]
+)
 FLAGS: dict[str, frozenset[str]] = {
     "order": frozenset(("vars", "__dict__", "getmembers", "get_annotations", "get_type_hints")),
     "module": frozenset(("__module__",)),
     "doc": frozenset(("__doc__", "getdoc", "cleandoc")),
     "source": _TRACEBACKS.union(
-        [
-            "getsource",
-            "getsourcelines",
-            "getcomments",
-            "findsource",
-            "__code__",
-            "linecache",
-        ]
+        _LINES, ("getsource", "getsourcelines", "getcomments", "findsource", "__code__")
     ),
-    "lines": _TRACEBACKS.union(
-        [
-            "getsourcelines",
-            "findsource",
-            "co_firstlineno",
-            "co_lines",
-            "co_positions",
-            "f_lineno",
-            "tb_lineno",
-        ]
-    ),
+    "lines": _TRACEBACKS.union(_LINES, ("getsourcelines", "findsource", "co_firstlineno")),
     "marks": frozenset(("__final__", "__override__")),
     "annotations": frozenset(
         [
@@ -238,6 +239,13 @@ def meant_by(value: str) -> Collection[str]:
     that, or if it is what ``str.format`` is called of."""
     if value in MEANT:
         return (value,)
+    if "lineno" in value:
+        # As in formats of logging.
+        return ("lineno", *_in_format(value))
+    return _in_format(value)
+
+
+def _in_format(value: str) -> Collection[str]:
     return MEANT.intersection(_IN_FORMAT.findall(value)) if "{" in value else ()
 
 

@@ -159,7 +159,7 @@ def _write_list(values: Iterable[Any], out: list[str], in_function: bool) -> Non
 def _write_annotated(node: ast.AnnAssign, out: list[str]) -> None:
     """Python does not look at the annotations of variables of functions."""
     if node.value is None:
-        out.append("(Declared ")
+        out.append("(Declared " if binds(node) else "(Mentioned ")
         _write(node.target, out, True)
     else:
         out.append("(Assign targets=[")
@@ -167,6 +167,13 @@ def _write_annotated(node: ast.AnnAssign, out: list[str]) -> None:
         out.append(",] value=")
         _write(node.value, out, True)
     out.append(")")
+
+
+def binds(node: ast.AnnAssign) -> bool:
+    """Whether what is annotated is a variable of the function: of ``(X): int``, which is no simple
+    name and is given no value, it is not."""
+    is_bare = isinstance(node.target, ast.Name) and not node.simple
+    return node.value is not None or not is_bare
 
 
 def _write_joined(node: ast.JoinedStr, out: list[str], in_function: bool) -> None:

@@ -108,6 +108,12 @@ def _named(_walk: Walk, value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}({text(repr(value))})"
 
 
+def _uuid(walk: Walk, value: uuid.UUID) -> str:
+    named = _named(walk, value)
+    # Whether the same was made twice is hardly ever known.
+    return named if value.is_safe is uuid.SafeUUID.unknown else f"{named}{value.is_safe.name}"
+
+
 def _datetime(walk: Walk, value: Any) -> str:
     zone = walk.inside(".tzinfo", value.tzinfo)
     bare = value.replace(tzinfo=None)
@@ -339,7 +345,7 @@ EXACT: dict[type, Rule] = {
     zoneinfo.ZoneInfo: _zone,
     decimal.Decimal: _named,
     fractions.Fraction: _named,
-    uuid.UUID: _named,
+    uuid.UUID: _uuid,
     re.Pattern: _pattern,
     functools.partial: _partial,
     _LRU_CACHE: _cached,

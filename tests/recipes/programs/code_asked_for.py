@@ -236,3 +236,127 @@ def stacked():
         ("def stacked", "# more\ndef stacked"),
     ),
 )
+
+PROGRAMS["lines of warnings"] = Program(
+    """
+=== main.py
+import warnings
+from .parts import warn
+def make():
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warn()
+    return [it.lineno for it in found]
+=== parts.py
+import warnings
+def warn():
+    warnings.warn("any")
+""",
+    (
+        ("def warn", "# more\ndef warn"),
+        ('    warnings.warn("any")', '    # more\n    warnings.warn("any")'),
+    ),
+)
+
+PROGRAMS["lines of warnings that are shown"] = Program(
+    """
+=== main.py
+import warnings
+from .parts import warn
+def make():
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda *given: found.append(given[3])
+        warn()
+    return found
+=== parts.py
+import warnings
+def warn():
+    warnings.warn("any")
+""",
+    (('    warnings.warn("any")', '    # more\n    warnings.warn("any")'),),
+)
+
+PROGRAMS["lines of records"] = Program(
+    """
+=== main.py
+import logging
+from .parts import tell
+class Keeping(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.found = []
+    def emit(self, record):
+        self.found.append(record.lineno)
+def make():
+    logger, keeping = logging.getLogger("shop.lines"), Keeping()
+    logger.propagate = False
+    logger.addHandler(keeping)
+    tell(logger)
+    logger.removeHandler(keeping)
+    return keeping.found
+=== parts.py
+def tell(logger):
+    logger.error("any")
+""",
+    (
+        ("def tell", "# more\ndef tell"),
+        ('    logger.error("any")', '    # more\n    logger.error("any")'),
+    ),
+)
+
+PROGRAMS["lines in the format of records"] = Program(
+    """
+=== main.py
+import io, logging
+from .parts import tell
+def make():
+    logger, found = logging.getLogger("shop.formats"), io.StringIO()
+    handler = logging.StreamHandler(found)
+    handler.setFormatter(logging.Formatter("%(lineno)d: %(message)s"))
+    logger.propagate = False
+    logger.addHandler(handler)
+    tell(logger)
+    logger.removeHandler(handler)
+    return found.getvalue()
+=== parts.py
+def tell(logger):
+    logger.error("any")
+""",
+    (('    logger.error("any")', '    # more\n    logger.error("any")'),),
+)
+
+PROGRAMS["lines of frames and tracebacks"] = Program(
+    """
+=== main.py
+from .parts import bad
+def make():
+    try:
+        bad()
+    except ValueError as error:
+        return [error.__traceback__.tb_next.tb_lineno]
+=== parts.py
+def bad():
+    raise ValueError
+""",
+    (
+        ("def bad", "# more\ndef bad"),
+        ("    raise ValueError", "    # more\n    raise ValueError"),
+    ),
+)
+
+PROGRAMS["lines of files"] = Program(
+    """
+=== main.py
+import inspect, linecache
+from .parts import helper
+def make():
+    linecache.clearcache()
+    return [linecache.getline(inspect.getfile(helper), 2), helper()]
+=== parts.py
+def helper():
+    return 1
+""",
+    (("return 1", "return 1  # one"), ("def helper", "# more\ndef helper")),
+)

@@ -264,3 +264,18 @@ def make():
 """,
     (("*, x=None: x", "*, x: x"),),
 )
+
+PROGRAMS["annotations that bind nothing"] = Program(
+    """
+=== main.py
+X = 1
+def make():
+    (X): int
+    try:
+        return [X]
+    except UnboundLocalError:
+        return ["local"]
+""",
+    (("(X): int", "X: int"), ("X = 1", "X = 2"), ("(X): int", "(X): int = 5")),
+    (("(X): int", "(X): float"),),
+)
