@@ -14,17 +14,27 @@ from yogadl.recipes import recipe_of
 
 OBJECT = """
 class Standing:
-    def __init__(self):
-        self.size = {0}
     def make(self):
-        return {0}
+        return self.size
 STANDING = Standing()
+STANDING.size = {0}
 """
 SLOTS = """
 class Standing:
     __slots__ = ("size",)
     def make(self):
-        return {0}
+        return self.size
+STANDING = Standing()
+STANDING.size = {0}
+"""
+# It says that it is a module, and has no more than one attribute.
+DISGUISED = """
+import types
+class Standing:
+    __class__ = types.ModuleType
+    __slots__ = ("size",)
+    def make(self):
+        return self.size
 STANDING = Standing()
 STANDING.size = {0}
 """
@@ -38,10 +48,12 @@ class STANDING:
 DERIVED = """
 import types
 class Standing(types.ModuleType):
-    size = {0}
+    # That of the base, which would name it, is not called.
+    def __init__(self, size):
+        self.size = size
     def make(self):
-        return {0}
-STANDING = Standing("{1}")
+        return self.size
+STANDING = Standing({0})
 """
 PACKAGE = """
 import types
@@ -87,7 +99,7 @@ def new_program(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("name", ["colorsys", "yogadl_absent"])
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("text", [OBJECT, SLOTS, CLASS, PACKAGE])
+@pytest.mark.parametrize("text", [OBJECT, SLOTS, DISGUISED, CLASS, PACKAGE])
 def test_what_stands_for_a_module_counts(told: Any, text: str, use: str, name: str) -> None:
     one, other = (told(text.format(size, name), use, name) for size in (1, 2))
     assert (one[1], other[1]) == (1, 2)
@@ -116,3 +128,11 @@ def make():
     monkeypatch.setitem(sys.modules, "string", None)
     assert told("STANDING = None", use.format("string"), "yogadl_absent") != there
     assert told("STANDING = None", use.format("colorsys"), "colorsys")[1] == 0
+
+
+@pytest.mark.parametrize("use", [USES[0], "def make():\n    import colorsys\n    return colorsys"])
+def test_a_number_in_the_place_of_a_module(told: Any, use: str) -> None:
+    use = use.replace("colorsys.size", "colorsys")
+    one, other = (told(f"STANDING = {size}", use, "colorsys") for size in (1, 2))
+    assert (one[1], other[1]) == (1, 2)
+    assert one[0] != other[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import opcode
 import os
 import sys
@@ -86,7 +87,8 @@ def _bare(value: Any) -> Any:
             value = value.replace(place, "…")
         return value
     if is_plain(value):
-        return value
+        # Of what others have, too, this is not where it was met first.
+        return copy.deepcopy(value)
     kind = value if issubclass(type(value), type) else type(value)
     return "object of", _of(type, "__qualname__", kind)
 

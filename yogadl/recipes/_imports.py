@@ -33,6 +33,10 @@ def imported(walk: Walk, name: str) -> Any:
     whatever way."""
     if name in walk.failed and name not in sys.modules:
         return None
+    known: Any = sys.modules.get(name)
+    if known is not None and not issubclass(type(known), types.ModuleType):
+        # Nor does Python ask what has taken the place of a module for anything.
+        return known
     try:
         return importlib.import_module(name)
     except RecursionError:
@@ -66,9 +70,10 @@ def import_all(
     failing = []
     for found in sorted(imports, key=str):
         name = absolute(found, space)
-        is_counted = not _is_ignored(walk, space, name, found)
+        # What a walk has met counts where that was, so nothing is looked at that is not told.
+        is_counted = found not in read and not _is_ignored(walk, space, name, found)
         told = _tried(walk, name, found.name, is_counted)
-        if told and is_counted and found not in read:
+        if told and is_counted:
             failing.append(f"import {'.' * found.level}{found.module} {found.name}: {told}")
     return failing
 

@@ -15,7 +15,13 @@ from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
 from yogadl.recipes._library_classes import is_users_at, is_users_value
 from yogadl.recipes._made import OBJECT
 from yogadl.recipes._objects import attributes_of
-from yogadl.recipes._owners import is_installed, is_library, is_library_module, version_of
+from yogadl.recipes._owners import (
+    is_installed,
+    is_library,
+    is_library_module,
+    name_of_module,
+    version_of,
+)
 from yogadl.recipes._protocol import Walk, is_plain
 from yogadl.recipes._reads import Read
 from yogadl.recipes._scopes import Import
@@ -76,6 +82,9 @@ def _follow_import(walk: Walk, space: dict[str, Any], read: Read, found: Import)
     if installed:
         # It need not be imported yet, and is the same when it is.
         module = sys.modules.get(name)
+        if module is not None and not hasattr(module, "__name__"):
+            # A number or a dict, say, has taken its place.
+            return _follow_value(walk, None, name, module, chain, read)
         if module is not None:
             return _follow_library(walk, module, chain, read, is_imported_here=True)
         refuse_forbidden_name(walk, name, ".".join(chain))
@@ -103,7 +112,7 @@ def _follow_value(
         if not chain or chain[0] == "__dict__" or not is_library(type(value).__module__):
             walk.refuse_module(value, str(read))
         owner, name, chain = vars(value), chain[0], chain[1:]
-        label = f"{value.__name__}.{name}"
+        label = f"{name_of_module(value)}.{name}"
         if walk.is_ignored(label):
             return "ignored"
         more += _mangled(walk, vars(value), name)
@@ -130,7 +139,7 @@ def _submodule(walk: Walk, package: types.ModuleType, name: str) -> Any:
     """A module of the user's that is imported when it is used."""
     if "__path__" not in vars(package):
         return _MISSING
-    found = imported(walk, f"{package.__name__}.{name}")
+    found = imported(walk, f"{name_of_module(package)}.{name}")
     return _MISSING if found is None else found
 
 

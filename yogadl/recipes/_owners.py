@@ -71,7 +71,7 @@ def is_library(module: str) -> bool:
 
 
 def _is_library(module: Any, name: str) -> bool:
-    if not isinstance(module, types.ModuleType):
+    if not issubclass(type(module), types.ModuleType):
         # Named by what was made otherwise, or by what a library puts there for itself.
         return is_standard(name) or (module is not None and is_library(name.rpartition(".")[0]))
     return is_library_module(module)
@@ -94,6 +94,11 @@ def is_library_module(module: types.ModuleType) -> bool:
     # What was made by hand, or is of a class of the user's, may have taken the place of Python's.
     is_pythons = is_standard(str(name)) and is_standard(str(type(module).__module__))
     return is_pythons and (spec is not None or name in _MADE)
+
+
+def name_of_module(module: types.ModuleType) -> str:
+    """The name of a module; empty for one of a class of its own, say, that has none."""
+    return str(vars(module).get("__name__", ""))
 
 
 def _place(space: dict[str, Any]) -> str:
@@ -163,7 +168,7 @@ def _ends(name: str) -> list[int]:
 
 
 def _is_namespace(module: Any) -> bool:
-    space = vars(module) if isinstance(module, types.ModuleType) else {}
+    space = vars(module) if issubclass(type(module), types.ModuleType) else {}
     return space.get("__file__") is None and "__path__" in space
 
 

@@ -8,6 +8,7 @@ import typing
 from collections.abc import Iterator
 
 from yogadl.errors import UndeterminedError
+from yogadl.recipes._owners import name_of_module
 
 _MOST_STEPS = 8
 
@@ -48,9 +49,10 @@ class Trail:
 
     def refuse_module(self, module: types.ModuleType, name: str) -> typing.NoReturn:
         """The same of a module of the user's that is more than the beginning of a name."""
+        own = name_of_module(module) or name
         with self.named(name):
             self.refuse(
-                f"the module {module.__name__} itself, of which it cannot be told what is used; "
+                f"the module {own} itself, of which it cannot be told what is used; "
                 "name what you use, or put it into a dict"
             )
 

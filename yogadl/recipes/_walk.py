@@ -39,6 +39,7 @@ from yogadl.recipes._owners import (
     is_library_file,
     is_library_module,
     is_of_yogadl,
+    name_of_module,
     version_of,
 )
 from yogadl.recipes._patched import Patched
@@ -121,10 +122,11 @@ class Walker(Trail):
         if issubclass(kind, types.FunctionType | type):
             return self.reference(value)
         if issubclass(kind, types.ModuleType):
-            if not is_library_module(value) or holds_forbidden(value.__name__):
-                self.refuse_module(value, value.__name__)
+            name = name_of_module(value)
+            if not is_library_module(value) or holds_forbidden(name):
+                self.refuse_module(value, name)
             self.meet_module(value)
-            return self.library(value.__name__, "")
+            return self.library(name, "")
         return self._token_of_object(value)
 
     def _token_of_object(self, value: Any) -> str:
