@@ -113,7 +113,7 @@ def test_what_is_fetched_again_is_compared_again(
         found = compare(path, arrived)
         if not spoilt:
             pieces = open_sparse(path, path.stat().st_size)
-            start = pieces._size // 2 // CELL * CELL
+            start = pieces.size // 2 // CELL * CELL
             spoilt.append(start)
             pieces.discard(start, start + CELL)
             pieces.write(start, memoryview(bytes(CELL)))

@@ -182,24 +182,24 @@ class RemoteReader(RemoteRecords):
         return (read if not read.wrong else self._mended(positions, read))[:2]
 
     def _mended(self, positions: Array, first: Staged) -> Staged:
-        """The same with what was wrong fetched again, record by record."""
-        right = [self._right_one(positions[at : at + 1]) for at in first.wrong]
-        wrong = [np.array([at]) for at in first.wrong]
-        return joined([np.arange(len(positions)), *wrong], [first, *right])
-
-    def _right_one(self, position: Array) -> Staged:
-        """A record, int64 ``[1]``, that was wrong.
+        """The same with what was wrong fetched again.
 
         Raises:
-            ChecksumError: it still is.
+            ChecksumError: some of it still is.
         """
+        chosen, reads = [np.arange(len(positions))], [first]
+        wrong = np.array(first.wrong)
         for _ in fetches():
-            read = self._read_once(position)
-            if not read.wrong:
-                return read
+            read = self._read_once(positions[wrong])
+            chosen.append(wrong)
+            reads.append(read)
+            wrong = wrong[read.wrong]
+            if not len(wrong):
+                return joined(chosen, reads)
         raise ChecksumError(
-            f"{self.version.name}: record {position[0]} is not what was written, however often it "
-            "is fetched; open the data set anew, as it may have been replaced, or rebuild it"
+            f"{self.version.name}: record {positions[wrong[0]]} is not what was written, however "
+            "often it is fetched; open the data set anew, as it may have been replaced, or rebuild "
+            "it"
         )
 
     def _read_once(self, positions: Array) -> Staged:

@@ -16,7 +16,6 @@ Who fetches some bytes, to write them here, has claimed their cells; see ``claim
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import logging
 import mmap
@@ -36,15 +35,16 @@ from yogadl.errors import TruncatedCacheError
 from yogadl.per_process import PerProcess
 from yogadl.remote._local.claims import Claims
 from yogadl.remote._local.in_memory import CELL, InMemory
-from yogadl.remote._local.own_file import sized_file, write_all
+from yogadl.remote._local.own_file import write_all
+from yogadl.remote._local.pair import cells_of, lengthen, open_pair, stamp, take_back
 
 __all__ = ["CELL", "SparseFile", "cells_of", "open_marks", "open_sparse"]
 
 Array = np.ndarray[Any, Any]
 
 _HERE = 1
-# What changes whenever something is discarded stands behind the cells.
-_STAMP_BYTES = 8
+# What this process knows of a cell: that it is marked, or that it has brought it itself.
+_FOUND, _BROUGHT = 1, 2
 # Cells that are looked for in the file at once.
 _LOOK_CELLS = 4096
 # What is known of all files together has about so many pages of memory at most.
@@ -53,6 +53,8 @@ _KNOWN_PAGES = 8192
 _log = logging.getLogger(__name__)
 
 _open: weakref.WeakValueDictionary[str, SparseFile] = weakref.WeakValueDictionary()
+# With those that are not at their paths any more.
+_all: weakref.WeakSet[SparseFile] = weakref.WeakSet()
 _noted = itertools.count(1)
 _opening = PerProcess(threading.Lock)
 
@@ -66,9 +68,10 @@ class SparseFile:
         size: bytes of the whole file, a multiple of ``CELL``.
 
     Attributes:
-        path: see above.
+        path, size: see above.
         memory: what this process has in memory alone.
         claims: who is fetching which cells.
+        wrong: how many ranges were not what was written; see ``lost``.
 
     Raises:
         FileSystemError: it cannot be made.
@@ -76,15 +79,18 @@ class SparseFile:
 
     def __init__(self, path: pathlib.Path, size: int) -> None:
         self.path = path
-        self._size = size
+        self.size = size
         count = size // CELL
-        self._data = _shared(path, size)
-        self._marks = sized_file(cells_of(path), count)
+        with telling("write", path):
+            self._data, self._marks = open_pair(path, size)
         self.claims = Claims(self._marks, count)
         # Those that this process knows to be there.
         self._known = private_memory(count)
         self._cells: Array = np.frombuffer(self._known, "u1")
+        self._stamp = self.discarded()
+        self.wrong = 0
         self.memory = InMemory()
+        _all.add(self)
 
     # What is there
 
@@ -258,7 +264,7 @@ class SparseFile:
         first, last = start // CELL, stop // CELL
         write_all(self._marks, first, memoryview(bytes([_HERE]) * (last - first)))
         _forget_if_much()
-        self._cells[first:last] = _HERE
+        self._cells[first:last] = _BROUGHT
 
     def discard(self, start: int, stop: int) -> None:
         """Says that the bytes of a range are not in the file.
@@ -268,10 +274,8 @@ class SparseFile:
         """
         first, last = start // CELL, -(-stop // CELL)
         with telling("write", self.path):
-            # Of what was never marked, a full disk has no room for zeros.
-            if any(os.pread(self._marks.number, last - first, first)):
-                write_all(self._marks, first, memoryview(bytes(last - first)))
-                write_all(self._marks, len(self._cells), memoryview(os.urandom(_STAMP_BYTES)))
+            if take_back(self._marks, first, last, len(self._cells)):
+                self._stamp = self.discarded()
         self._cells[first:last] = 0
 
     def sync(self) -> None:
@@ -282,9 +286,35 @@ class SparseFile:
         """
         os.fsync(self._data.number)
 
+    def look_again(self) -> None:
+        """To be called when something is not what it should be: what this process knows to be there
+        is perhaps what others have taken back, and are fetching."""
+        now = self.discarded()
+        if now != self._stamp:
+            self._stamp = now
+            self.forget()
+
+    def found(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The parts of a range that this process has found there, and not brought itself."""
+        first = start // CELL
+        runs = _runs(self._cells[first : -(-stop // CELL)] == _FOUND)
+        return [((first + begin) * CELL, (first + end) * CELL) for begin, end in runs]
+
     def discarded(self) -> bytes:
         """What is another whenever something was discarded, by whichever process."""
-        return os.pread(self._marks.number, _STAMP_BYTES, len(self._cells))
+        return stamp(self._marks, len(self._cells))
+
+    def is_at_path(self) -> bool:
+        """Whether nobody has removed the file; what somebody has cut off is not there any more.
+
+        Raises:
+            OSError: it cannot be as long as it was.
+        """
+        status = os.fstat(self._data.number)
+        if status.st_nlink and status.st_size < self.size:
+            lengthen(self._data, self._marks, self.size)
+            self.forget()
+        return status.st_nlink > 0
 
     def check_size(self) -> None:
         """Sees that nobody cut the file off, as a process dies that touches a map of it then.
@@ -292,7 +322,7 @@ class SparseFile:
         Raises:
             TruncatedCacheError: somebody did.
         """
-        if os.fstat(self._data.number).st_size < self._size:
+        if os.fstat(self._data.number).st_size < self.size:
             raise TruncatedCacheError(f"{self.path} was cut off")
 
     def forget(self) -> None:
@@ -314,7 +344,7 @@ def open_sparse(path: pathlib.Path, size: int) -> SparseFile:
     name = os.path.realpath(path)
     with _opening():
         found = _open.get(name)
-        if found is None or found._size != size:
+        if found is None or found.size != size or not found.is_at_path():
             found = _open[name] = SparseFile(path, size)
         return found
 
@@ -340,11 +370,6 @@ def open_marks(path: pathlib.Path) -> Iterator[Descriptor]:
             yield Descriptor(os.open(cells_of(path), flags))
 
 
-def cells_of(path: pathlib.Path) -> pathlib.Path:
-    """The file of the cells of a sparse file."""
-    return path.with_name(f"{path.name}.cells")
-
-
 def _runs(wanted: Array, bridge: int = 0) -> list[tuple[int, int]]:
     """The stretches of ``True``; gaps of at most so many between them are counted in."""
     edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False))
@@ -367,20 +392,8 @@ def _forget_if_much() -> None:
 
 def _after_fork() -> None:
     """Nobody is fetching in a child."""
-    for file in list(_open.values()):
+    for file in list(_all):
         file.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def _shared(path: pathlib.Path, size: int) -> Descriptor:
-    """The sparse file, with a shared lock: as long as anybody has it, it is not removed."""
-    while True:
-        descriptor = sized_file(path, size)
-        with contextlib.suppress(OSError):
-            # Where a file system has no locks, nobody removes anything.
-            fcntl.flock(descriptor.number, fcntl.LOCK_SH)
-        # It may have been removed before it was locked.
-        if os.fstat(descriptor.number).st_nlink:
-            return descriptor

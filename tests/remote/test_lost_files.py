@@ -1,0 +1,180 @@
+"""What was kept and is lost, while what says that it is there is not: it comes in large pieces
+again, and not record by record."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from processes_ready import READY
+from remote_rig import Opener, Site
+from test_remote_faults import SPEC, everything, records
+
+from yogadl.remote._local.lost import discard_wrong
+from yogadl.remote._local.sparse_file import CELL, SparseFile, open_sparse
+
+ORDER = {"shuffle": True, "shuffle_seed": 1}
+RECORDS = 400
+
+
+def _delete(path: pathlib.Path) -> None:
+    path.unlink()
+
+
+def _truncate(path: pathlib.Path) -> None:
+    os.truncate(path, 0)
+
+
+def _halve(path: pathlib.Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _empty(path: pathlib.Path) -> None:
+    size = path.stat().st_size
+    os.truncate(path, 0)
+    os.truncate(path, size)
+
+
+def _replace(path: pathlib.Path) -> None:
+    size = path.stat().st_size
+    path.unlink()
+    path.touch()
+    os.truncate(path, size)
+
+
+def _scramble(path: pathlib.Path) -> None:
+    """As what a crash of the machine leaves of what was never written through."""
+    with open(path, "r+b") as file:
+        size = file.seek(0, 2)
+        file.seek(size // 4)
+        file.write(os.urandom(size // 2))
+
+
+def _requests(site: Site, wanted: list[tuple[int, bytes]], **order: Any) -> int:
+    """How many it takes to read all records, which are right."""
+    before = len(site.web.asked)
+    with site.ref() as ref:
+        assert everything(ref.stream(**{**ORDER, **order})) == wanted
+    return len(site.web.asked) - before
+
+
+@pytest.mark.parametrize("part_bytes", [1 << 30, 400_000], ids=["file", "parts"])
+@pytest.mark.parametrize("lose", [_delete, _truncate, _halve, _empty, _replace, _scramble])
+def test_what_is_lost_comes_in_large_pieces(
+    site: Site, lose: Callable[[pathlib.Path], None], part_bytes: int
+) -> None:
+    near = site.store(records(RECORDS), spec=SPEC, part_bytes=part_bytes)
+    wanted = everything(near.stream(**ORDER))
+    at_first = _requests(site, wanted)
+    for path in site.here():
+        lose(path)
+    assert _requests(site, wanted) <= at_first + 100 < RECORDS // 2
+    assert _requests(site, wanted) < 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells what of a file is there")
+def test_a_folder_that_was_copied_is_used(site: Site) -> None:
+    """Files have other inodes then, and what was not fetched is zero, or not there, as before."""
+    near = site.store(records(RECORDS), spec=SPEC)
+    order = {"num_shards": 16}
+    wanted = everything(near.stream(**ORDER, **order))
+    assert _requests(site, wanted, **order) > 10
+    moved = site.folder.with_name("moved")
+    site.folder.rename(moved)
+    shutil.copytree(moved, site.folder)
+    assert _requests(site, wanted, **order) == 1
+
+
+def _read_on(opener: Opener, wanted: Any, told: Any, lost: Any) -> None:
+    """In a process of its own."""
+    with opener.ref() as ref:
+        stream = iter(ref.stream(**ORDER))
+        found = [next(stream) for _ in range(5)]
+        told.set()
+        assert lost.wait(60)
+        found += list(stream)
+        assert everything(found) == wanted
+        assert everything(ref.stream(**ORDER)) == wanted
+
+
+def test_who_has_the_lost_file_open_does_not_mark_what_is_in_the_new_one(site: Site) -> None:
+    near = site.store(records(RECORDS), spec=SPEC)
+    wanted = everything(near.stream(**ORDER))
+    told, lost = READY.Event(), READY.Event()
+    reader = READY.Process(target=_read_on, args=(site.opener(), wanted, told, lost))
+    reader.start()
+    assert told.wait(60)
+    with site.ref() as old:
+        assert everything([old[0]]) == everything([near[0]])
+        for path in site.here():
+            path.unlink()
+        assert _requests(site, wanted) < 50
+        lost.set()
+        reader.join()
+        assert reader.exitcode == 0
+        assert everything(old.stream(**ORDER)) == wanted
+    assert _requests(site, wanted) == 1
+
+
+def _filled(path: pathlib.Path, cells: int) -> SparseFile:
+    """A file with all of its cells there, of ones."""
+    file = open_sparse(path, cells * CELL)
+    file.write(0, memoryview(b"\1" * cells * CELL))
+    file.mark(0, cells * CELL)
+    return file
+
+
+def test_of_a_new_file_nothing_is_there(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a"
+    old = _filled(path, 20)
+    path.unlink()
+    new = open_sparse(path, 20 * CELL)
+    assert new.missing(0, 20 * CELL) == [(0, 20 * CELL)]
+    old.discard(0, CELL)
+    old.mark(0, CELL)
+    assert new.missing(0, 20 * CELL) == [(0, 20 * CELL)]
+    new.write(CELL, memoryview(bytes(CELL)))
+    new.mark(CELL, 2 * CELL)
+    assert old.is_kept(0, 20 * CELL)
+    assert open_sparse(path, 20 * CELL) is new
+
+
+def test_of_a_file_that_was_cut_off_the_beginning_is_there(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a"
+    file = _filled(path, 20)
+    before = file.discarded()
+    os.truncate(path, 7 * CELL + 5)
+    assert open_sparse(path, 20 * CELL) is file
+    assert file.missing(0, 20 * CELL) == [(7 * CELL, 20 * CELL)]
+    assert file.discarded() != before
+    del file
+    os.truncate(path, 3 * CELL)
+    assert open_sparse(path, 20 * CELL).missing(0, 20 * CELL) == [(3 * CELL, 20 * CELL)]
+
+
+def test_what_is_around_many_wrong_records_is_not_there(tmp_path: pathlib.Path) -> None:
+    """But for what this process has brought."""
+    _filled(tmp_path / "a", 20_000)
+    file = open_sparse(tmp_path / "a", 20_000 * CELL)
+    assert file.is_kept(0, 20_000 * CELL)
+    for cell in (0, 10, 20, 30):
+        assert discard_wrong(file, cell * CELL + 5, (cell + 1) * CELL) is None
+    assert sum(stop - start for start, stop in file.missing(0, 20_000 * CELL)) == 4 * CELL
+    file.mark(0, CELL)
+    assert discard_wrong(file, 5, CELL) is None
+    file.mark(0, CELL)
+    assert discard_wrong(file, 100 * CELL, 101 * CELL) == (0, 8192 * CELL)
+    assert file.missing(0, 20_000 * CELL) == [(CELL, 8192 * CELL)]
+    # What others have taken back meanwhile is known then.
+    cells = (tmp_path / "a.cells").read_bytes()
+    (tmp_path / "a.cells").write_bytes(cells[:9000] + bytes(100) + cells[9100:-8] + b"changed!")
+    assert discard_wrong(file, 10_000 * CELL, 10_001 * CELL) is None
+    assert file.missing(8192 * CELL, 20_000 * CELL) == [
+        (9000 * CELL, 9100 * CELL),
+        (10_000 * CELL, 10_001 * CELL),
+    ]
