@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from yogadl.errors import StoreError
 from yogadl.remote._fetching.bulk_queue import BULK_CONNECTIONS, PAUSE_SECONDS
 from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.given_back import GivenBack
@@ -299,6 +300,9 @@ class Desk:
         with self._office.mutex:
             if work.is_bulk:
                 self.queue.bulk.end(work.bulk)
+                if isinstance(error, StoreError) and error.is_transient:
+                    # Who has waited for it has been as patient as if it had come by itself.
+                    work.file.note_failure(work.start, work.stop, error)
             elif work.is_claimed or not self.queue.is_being_fetched(
                 work.file, work.start, work.stop, is_claimed=True
             ):
