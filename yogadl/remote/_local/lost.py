@@ -38,8 +38,6 @@ def discard_wrong(file: SparseFile, start: int, stop: int) -> tuple[int, int] | 
         return None
     start = start // _LOST_BYTES * _LOST_BYTES
     stop = min(-(-stop // _LOST_BYTES) * _LOST_BYTES, file.size)
-    # Those that were not needed yet, too.
-    file.kept(start, stop)
     lost = file.found(start, stop)
     for begin, end in lost:
         file.discard(begin, end)

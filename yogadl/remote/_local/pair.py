@@ -74,7 +74,7 @@ def take_back(marks: Descriptor, first: int, last: int, count: int) -> bool:
     """
     has_any = False
     # Of what was never marked, a full disk has no room for zeros.
-    for at in range(first, last, _PIECE):
+    for at in range(first, 0 if _is_empty(marks) else last, _PIECE):
         end = min(at + _PIECE, last)
         if any(os.pread(marks.number, end - at, at)):
             has_any = True
@@ -99,10 +99,10 @@ def _remove_others_cells(path: pathlib.Path, data: Descriptor) -> None:
             cells.unlink()
 
 
-def _is_empty(data: Descriptor) -> bool:
+def _is_empty(file: Descriptor) -> bool:
     """Whether nothing was written to a file, as far as the system tells."""
     try:
-        os.lseek(data.number, 0, os.SEEK_DATA)
+        os.lseek(file.number, 0, os.SEEK_DATA)
     except OSError as error:
         return error.errno == errno.ENXIO
     return False

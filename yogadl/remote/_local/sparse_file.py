@@ -87,7 +87,8 @@ class SparseFile:
         # Those that this process knows to be there.
         self._known = private_memory(count)
         self._cells: Array = np.frombuffer(self._known, "u1")
-        self._stamp = self.discarded()
+        # What `discarded` was when this process last looked.
+        self._stamp = b""
         self.wrong = 0
         self.memory = InMemory()
         _all.add(self)
@@ -288,16 +289,22 @@ class SparseFile:
 
     def look_again(self) -> None:
         """To be called when something is not what it should be: what this process knows to be there
-        is perhaps what others have taken back, and are fetching."""
-        now = self.discarded()
+        is perhaps what others have taken back, and are fetching.
+
+        Raises:
+            FileSystemError: it cannot be read.
+        """
+        with telling("read", self.path):
+            now = self.discarded()
         if now != self._stamp:
             self._stamp = now
             self.forget()
 
     def found(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The parts of a range that this process has found there, and not brought itself."""
-        first = start // CELL
-        runs = _runs(self._cells[first : -(-stop // CELL)] == _FOUND)
+        """The parts of a range that are there, and not known to be brought by this process."""
+        first, last = start // CELL, -(-stop // CELL)
+        self._look(first, last)
+        runs = _runs(self._cells[first:last] == _FOUND)
         return [((first + begin) * CELL, (first + end) * CELL) for begin, end in runs]
 
     def discarded(self) -> bytes:
