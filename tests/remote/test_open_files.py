@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import resource
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from processes_ready import READY
 from remote_rig import Never, Opener, Site
+from waiting import wait_until
 
 import yogadl
 from yogadl.remote._local import sparse_file
@@ -130,3 +133,28 @@ def test_a_disk_that_fails_for_a_while(site: Site, monkeypatch: pytest.MonkeyPat
         assert failed
         assert numbers == [record["n"] for record in near.stream(**ORDER)]
         assert numbers == [record["n"] for record in ref.stream(**ORDER)]
+
+
+def _claims(folder: pathlib.Path) -> list[str]:
+    """What this process has open of what it may still write below a folder."""
+    open_files = [path.resolve() for path in pathlib.Path("/proc/self/fd").iterdir()]
+    return [it.name for it in open_files if it.is_relative_to(folder) and "space." in it.name]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
+def test_a_limit_takes_no_descriptor_when_nobody_reads(site: Site, tmp_path: pathlib.Path) -> None:
+    """Of all who read with it, there is one."""
+    site.store(records(), spec=SPEC)
+    url = f"http://127.0.0.1:{site.web.port}/a/1/cache.mdb"
+    for name in ("one", "another"):
+        local = tmp_path / name
+        local.mkdir()
+        options: Any = {"local_cache_dir": local, "local_cache_bytes": 10**6}
+        with yogadl.from_url(url, **options) as ref:
+            assert ref[7]["n"] == 7
+            (claim,) = _claims(local)
+            with yogadl.from_url(url, **options) as same:
+                assert same[300]["n"] == 300
+            assert _claims(local) == [claim]
+    del ref, same
+    wait_until(lambda: not _claims(tmp_path))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import weakref
 from collections.abc import Iterator
 
 import xxhash
@@ -207,15 +208,20 @@ def _is_writable(folder: pathlib.Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK, effective_ids=effective)
 
 
-# One for all who share it: each may hold some megabytes that it has not used yet.
-_limits: PerProcess[dict[tuple[pathlib.Path, int], LimitedSpace]] = PerProcess(dict)
+# One for all who share it, as long as there are any: each may hold some megabytes that it has not
+# used yet, and a descriptor.
+_limits: PerProcess[weakref.WeakValueDictionary[tuple[pathlib.Path, int], LimitedSpace]] = (
+    PerProcess(weakref.WeakValueDictionary)
+)
 
 
 def _limited(ledger: pathlib.Path, limit: int, directory: pathlib.Path) -> LimitedSpace:
     known, key = _limits(), (ledger.absolute(), limit)
-    if key not in known:
-        known[key] = _new_limited(ledger, limit, directory)
-    return known[key]
+    # It may go at any time, but not while it is had here.
+    found = known.get(key)
+    if found is None:
+        found = known.setdefault(key, _new_limited(ledger, limit, directory))
+    return found
 
 
 def _new_limited(ledger: pathlib.Path, limit: int, directory: pathlib.Path) -> LimitedSpace:
