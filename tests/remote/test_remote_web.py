@@ -321,7 +321,9 @@ def test_a_redirection_with_very_much_to_say(site: Site, impatient: None) -> Non
     assert sum(sent) < 100 << 20
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "GZIP "])
+@pytest.mark.parametrize(
+    "encoding", ["gzip", "deflate", "br", "GZIP ", "gzip, identity", "aws-chunked,\tGzip"]
+)
 def test_what_is_compressed_is_told(site: Site, encoding: str) -> None:
     stored(site)
 
@@ -334,11 +336,12 @@ def test_what_is_compressed_is_told(site: Site, encoding: str) -> None:
         opened(site)
 
 
-def test_what_only_says_so_is_read(site: Site) -> None:
+@pytest.mark.parametrize("encoding", ["aws-chunked", "identity", "identity, aws-chunked", ""])
+def test_what_only_says_so_is_read(site: Site, encoding: str) -> None:
     wanted = stored(site)
 
     def call_it_chunked(_asked: Asked, made: Answer) -> Answer:
-        made.headers["Content-Encoding"] = "aws-chunked"
+        made.headers["Content-Encoding"] = encoding
         return made
 
     with site.twisting(call_it_chunked), opened(site) as ref:

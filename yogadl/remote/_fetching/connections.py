@@ -368,12 +368,12 @@ def _raise_refusal(answer: http.client.HTTPResponse, asked: RemoteObject) -> Non
     """Raises what an answer means that has none of the bytes."""
     status = answer.status
     if status in (200, 206):
-        encoding = answer.headers.get("Content-Encoding", "").strip().lower()
-        if encoding in _COMPRESSIONS:
-            raise StoreError(
-                f"{asked.name} is sent compressed ({encoding}), so that its bytes cannot be asked "
-                "for; have the server send it as it is"
-            )
+        for encoding in _encodings(answer):
+            if encoding in _COMPRESSIONS:
+                raise StoreError(
+                    f"{asked.name} is sent compressed ({encoding}), so that its bytes cannot be "
+                    "asked for; have the server send it as it is"
+                )
         return
     said = answer.read(_SAID_BYTES).decode(errors="replace")
     if status in _REDIRECTED and not said:
@@ -390,6 +390,12 @@ def _raise_refusal(answer: http.client.HTTPResponse, asked: RemoteObject) -> Non
     if status >= 500 or status == 408:
         raise StoreUnavailableError(f"{asked.name}: the answer was {status}, again and again")
     raise asked.refusal(status, said)
+
+
+def _encodings(answer: http.client.HTTPResponse) -> list[str]:
+    """What was done to the bytes of an answer on their way."""
+    said = answer.headers.get_all("Content-Encoding")
+    return [each.strip().lower() for each in ",".join(said).split(",")] if said else []
 
 
 def _check(
