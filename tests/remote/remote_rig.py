@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import io
 import pathlib
 import random
 import re
+import socket
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.dataref import LMDBDataRef, RemoteDataRef
@@ -23,6 +25,7 @@ from yogadl.remote._open import OBJECTS_FOLDER, look_at, open_remote
 from yogadl.storage import LFSConfigurations, LFSStorage
 
 _LITTLE, _LITTLE_SECONDS = 2048, 0.02
+_DROP_SECONDS = 0.05
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
@@ -56,6 +59,7 @@ class Answer:
         stalls: seconds before it.
         cut: bytes of the body after which the connection ends; all of them if ``None``.
         trickles: as long as this says so, the body comes by little and little.
+        drips: what comes byte by byte, some a second: the body, and perhaps the headers.
     """
 
     status: int
@@ -64,6 +68,7 @@ class Answer:
     stalls: float = 0.0
     cut: int | None = None
     trickles: Callable[[], bool] = lambda: False
+    drips: Literal["nothing", "body", "headers"] = "nothing"
 
 
 Twist = Callable[[Asked, Answer], Answer]
@@ -118,6 +123,21 @@ class _Server(http.server.ThreadingHTTPServer):
         """Clients that leave are usual here."""
 
 
+class _Drops(io.BufferedIOBase):
+    """Sends byte by byte, over a connection of which nothing else is asked then."""
+
+    def __init__(self, connection: socket.socket, web: Web) -> None:
+        self._connection = connection
+        self._web = web
+
+    def write(self, data: Any) -> int:
+        for at in range(len(data)):
+            if self._web.closing.wait(_DROP_SECONDS):
+                break
+            self._connection.sendall(data[at : at + 1])
+        return len(data)
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # Headers and bodies are written one by one, of which each would wait for the other's arrival.
@@ -129,16 +149,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         made = web.answer(self.path, self.headers.get("Range", "bytes=0-0"))
         if made.stalls:
             web.closing.wait(made.stalls)
+        if made.drips == "headers":
+            self.wfile = _Drops(self.connection, web)
         self.send_response(made.status)
         for name, value in {"Content-Length": str(len(made.body)), **made.headers}.items():
             self.send_header(name, value)
         self.end_headers()
+        if made.drips == "body":
+            self.wfile = _Drops(self.connection, web)
         body = memoryview(made.body)[: made.cut]
         while made.trickles() and len(body) > _LITTLE and not web.closing.wait(_LITTLE_SECONDS):
             self.wfile.write(body[:_LITTLE])
             body = body[_LITTLE:]
         self.wfile.write(body)
-        if made.cut is not None:
+        if made.cut is not None or made.drips != "nothing":
             self.close_connection = True
 
     def log_message(self, *_: Any) -> None:

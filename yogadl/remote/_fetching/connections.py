@@ -31,6 +31,7 @@ from yogadl.errors import (
     StoreUnavailableError,
     ThrottledError,
 )
+from yogadl.remote._fetching.answer import Answer
 from yogadl.remote._fetching.remote_object import (
     Address,
     ChangedError,
@@ -337,6 +338,7 @@ class _Host:
                 made.set_tunnel(self.netloc)
         else:
             made = http.client.HTTPConnection(host, timeout=limits.connect)
+        made.response_class = Answer
         made.connect()
         made.sock.settimeout(limits.answer)
         return made

@@ -1,0 +1,85 @@
+"""Answers that do not drip for ever.
+
+The time that a socket waits begins anew with each byte, so that a few bytes a second, of headers as
+of anything else, would keep who reads them waiting without end.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import time
+from typing import Any
+
+from yogadl import backoff
+
+_LEAST_BYTES = 8 << 10
+"""That have to come in the time for which an answer is waited for. Many connections that share a
+line of 1 Mbit/s bring several times as much; and what has come of one that ends is not lost."""
+
+
+class Answer(http.client.HTTPResponse):
+    """Ends as if it had broken off when nearly nothing comes any more."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(_Source(sock), *args, **options)  # type: ignore[arg-type]
+
+
+class _Source:
+    """What an answer takes from a socket.
+
+    Args:
+        connected: the socket.
+    """
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """What comes, to be read."""
+        return io.BufferedReader(_Incoming(self._socket.makefile("rb", buffering=0)))
+
+
+class _Incoming(io.RawIOBase):
+    """For one thread at a time.
+
+    Args:
+        raw: where it comes from.
+    """
+
+    # There is one for each answer, most of which come at once: so much is theirs only if need be.
+    _has_begun = _is_over = False
+    # Of the time that is measured: the seconds in which somebody waited, and what came.
+    _waited = 0.0
+    _came = 0
+
+    def __init__(self, raw: socket.SocketIO) -> None:
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if not self._has_begun:
+            # For the first byte, the socket waits as long.
+            self._has_begun = True
+            return self._raw.readinto(buffer)
+        if self._is_over:
+            return 0
+        before = time.monotonic()
+        count = self._raw.readinto(buffer)
+        self._waited += time.monotonic() - before
+        self._came += count or 0
+        if self._waited > backoff.LIMITS.answer:
+            self._is_over = self._came < _LEAST_BYTES
+            self._waited, self._came = 0.0, 0
+        return count
+
+    def close(self) -> None:
+        try:
+            self._raw.close()
+        finally:
+            super().close()
