@@ -243,7 +243,7 @@ def test_arguments(dataref: LMDBDataRef) -> None:
             IterableDataset(stream, **arguments)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="need a batch_size"):
         IterableDataset(stream, drop_remainder=True)
-    with pytest.raises(InvalidArgumentError, match="takes a stream"):
+    with pytest.raises(InvalidArgumentError, match="takes a Stream"):
         IterableDataset([1, 2])  # type: ignore[arg-type]
     dataset = IterableDataset(stream)
     with pytest.raises(InvalidArgumentError, match="epoch must be at least 0"):
