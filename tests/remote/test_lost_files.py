@@ -17,8 +17,7 @@ from remote_rig import Opener, Site
 from test_remote_faults import SPEC, everything, records
 from waiting import wait_until
 
-from yogadl.remote._local.lost import discard_wrong
-from yogadl.remote._local.sparse_file import CELL, SparseFile, open_sparse
+from yogadl.remote._local.sparse_file import CELL, SparseFile, cells_of, open_sparse
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
 RECORDS = 400
@@ -49,14 +48,6 @@ def _replace(path: pathlib.Path) -> None:
     os.truncate(path, size)
 
 
-def _scramble(path: pathlib.Path) -> None:
-    """As what a crash of the machine leaves of what was never written through."""
-    with open(path, "r+b") as file:
-        size = file.seek(0, 2)
-        file.seek(size // 4)
-        file.write(os.urandom(size // 2))
-
-
 def _requests(site: Site, wanted: list[tuple[int, bytes]], **order: Any) -> int:
     """How many it takes to read all records, which are right."""
     before = len(site.web.asked)
@@ -68,7 +59,7 @@ def _requests(site: Site, wanted: list[tuple[int, bytes]], **order: Any) -> int:
 
 
 @pytest.mark.parametrize("part_bytes", [1 << 30, 400_000], ids=["file", "parts"])
-@pytest.mark.parametrize("lose", [_delete, _truncate, _halve, _empty, _replace, _scramble])
+@pytest.mark.parametrize("lose", [_delete, _truncate, _halve, _empty, _replace])
 def test_what_is_lost_comes_in_large_pieces(
     site: Site, lose: Callable[[pathlib.Path], None], part_bytes: int
 ) -> None:
@@ -161,30 +152,36 @@ def test_of_a_file_that_was_cut_off_the_beginning_is_there(tmp_path: pathlib.Pat
     assert open_sparse(path, 20 * CELL).missing(0, 20 * CELL) == [(3 * CELL, 20 * CELL)]
 
 
-def test_what_is_around_many_wrong_records_is_not_there(tmp_path: pathlib.Path) -> None:
-    """But for what this process has brought."""
-    _filled(tmp_path / "a", 20_000)
-    file = open_sparse(tmp_path / "a", 20_000 * CELL)
-    for cell in (0, 10, 20, 30):
-        assert discard_wrong(file, cell * CELL + 5, (cell + 1) * CELL) is None
-    assert sum(stop - start for start, stop in file.missing(0, 20_000 * CELL)) == 4 * CELL
-    file.mark(0, CELL)
-    assert discard_wrong(file, 5, CELL) is None
-    file.mark(0, CELL)
-    assert discard_wrong(file, 100 * CELL, 101 * CELL) == (0, 8192 * CELL)
-    assert file.missing(0, 20_000 * CELL) == [(CELL, 8192 * CELL)]
+def test_who_alone_has_the_deleted_cells_writes_no_more(tmp_path: pathlib.Path) -> None:
+    """Others, who do not see what is marked there, may have fetched and compared all."""
+    path = tmp_path / "a"
+    old = _filled(path, 20)
+    old.discard(0, CELL)
+    cells_of(path).unlink()
+    new = open_sparse(path, 20 * CELL)
+    assert new.missing(0, 20 * CELL) == [(0, 20 * CELL)]
+    new.write(0, memoryview(b"\2" * CELL))
+    new.mark(0, CELL)
+    with pytest.raises(OSError, match="was deleted"):
+        old.write(0, memoryview(b"\3" * CELL))
+    assert path.read_bytes()[:CELL] == b"\2" * CELL
+    # What is not there any more itself is its own.
+    path.unlink()
+    old.write(0, memoryview(b"\3" * CELL))
+    assert open_sparse(path, 20 * CELL).missing(0, CELL) == [(0, CELL)]
 
 
-def test_what_others_have_taken_back_is_known_when_something_is_wrong(
-    tmp_path: pathlib.Path,
-) -> None:
-    file = _filled(tmp_path / "a", 100)
-    file.look_again()
-    with open(tmp_path / "a.cells", "r+b") as cells:
-        cells.seek(10)
-        cells.write(bytes(5))
-        cells.seek(100)
-        cells.write(b"changed!")
-    assert file.is_kept(0, 100 * CELL)
-    assert discard_wrong(file, 90 * CELL, 91 * CELL) is None
-    assert file.missing(0, 100 * CELL) == [(10 * CELL, 15 * CELL), (90 * CELL, 91 * CELL)]
+def test_of_a_reader_whose_cells_are_deleted_nobody_reads_what_came_damaged(site: Site) -> None:
+    near = site.store(records(RECORDS), spec=SPEC)
+    wanted = everything(near.stream(**ORDER))
+    told, lost = READY.Event(), READY.Event()
+    reader = READY.Process(target=_read_on, args=(site.opener(), wanted, told, lost))
+    reader.start()
+    assert told.wait(60)
+    for path in site.here():
+        cells_of(path).unlink(missing_ok=True)
+    assert _requests(site, wanted) < RECORDS
+    lost.set()
+    reader.join()
+    assert reader.exitcode == 0
+    assert _requests(site, wanted) < 20

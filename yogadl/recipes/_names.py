@@ -22,7 +22,7 @@ from yogadl.recipes._owners import (
     name_of_module,
     version_of,
 )
-from yogadl.recipes._protocol import Walk, is_plain
+from yogadl.recipes._protocol import Walk, is_plain, text
 from yogadl.recipes._reads import Read
 from yogadl.recipes._scopes import Import
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, holds_forbidden
@@ -109,6 +109,9 @@ def _follow_value(
     while issubclass(type(value), types.ModuleType):
         if is_library_module(value):
             return more + _follow_library(walk, value, chain, read)
+        if read.is_tested and not chain:
+            # All modules are true, whatever they have.
+            return f"{more}module {text(name_of_module(value))}"
         if not chain or chain[0] == "__dict__" or not is_library(type(value).__module__):
             walk.refuse_module(value, str(read))
         owner, name, chain = vars(value), chain[0], chain[1:]

@@ -19,7 +19,7 @@ from yogadl.recipes._scopes import (
     type_parameters,
 )
 from yogadl.recipes._special import LOOKING_UP, meant_by
-from yogadl.recipes._syntax import FUNCTIONS, Function, hints_in_texts
+from yogadl.recipes._syntax import FUNCTIONS, Function, hints_in_texts, is_of_none
 
 _LONGEST_NAME = 100
 # Which tell of all variables when they are called without arguments.
@@ -39,6 +39,7 @@ class Read:
         constant: the first argument if it is called with a string that is written there; the index
             if it is indexed with one, or what is looked for in it; else ``None``.
         is_stored: whether the index is only given a value, or deleted.
+        is_tested: whether it is only asked whether it is true, or ``None``.
     """
 
     root: str
@@ -46,6 +47,7 @@ class Read:
     imported: Import | None = None
     constant: str | None = None
     is_stored: bool = False
+    is_tested: bool = False
 
     def __str__(self) -> str:
         return ".".join((self.root, *self.chain))
@@ -214,6 +216,12 @@ class _Visitor:
             self.visit(node.value)
         elif isinstance(node, ast.Compare):
             self._compare(node)
+        elif isinstance(node, ast.If | ast.IfExp | ast.While):
+            self._test(node.test)
+            for child in list(ast.iter_child_nodes(node))[1:]:
+                self.visit(child)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            self._test(node.operand)
         else:
             if isinstance(node, ast.MatchClass):
                 self._mention(node.kwd_attrs)
@@ -337,8 +345,21 @@ class _Visitor:
         else:
             self._access(target, is_read=True)
 
+    def _test(self, node: ast.expr) -> None:
+        """What is asked whether it is true."""
+        if isinstance(node, ast.Name | ast.Attribute):
+            self._access(node, is_tested=True)
+        elif isinstance(node, ast.BoolOp):
+            for value in node.values:
+                self._test(value)
+        else:
+            self.visit(node)
+
     def _compare(self, node: ast.Compare) -> None:
         """A comparison, which may look for a string in something."""
+        if is_of_none(node):
+            self._test(node.left)
+            return
         self.visit(node.left)
         before: ast.expr = node.left
         for operator, other in zip(node.ops, node.comparators, strict=True):
@@ -358,12 +379,13 @@ class _Visitor:
         looks_up: bool = True,
         looks_up_given: bool = True,
         is_called: bool = False,
+        is_tested: bool = False,
     ) -> None:
         """A name, or attributes of something.
 
         Args:
             node: it.
-            constant, is_stored: see ``Read``.
+            constant, is_stored, is_tested: see ``Read``.
             is_read: whether it is read though it is given a value.
             looks_up, looks_up_given: what is so if its last name is one of ``LOOKING_UP``; of what
                 that is an attribute of, all is so.
@@ -381,7 +403,7 @@ class _Visitor:
             self.visit(top)
             return
         if isinstance(top.ctx, ast.Load) or is_read:
-            read = Read(top.id, tuple(reversed(chain)), None, constant, is_stored)
+            read = Read(top.id, tuple(reversed(chain)), None, constant, is_stored, is_tested)
             if not (is_called or self._in_annotation):
                 self._handed.add(str(read))
             self._read(read)
@@ -402,8 +424,22 @@ class _Visitor:
                 break
             if name in scope.imports:
                 for found in scope.imports[name]:
-                    into[dataclasses.replace(read, imported=found)] = None
+                    _note(into, dataclasses.replace(read, imported=found))
                 return
             if name in scope.bound and not scope.is_class:
                 return
-        into[read] = None
+        _note(into, read)
+
+
+def _note(into: dict[Read, None], read: Read) -> None:
+    """Adds what is read, in the place of where it was only tested."""
+    if read.is_tested:
+        if dataclasses.replace(read, is_tested=False) not in into:
+            into[read] = None
+        return
+    tested = dataclasses.replace(read, is_tested=True)
+    if tested in into:
+        every = [read if it == tested else it for it in into]
+        into.clear()
+        into.update(dict.fromkeys(every))
+    into[read] = None

@@ -207,3 +207,10 @@ def _constant(value: Any) -> str:
         return f"<int {value:#x}>"
     # What repr() escapes depends on the version's Unicode.
     return f"<{type(value).__name__} {value!a}>"
+
+
+def is_of_none(node: ast.Compare) -> bool:
+    """Whether something is only asked whether it is ``None``."""
+    (operator, *others), other = node.ops, node.comparators[0]
+    is_none = isinstance(other, ast.Constant) and other.value is None
+    return isinstance(operator, ast.Is | ast.IsNot) and is_none and not others

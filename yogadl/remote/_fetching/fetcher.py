@@ -19,7 +19,6 @@ from yogadl.remote._fetching.passing import Hold
 from yogadl.remote._fetching.urgency import OVERTAKE_SECONDS
 from yogadl.remote._fetching.waiters import Waiter
 from yogadl.remote._fetching.work import Bulk, Range, RemoteFile, Small, Work, cells
-from yogadl.remote._local.lost import discard_wrong
 
 # That bulk is claimed is waited for for so long.
 _CLAIM_SECONDS = 0.1
@@ -184,12 +183,7 @@ class Fetcher:
         with self._mutex:
             self.office.passing.discard(ranges)
         for file, start, stop in ranges:
-            lost = discard_wrong(file.pieces, start, stop)
-            if lost is not None:
-                file.forget_passed(*lost)
-                nbytes = lost[1] - lost[0]
-                bulk = Bulk(iter([(file, *lost)]), nbytes, file.traffic, is_begun=True)
-                self.want_whole(bulk, file.server)
+            file.pieces.discard(start, stop)
 
     def ensure(self, ranges: Sequence[Range], small: Small = Small.ASK) -> list[Range]:
         """Waits until the bytes of some ranges are there.

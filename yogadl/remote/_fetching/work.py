@@ -114,12 +114,6 @@ class RemoteFile:
             start = self.passed.pop()[0]
         self.passed.append((start, stop))
 
-    def forget_passed(self, start: int, stop: int) -> None:
-        """Says that bulk has yet to go over a range."""
-        before = [(begin, min(end, start)) for begin, end in self.passed]
-        behind = [(max(begin, stop), end) for begin, end in self.passed]
-        self.passed[:] = [(begin, end) for begin, end in before + behind if begin < end]
-
     def note_failure(self, start: int, stop: int, error: BaseException) -> None:
         """Says that a range could not be had."""
         if not self.failures:

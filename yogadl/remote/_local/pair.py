@@ -54,33 +54,36 @@ def cells_of(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(f"{path.name}.cells")
 
 
-def lengthen(data: Descriptor, marks: Descriptor, size: int) -> None:
+def lengthen(data: Descriptor, marks: Descriptor, size: int) -> bool:
     """Has a sparse file be as long as it is to be; what somebody has cut off is not there any more.
+    Whether somebody has.
 
     Raises:
         OSError: it cannot be changed.
     """
     found = os.fstat(data.number).st_size
-    if found < size:
+    is_cut = found < size
+    if not is_cut and _is_empty(data) and not _is_empty(marks):
+        # It was, and has been made longer again.
+        found, is_cut = 0, True
+    if is_cut:
         take_back(marks, found // CELL, size // CELL, size // CELL)
         os.ftruncate(data.number, size)
+    return is_cut
 
 
-def take_back(marks: Descriptor, first: int, last: int, count: int) -> bool:
-    """Says of some cells, of so many, that they are not there; whether that was said of any.
+def take_back(marks: Descriptor, first: int, last: int, count: int) -> None:
+    """Says of some cells, of so many, that they are not there.
 
     Raises:
         OSError: others cannot be told.
     """
-    has_any = False
     # Of what was never marked, a full disk has no room for zeros.
     for at in range(first, 0 if _is_empty(marks) else last, _PIECE):
         end = min(at + _PIECE, last)
         if any(os.pread(marks.number, end - at, at)):
-            has_any = True
             write_all(marks, at, memoryview(bytes(end - at)))
             write_all(marks, count, memoryview(os.urandom(_STAMP_BYTES)))
-    return has_any
 
 
 def stamp(marks: Descriptor, count: int) -> bytes:

@@ -16,6 +16,7 @@ Who fetches some bytes, to write them here, has claimed their cells; see ``claim
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import logging
 import mmap
@@ -43,8 +44,6 @@ __all__ = ["CELL", "SparseFile", "cells_of", "open_marks", "open_sparse"]
 Array = np.ndarray[Any, Any]
 
 _HERE = 1
-# What this process knows of a cell: that it is marked, or that it has brought it itself.
-_FOUND, _BROUGHT = 1, 2
 # Cells that are looked for in the file at once.
 _LOOK_CELLS = 4096
 # What is known of all files together has about so many pages of memory at most.
@@ -71,7 +70,6 @@ class SparseFile:
         path, size: see above.
         memory: what this process has in memory alone.
         claims: who is fetching which cells.
-        wrong: how many ranges were not what was written; see ``lost``.
 
     Raises:
         FileSystemError: it cannot be made.
@@ -87,9 +85,6 @@ class SparseFile:
         # Those that this process knows to be there.
         self._known = private_memory(count)
         self._cells: Array = np.frombuffer(self._known, "u1")
-        # What `discarded` was when this process last looked.
-        self._stamp = b""
-        self.wrong = 0
         self.memory = InMemory()
         _all.add(self)
 
@@ -246,8 +241,11 @@ class SparseFile:
         with the file's digest.
 
         Raises:
-            OSError: the disk is full, or failing.
+            OSError: the disk is full, or failing; or others do not see what is marked here, as
+                somebody has deleted the cells' file, so that they may have written here, too.
         """
+        if not os.fstat(self._marks.number).st_nlink and os.fstat(self._data.number).st_nlink:
+            raise OSError(errno.ESTALE, f"{cells_of(self.path)} was deleted")
         first, last = start // CELL, -(-(start + len(data)) // CELL)
         if b"\1" not in os.pread(self._marks.number, last - first, first):
             write_all(self._data, start, data)
@@ -265,7 +263,7 @@ class SparseFile:
         first, last = start // CELL, stop // CELL
         write_all(self._marks, first, memoryview(bytes([_HERE]) * (last - first)))
         _forget_if_much()
-        self._cells[first:last] = _BROUGHT
+        self._cells[first:last] = _HERE
 
     def discard(self, start: int, stop: int) -> None:
         """Says that the bytes of a range are not in the file.
@@ -275,8 +273,7 @@ class SparseFile:
         """
         first, last = start // CELL, -(-stop // CELL)
         with telling("write", self.path):
-            if take_back(self._marks, first, last, len(self._cells)):
-                self._stamp = self.discarded()
+            take_back(self._marks, first, last, len(self._cells))
         self._cells[first:last] = 0
 
     def sync(self) -> None:
@@ -287,41 +284,21 @@ class SparseFile:
         """
         os.fsync(self._data.number)
 
-    def look_again(self) -> None:
-        """To be called when something is not what it should be: what this process knows to be there
-        is perhaps what others have taken back, and are fetching.
-
-        Raises:
-            FileSystemError: it cannot be read.
-        """
-        with telling("read", self.path):
-            now = self.discarded()
-        if now != self._stamp:
-            self._stamp = now
-            self.forget()
-
-    def found(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The parts of a range that are there, and not known to be brought by this process."""
-        first, last = start // CELL, -(-stop // CELL)
-        self._look(first, last)
-        runs = _runs(self._cells[first:last] == _FOUND)
-        return [((first + begin) * CELL, (first + end) * CELL) for begin, end in runs]
-
     def discarded(self) -> bytes:
         """What is another whenever something was discarded, by whichever process."""
         return stamp(self._marks, len(self._cells))
 
     def is_at_path(self) -> bool:
-        """Whether nobody has removed the file; what somebody has cut off is not there any more.
+        """Whether nobody has removed its files; what somebody has cut off is not there any more.
 
         Raises:
             OSError: it cannot be as long as it was.
         """
-        status = os.fstat(self._data.number)
-        if status.st_nlink and status.st_size < self.size:
-            lengthen(self._data, self._marks, self.size)
+        if not (os.fstat(self._data.number).st_nlink and os.fstat(self._marks.number).st_nlink):
+            return False
+        if lengthen(self._data, self._marks, self.size):
             self.forget()
-        return status.st_nlink > 0
+        return True
 
     def check_size(self) -> None:
         """Sees that nobody cut the file off, as a process dies that touches a map of it then.
