@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from yogadl.errors import UndeterminedError
 from yogadl.recipes import _owners, recipe_of
 
 FALLBACK = """
@@ -182,6 +183,44 @@ def test_where_an_import_is_tried(shop: Any, helper: str) -> None:
     main = f"{helper}\ndef make():\n    {caught}"
     assert shop(main, None)[1] != shop(main, "")[1]
     assert shop(main, None)[0] != shop(main, "")[0]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "gpu.SIZE if gpu is not None else 0",
+        "gpu.SIZE if gpu else 0",
+        "0 if not gpu else gpu.SIZE",
+        "gpu.SIZE if True and gpu and gpu is not None else 0",
+    ],
+)
+@pytest.mark.parametrize("inside", [True, False])
+def test_whether_a_module_is_there_is_asked(shop: Any, made: str, inside: bool) -> None:
+    tried = ["try:", "    from . import gpu", "except ImportError:", "    gpu = None"]
+    if inside:
+        main = "\n    ".join(["def make():", *tried, f"return [{made}]"])
+    else:
+        main = "\n".join([*tried, "def make():", f"    return [{made}]"])
+    found = [shop(main, body) for body in (None, "SIZE = 1", "SIZE = 2", "SIZE = 2 # more")]
+    assert [result for _, result in found] == [[0], [1], [2], [2]]
+    digests = [digest for digest, _ in found]
+    assert len(set(digests)) == 3
+    assert digests[2] == digests[3]
+
+
+@pytest.mark.parametrize("used", ["(gpu is not None, gpu)", "(not gpu, str(gpu))"])
+def test_a_module_that_is_tested_and_used_is_refused(shop: Any, used: str) -> None:
+    main = f"from . import gpu\ndef make():\n    return [len({used})]"
+    with pytest.raises(UndeterminedError, match="of which it cannot be told what is used"):
+        shop(main, "SIZE = 1")
+
+
+def test_an_import_may_end_by_any_error(shop: Any) -> None:
+    """As what is raised by pytest's ``importorskip``."""
+    main = TRIED.format(statement="import shop.gpu", told="0")
+    body = "class Skipped(BaseException): pass\nraise Skipped"
+    assert shop(main, body)[1] == ["Skipped", 0]
+    assert len({shop(main, it)[0] for it in (None, "", body)}) == 3
 
 
 def test_imports_whose_failure_is_suppressed(shop: Any) -> None:

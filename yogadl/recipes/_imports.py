@@ -39,10 +39,11 @@ def imported(walk: Walk, name: str) -> Any:
         return known
     try:
         return importlib.import_module(name)
-    except RecursionError:
+    except (RecursionError, KeyboardInterrupt):
         # It need not be the module's fault.
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        # Of whatever class: test runners have ones of their own for what is skipped.
         walk.failed[name] = failure_of(walk, error, name)
     return None
 
