@@ -166,7 +166,7 @@ class _Visitor:
         for name in sorted(scope.not_here & scope.imports.keys()):
             for found in scope.imports[name]:
                 # Others may use it by that name.
-                self.found.names[Read(name, (), found)] = None
+                _note(self.found.names, Read(name, (), found))
 
     def _annotations(self, node: Function) -> None:
         args = node.args
