@@ -169,19 +169,3 @@ def test_who_alone_has_the_deleted_cells_writes_no_more(tmp_path: pathlib.Path) 
     path.unlink()
     old.write(0, memoryview(b"\3" * CELL))
     assert open_sparse(path, 20 * CELL).missing(0, CELL) == [(0, CELL)]
-
-
-def test_of_a_reader_whose_cells_are_deleted_nobody_reads_what_came_damaged(site: Site) -> None:
-    near = site.store(records(RECORDS), spec=SPEC)
-    wanted = everything(near.stream(**ORDER))
-    told, lost = READY.Event(), READY.Event()
-    reader = READY.Process(target=_read_on, args=(site.opener(), wanted, told, lost))
-    reader.start()
-    assert told.wait(60)
-    for path in site.here():
-        cells_of(path).unlink(missing_ok=True)
-    assert _requests(site, wanted) < RECORDS
-    lost.set()
-    reader.join()
-    assert reader.exitcode == 0
-    assert _requests(site, wanted) < 20

@@ -85,7 +85,7 @@ def test_a_control_that_arrives_damaged_is_read_again(tmp_path: pathlib.Path) ->
         damaged.append(key)
         return found[0].replace(b"nonce", b"Nonce"), found[1]
 
-    store.read = damage  # type: ignore[method-assign]
+    store.read = damage
     damaged.append("")
     build(store, tmp_path, "2", 100)
     assert len(damaged) > 1
@@ -101,6 +101,6 @@ def test_a_write_whose_answer_was_lost(tmp_path: pathlib.Path) -> None:
             write(key, data, if_tag)
         return write(key, data, if_tag, *given)
 
-    store.write = twice  # type: ignore[method-assign, assignment]
+    store.write = twice
     build(store, tmp_path, "1")
     assert needed_parts(store) == stored_parts(store)

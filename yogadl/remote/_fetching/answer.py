@@ -23,7 +23,7 @@ class Answer(http.client.HTTPResponse):
     """Ends as if it had broken off when nearly nothing comes any more."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
-        super().__init__(_Source(sock), *args, **options)  # type: ignore[arg-type]
+        super().__init__(_Source(sock), *args, **options)  # type: ignore[arg-type] # asked for a file only
 
 
 class _Source:

@@ -63,8 +63,9 @@ def lengthen(data: Descriptor, marks: Descriptor, size: int) -> bool:
     """
     found = os.fstat(data.number).st_size
     is_cut = found < size
-    if not is_cut and _is_empty(data) and not _is_empty(marks):
-        # It was, and has been made longer again.
+    # In this order: what is marked was written before.
+    if not is_cut and not _is_empty(marks) and _is_empty(data):
+        # It was cut off, and has been made longer again.
         found, is_cut = 0, True
     if is_cut:
         take_back(marks, found // CELL, size // CELL, size // CELL)
