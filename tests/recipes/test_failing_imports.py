@@ -215,6 +215,17 @@ def test_a_module_that_is_tested_and_used_is_refused(shop: Any, used: str) -> No
         shop(main, "SIZE = 1")
 
 
+def test_a_module_that_says_itself_whether_it_is_true_is_refused(shop: Any) -> None:
+    main = "from . import gpu\ndef make():\n    return [1 if gpu else 0]"
+    body = (
+        "import sys, types\n"
+        "class Module(types.ModuleType):\n    def __bool__(self): return False\n"
+        "sys.modules[__name__].__class__ = Module"
+    )
+    with pytest.raises(UndeterminedError, match="of which it cannot be told what is used"):
+        shop(main, body)
+
+
 def test_an_import_may_end_by_any_error(shop: Any) -> None:
     """As what is raised by pytest's ``importorskip``."""
     main = TRIED.format(statement="import shop.gpu", told="0")

@@ -109,8 +109,8 @@ def _follow_value(
     while issubclass(type(value), types.ModuleType):
         if is_library_module(value):
             return more + _follow_library(walk, value, chain, read)
-        if read.is_tested and not chain:
-            # All modules are true, whatever they have.
+        if read.is_tested and not chain and type(value) is types.ModuleType:
+            # All are true, whatever they have; a class of the user's may say otherwise.
             return f"{more}module {text(name_of_module(value))}"
         if not chain or chain[0] == "__dict__" or not is_library(type(value).__module__):
             walk.refuse_module(value, str(read))
