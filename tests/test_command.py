@@ -59,10 +59,61 @@ def test_a_storage_is_listed(storage_dir: pathlib.Path) -> None:
     assert run("info", str(storage_dir), "more")[0] == 2
 
 
+def test_versions_are_told_of(storage_dir: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(storage_dir)
+    storage.submit([1, 2, 3], "numbers", "1")
+    storage.submit([1, 2, 3], "numbers", "other")
+    storage.tag("numbers", "main", "1")
+    with storage.change("numbers", "main", version="2", message="more") as change:
+        change.append([4, 5])
+    with storage.change("numbers", "main", version="3") as change:
+        change.delete([0])
+    where = str(storage_dir)
+    listed = run("list", where, "numbers")[1].splitlines()
+    by_name = {line.split()[1].rstrip(":"): line for line in listed if line.startswith("numbers")}
+    log = [by_name["3"], by_name["2"], "    more", by_name["1"]]
+    assert run("log", where, "numbers", "main") == (0, "\n".join(log) + "\n", "")
+    assert run("log", where, "numbers") == run("log", where, "numbers", "3")
+    assert run("log", where, "numbers", "2")[1].splitlines() == log[1:]
+    assert run("diff", where, "numbers", "1", "main") == (
+        0,
+        f"{storage.diff('numbers', '1', 'main')}\n",
+        "",
+    )
+    for command in (("log",), ("log", "none"), ("diff", "1", "none")):
+        status, printed, complaint = run(command[0], where, "nmbers", *command[1:])
+        assert (status, printed) == (1, "")
+        assert complaint.startswith("CacheNotFoundError: ")
+
+
+def test_tags_are_moved(storage_dir: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(storage_dir)
+    for version in "12":
+        storage.submit([int(version)], "numbers", version)
+    where = (str(storage_dir), "numbers")
+    assert run("tag", *where, "main", "1") == (0, "set numbers [main] to 1\n", "")
+    assert run("tag", *where, "main") == (0, "1\n", "")
+    assert run("tag", *where, "best", "main", "--new")[1] == "set numbers [best] to 1\n"
+    for refused in (["best", "2", "--new"], ["best", "2", "--expect", "2"]):
+        status, _, complaint = run("tag", *where, *refused)
+        assert (status, complaint.partition(":")[0]) == (1, "TagMovedError")
+    assert run("tag", *where, "best", "2", "--expect", "1")[0] == 0
+    assert storage.tags("numbers") == {"best": "2", "main": "1"}
+    assert run("untag", *where, "best", "--expect", "1")[0] == 1
+    assert run("untag", *where, "best", "--expect", "2")[1] == "took numbers [best] away\n"
+    for missing in (["untag", "best"], ["tag", "best"], ["tag", "best", "3"]):
+        status, _, complaint = run(missing[0], *where, *missing[1:])
+        assert (status, complaint.partition(":")[0]) == (1, "CacheNotFoundError")
+    for refused in (["main", "--new"], ["main", "--expect", "1"], ["2", "1"]):
+        status, _, complaint = run("tag", *where, *refused)
+        assert (status, complaint.partition(":")[0]) == (1, "InvalidArgumentError")
+    assert storage.tags("numbers") == {"main": "1"}
+
+
 def test_what_is_not_there_is_not_made(tmp_path: pathlib.Path) -> None:
     missing = str(tmp_path / "mistyped")
     url = (tmp_path / "mistyped").as_uri()
-    for arguments in (["list"], ["gc"], ["card", "a"], ["sync", "there"]):
+    for arguments in (["list"], ["gc"], ["card", "a"], ["sync", "there"], ["tag", "a", "b", "c"]):
         for where in (missing, url):
             status, printed, complaint = run(arguments[0], where, *arguments[1:])
             assert (status, printed) == (1, "")

@@ -4,6 +4,10 @@ python -m yogadl info PATH           element spec, record count, versions, metad
 python -m yogadl verify PATH         read the file and compare it with its checksums
 python -m yogadl list STORAGE [ID]   versions in a directory, or at a URL: s3://…, gs://…
 python -m yogadl card STORAGE ID [NAME]    what is known of a version, as Markdown or --html
+python -m yogadl log STORAGE ID [NAME]     a version, and those that it was made from
+python -m yogadl diff STORAGE ID BEFORE AFTER    what two versions differ in
+python -m yogadl tag STORAGE ID TAG [NAME] set or move a tag; without a name, tell where it is
+python -m yogadl untag STORAGE ID TAG      take a tag away
 python -m yogadl gc STORAGE [ID]     delete versions that are not to be kept, and what nobody needs
 python -m yogadl sync STORAGE TO [ID [NAME …]]    copy what another storage lacks
 """
@@ -18,18 +22,25 @@ import pathlib
 import sys
 import tempfile
 import urllib.parse
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from yogadl._version import __version__
 from yogadl.cache.files import telling
 from yogadl.cards._text import visible
+from yogadl.catalogue import CatalogueEntry
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import CacheNotFoundError, InvalidArgumentError, YogadlError
 from yogadl.storage import Collected, LFSConfigurations, Synced, open_storage
 from yogadl.storage._open_storage import path_of, scheme_of
 
+_Run: TypeAlias = Callable[[argparse.Namespace], None]
+_Add: TypeAlias = Callable[[str, str, _Run], argparse.ArgumentParser]
+
 _ENDED_BY_SIGPIPE = 141
 """What a shell says of a command whose reader went away."""
+
+_NAME_OR_NEWEST = "a version or a tag; without, the newest"
 
 
 def _tell(text: str) -> None:
@@ -86,11 +97,15 @@ def _open(url: str) -> Any:
     return open_storage(url)
 
 
-def _list(url: str, dataset_id: str | None) -> None:
-    storage = _open(url)
+def _list(options: argparse.Namespace) -> None:
+    storage, dataset_id = _open(options.storage), options.dataset_id
     entries = storage.list(dataset_id)
     if dataset_id is not None and not entries:
         raise _unknown(dataset_id, storage)
+    _tell_entries(entries)
+
+
+def _tell_entries(entries: list[CatalogueEntry]) -> None:
     for entry in entries:
         count = "?" if entry.record_count is None else f"{entry.record_count:,}"
         tags = f" [{', '.join(entry.tags)}]" if entry.tags else ""
@@ -101,6 +116,48 @@ def _list(url: str, dataset_id: str | None) -> None:
         )
         if entry.message:
             _tell(f"    {entry.message}")
+
+
+def _log(options: argparse.Namespace) -> None:
+    storage = _open(options.storage)
+    name = options.name or storage.latest(options.dataset_id)
+    _tell_entries(storage.log(options.dataset_id, name))
+
+
+def _diff(options: argparse.Namespace) -> None:
+    found = _open(options.storage).diff(options.dataset_id, options.before, options.after)
+    for line in str(found).split("\n"):
+        _tell(line)
+
+
+def _tag(options: argparse.Namespace) -> None:
+    storage = _open(options.storage)
+    name, tag = options.dataset_id, options.tag
+    expected = _expected(options)
+    if options.name is None:
+        if expected:
+            raise InvalidArgumentError("--expect and --new are for setting a tag: give a version")
+        tags = storage.tags(name)
+        if tag not in tags:
+            raise CacheNotFoundError(f"there is no tag {tag!r} of data set {name!r} in {storage}")
+        _tell(tags[tag])
+        return
+    # Names mean what they mean to fetch: versions, and else tags.
+    found = storage.log(name, options.name)
+    version = found[0].dataset_version if found else options.name
+    storage.tag(name, tag, version, **expected)
+    _tell(f"set {name} [{tag}] to {version}")
+
+
+def _untag(options: argparse.Namespace) -> None:
+    _open(options.storage).untag(options.dataset_id, options.tag, **_expected(options))
+    _tell(f"took {options.dataset_id} [{options.tag}] away")
+
+
+def _expected(options: argparse.Namespace) -> dict[str, Any]:
+    if options.new:
+        return {"expect": None}
+    return {} if options.expect is None else {"expect": options.expect}
 
 
 def _unknown(dataset_id: str, storage: Any) -> CacheNotFoundError:
@@ -218,55 +275,84 @@ def _with_file(options: argparse.Namespace) -> None:
             _tell(f"{options.path} is whole: {len(dataref):,} records.")
 
 
-def _sentence(what: str) -> str:
-    return f"{what[0].upper()}{what[1:]}."
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m yogadl", description="Look at yogadl cache files, and keep storages."
     )
     parser.add_argument("--version", action="version", version=f"yogadl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
+
+    def add(name: str, what: str, run: _Run) -> argparse.ArgumentParser:
+        description = f"{what[0].upper()}{what[1:]}."
+        command = commands.add_parser(name, help=what, description=description)
+        command.set_defaults(run=run)
+        return command
+
+    def add_for_storage(name: str, what: str, run: _Run) -> argparse.ArgumentParser:
+        command = add(name, what, run)
+        command.add_argument("storage", help="a directory, or a URL: s3://…, gs://…")
+        return command
+
+    _add_for_files(add)
+    _add_for_versions(add_for_storage)
+    _add_for_tags(add_for_storage)
+    _add_for_storages(add_for_storage)
+    return parser
+
+
+def _add_for_files(add: _Add) -> None:
     for name, what in (
         ("info", "show what a file holds: element spec, record count, versions, metadata"),
         ("verify", "read a file and compare it with its checksums"),
     ):
-        command = commands.add_parser(name, help=what, description=_sentence(what))
-        command.add_argument("path", help="of a cache.mdb")
-        command.set_defaults(run=_with_file)
-    where = "a directory, or a URL: s3://…, gs://…"
-    what = "show the versions in a storage"
-    command = commands.add_parser("list", help=what, description=_sentence(what))
-    command.add_argument("storage", help=where)
+        add(name, what, _with_file).add_argument("path", help="of a cache.mdb")
+
+
+def _add_for_versions(add: _Add) -> None:
+    command = add("list", "show the versions in a storage", _list)
     command.add_argument("dataset_id", nargs="?", help="list the versions of this one")
-    command.set_defaults(run=lambda options: _list(options.storage, options.dataset_id))
-    what = "show what is known of a version"
-    command = commands.add_parser("card", help=what, description=_sentence(what))
-    command.add_argument("storage", help=where)
+    command = add("card", "show what is known of a version", _card)
     command.add_argument("dataset_id")
-    command.add_argument("name", nargs="?", help="a version or a tag; without, the newest")
+    command.add_argument("name", nargs="?", help=_NAME_OR_NEWEST)
     command.add_argument("--html", action="store_true", help="as HTML, not Markdown")
     command.add_argument("--sample", type=int, default=0, metavar="N", help="read N records")
-    command.set_defaults(run=_card)
+    command = add("log", "show a version and those that it was made from", _log)
+    command.add_argument("dataset_id")
+    command.add_argument("name", nargs="?", help=_NAME_OR_NEWEST)
+    command = add("diff", "show what two versions differ in", _diff)
+    command.add_argument("dataset_id")
+    command.add_argument("before", help="a version or a tag")
+    command.add_argument("after", help="likewise")
+
+
+def _add_for_tags(add: _Add) -> None:
+    command = add("tag", "set or move a tag, or tell where it is", _tag)
+    command.add_argument("dataset_id")
+    command.add_argument("tag")
+    command.add_argument("name", nargs="?", help="the version that it is to be at, or a tag")
+    only = command.add_mutually_exclusive_group()
+    only.add_argument("--expect", metavar="VERSION", help="only if the tag is at this now")
+    only.add_argument("--new", action="store_true", help="only if there is no such tag")
+    command = add("untag", "take a tag away; the version stays", _untag)
+    command.add_argument("dataset_id")
+    command.add_argument("tag")
+    command.add_argument("--expect", metavar="VERSION", help="only if the tag is at this now")
+    command.set_defaults(new=False)
+
+
+def _add_for_storages(add: _Add) -> None:
     what = "delete versions that are not to be kept, and what nobody needs"
-    command = commands.add_parser("gc", help=what, description=_sentence(what))
-    command.add_argument("storage", help=where)
+    command = add("gc", what, _gc)
     command.add_argument("dataset_id", nargs="?", help="of this one only")
     command.add_argument("--keep-last", type=int, metavar="N", help="versions of each id to keep")
     command.add_argument("--older-than", type=float, metavar="DAYS", help="only what is so old")
     command.add_argument("--dry-run", action="store_true", help="tell what would go")
-    command.set_defaults(run=_gc)
-    what = "copy from a storage what another one lacks"
-    command = commands.add_parser("sync", help=what, description=_sentence(what))
-    command.add_argument("storage", help=where)
+    command = add("sync", "copy from a storage what another one lacks", _sync)
     command.add_argument("to", help="the one to bring up to date, likewise")
     command.add_argument("dataset_id", nargs="?", help="of this one only")
     command.add_argument("names", nargs="*", help="versions and tags of it")
     command.add_argument("--force", action="store_true", help="replace versions, move all tags")
     command.add_argument("--dry-run", action="store_true", help="tell what would be copied")
-    command.set_defaults(run=_sync)
-    return parser
 
 
 def main(arguments: list[str] | None = None) -> int:

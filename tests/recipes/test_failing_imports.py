@@ -192,6 +192,8 @@ def test_where_an_import_is_tried(shop: Any, helper: str) -> None:
         "gpu.SIZE if gpu else 0",
         "0 if not gpu else gpu.SIZE",
         "gpu.SIZE if True and gpu and gpu is not None else 0",
+        "sum(gpu.SIZE for _ in range(1) if gpu)",
+        "sum([gpu.SIZE for _ in range(1) if gpu is not None if not not gpu])",
     ],
 )
 @pytest.mark.parametrize("inside", [True, False])
@@ -203,6 +205,20 @@ def test_whether_a_module_is_there_is_asked(shop: Any, made: str, inside: bool) 
         main = "\n".join([*tried, "def make():", f"    return [{made}]"])
     found = [shop(main, body) for body in (None, "SIZE = 1", "SIZE = 2", "SIZE = 2 # more")]
     assert [result for _, result in found] == [[0], [1], [2], [2]]
+    digests = [digest for digest, _ in found]
+    assert len(set(digests)) == 3
+    assert digests[2] == digests[3]
+
+
+def test_whether_a_module_is_there_is_asked_by_a_guard(shop: Any) -> None:
+    main = (
+        "try:\n    from . import gpu\nexcept ImportError:\n    gpu = None\n"
+        "def make():\n    match [1]:\n"
+        "        case [one] if gpu:\n            return [one, gpu.SIZE]\n"
+        "        case [one]:\n            return [one]"
+    )
+    found = [shop(main, body) for body in (None, "SIZE = 1", "SIZE = 2", "SIZE = 2 # more")]
+    assert [result for _, result in found] == [[1], [1, 1], [1, 2], [1, 2]]
     digests = [digest for digest, _ in found]
     assert len(set(digests)) == 3
     assert digests[2] == digests[3]

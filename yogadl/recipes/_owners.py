@@ -200,20 +200,32 @@ def _version_of(top: str) -> tuple[str, str]:
 
 def _distributions(top: str) -> list[tuple[str, str]]:
     """What is installed that has a module or package of a name."""
-    # importlib.metadata.packages_distributions says the same in ten times the time.
-    every = importlib.metadata.distributions()
-    names = sorted({str(one.metadata["Name"]) for one in every if _has_top(one, top)})
+    if top not in _by_top():
+        # It may have been installed since.
+        _by_top.cache_clear()
+    names = sorted({str(one.metadata["Name"]) for one in _by_top().get(top, ())})
     return [(name, version) for name in names if (version := _version(name))]
 
 
-def _has_top(distribution: importlib.metadata.Distribution, top: str) -> bool:
+@functools.lru_cache(maxsize=1)
+def _by_top() -> dict[str, list[importlib.metadata.Distribution]]:
+    """What is installed, by the names of the modules and packages that it has."""
+    # importlib.metadata.packages_distributions says the same in ten times the time.
+    found: dict[str, list[importlib.metadata.Distribution]] = {}
+    for one in importlib.metadata.distributions():
+        for top in _tops(one):
+            found.setdefault(top, []).append(one)
+    return found
+
+
+def _tops(distribution: importlib.metadata.Distribution) -> set[str]:
     declared = (distribution.read_text("top_level.txt") or "").split()
     if declared:
-        return top in declared
+        return set(declared)
     record = distribution.read_text("RECORD")
     if record is None:
-        return any(file.parts[0].partition(".")[0] == top for file in distribution.files or ())
-    return any(f"\n{top}{end}" in f"\n{record}" for end in "/.")
+        return {file.parts[0].partition(".")[0] for file in distribution.files or ()}
+    return {line.partition("/")[0].partition(".")[0] for line in record.splitlines()}
 
 
 def _version(name: str) -> str:

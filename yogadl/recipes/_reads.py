@@ -222,6 +222,12 @@ class _Visitor:
                 self.visit(child)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             self._test(node.operand)
+        elif isinstance(node, ast.match_case):
+            self.visit(node.pattern)
+            if node.guard is not None:
+                self._test(node.guard)
+            for child in node.body:
+                self.visit(child)
         else:
             if isinstance(node, ast.MatchClass):
                 self._mention(node.kwd_attrs)
@@ -290,7 +296,7 @@ class _Visitor:
                 self.visit(generator.iter)
             self.visit(generator.target)
             for condition in generator.ifs:
-                self.visit(condition)
+                self._test(condition)
         elements = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
         for element in elements:
             self.visit(element)
