@@ -236,18 +236,21 @@ class Opener:
     version: str = "a/1"
 
     def __call__(self) -> Any:
-        for name in (OBJECTS_FOLDER, PARTS_FOLDER):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
         parts = f"{self.version.rpartition('/')[0]}/{PARTS_FOLDER}"
         asked = self._object(f"{self.version}/cache.mdb")
         head = look_at(asked)
         return open_remote(
             asked,
             head,
-            self.folder,
+            self._claim,
             lambda digest: self._object(f"{parts}/{digest.hex()}.mdb"),
             self.space,
         )
+
+    def _claim(self) -> pathlib.Path:
+        for name in (OBJECTS_FOLDER, PARTS_FOLDER):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        return self.folder
 
     def _object(self, path: str) -> WebObject:
         return WebObject(f"http://127.0.0.1:{self.port}/{path}", path)

@@ -116,6 +116,68 @@ def test_who_has_the_lost_file_open_does_not_mark_what_is_in_the_new_one(site: S
     assert _requests(site, wanted) == 1
 
 
+def _of_parts(site: Site) -> dict[pathlib.Path, pathlib.Path]:
+    """The files of parts that are kept, and those that the server has."""
+    stored = {path.name: path for path in site.web.folder.rglob("yogadl.parts/*.mdb")}
+    return {path: stored[path.name] for path in site.here() if path.name in stored}
+
+
+def test_parts_that_others_are_just_fetching_are_not_read_as_whole(site: Site) -> None:
+    """Who reads a whole version maps its parts when they are first needed."""
+    near = site.store(records(RECORDS), spec=SPEC, part_bytes=400_000)
+    wanted = everything(near.stream())
+    with site.ref() as ref:
+        assert everything(ref.stream()) == wanted
+    with site.ref() as ref:
+        wait_until(lambda: ref.reader.is_here)
+        assert everything([ref[0]]) == wanted[:1]
+        for path, stored in _of_parts(site).items():
+            # What is fetched first is there: the header and the index, which is at the end.
+            data = stored.read_bytes()
+            hole = slice(32 << 10, len(data) - (32 << 10))
+            path.unlink()
+            cells_of(path).unlink()
+            path.write_bytes(data[: hole.start] + bytes(hole.stop - hole.start) + data[hole.stop :])
+        assert everything(ref.stream()) == wanted
+    assert _requests(site, everything(near.stream(**ORDER))) < 100
+
+
+@pytest.mark.parametrize("lost", ["cells", "cut cells", "cells and note"])
+def test_what_others_have_mapped_is_not_written_to(site: Site, lost: str) -> None:
+    """Though nothing says any more what is there."""
+    near = site.store(records(RECORDS), spec=SPEC)
+    wanted = everything(near.stream(**ORDER))
+    _requests(site, wanted)
+    (path,) = site.here()
+    with site.ref() as mapped:
+        wait_until(lambda: mapped.reader.is_here)
+        assert everything(mapped.stream(**ORDER)) == wanted
+        if lost == "cut cells":
+            os.truncate(cells_of(path), 10)
+        else:
+            cells_of(path).unlink()
+        if lost == "cells and note":
+            path.with_name(f"{path.name}.whole").unlink()
+        before, mtime = path.stat().st_ino, path.stat().st_mtime_ns
+        asked = _requests(site, wanted)
+        assert (asked == 1) == (lost != "cells and note")
+        is_same = path.stat().st_ino == before
+        assert is_same == (lost != "cells and note")
+        assert not is_same or path.stat().st_mtime_ns == mtime
+        assert everything(mapped.stream(**ORDER)) == wanted
+    assert _requests(site, wanted) == 1
+
+
+def test_a_folder_that_is_removed_is_made_again(site: Site) -> None:
+    near = site.store(records(RECORDS), spec=SPEC, part_bytes=400_000)
+    wanted = everything(near.stream())
+    with site.ref() as ref:
+        assert everything([ref[0]]) == wanted[:1]
+        shutil.rmtree(site.folder)
+        assert everything(ref.stream()) == wanted
+    assert site.here()
+
+
 def _filled(path: pathlib.Path, cells: int) -> SparseFile:
     """A file with all of its cells there, of ones."""
     file = open_sparse(path, cells * CELL)
@@ -152,18 +214,30 @@ def test_of_a_file_that_was_cut_off_the_beginning_is_there(tmp_path: pathlib.Pat
     assert open_sparse(path, 20 * CELL).missing(0, 20 * CELL) == [(3 * CELL, 20 * CELL)]
 
 
+def test_who_finds_something_wrong_sees_that_the_file_was_cut_off(tmp_path: pathlib.Path) -> None:
+    """So it does not find all that is lost bit by bit."""
+    path = tmp_path / "a"
+    one, other = (_filled(path, 20) for _ in range(2))
+    os.truncate(path, 7 * CELL)
+    one.discard(19 * CELL, 20 * CELL)
+    for file in (one, other):
+        file.forget()
+        assert file.missing(0, 20 * CELL) == [(7 * CELL, 20 * CELL)]
+
+
 def test_who_alone_has_the_deleted_cells_writes_no_more(tmp_path: pathlib.Path) -> None:
     """Others, who do not see what is marked there, may have fetched and compared all."""
     path = tmp_path / "a"
     old = _filled(path, 20)
     old.discard(0, CELL)
     cells_of(path).unlink()
+    with pytest.raises(OSError, match="was deleted"):
+        old.write(0, memoryview(b"\3" * CELL))
     new = open_sparse(path, 20 * CELL)
     assert new.missing(0, 20 * CELL) == [(0, 20 * CELL)]
     new.write(0, memoryview(b"\2" * CELL))
     new.mark(0, CELL)
-    with pytest.raises(OSError, match="was deleted"):
-        old.write(0, memoryview(b"\3" * CELL))
+    old.write(0, memoryview(b"\3" * CELL))
     assert path.read_bytes()[:CELL] == b"\2" * CELL
     # What is not there any more itself is its own.
     path.unlink()

@@ -24,6 +24,7 @@ from yogadl.cache.parts import read_header
 from yogadl.remote._fetching import passing
 from yogadl.remote._local.kept import collect, kept_versions
 from yogadl.remote._local.space import FreeSpace
+from yogadl.remote._local.sparse_file import CELL, SparseFile
 
 pytestmark = pytest.mark.once
 
@@ -66,6 +67,27 @@ def test_a_full_disk(small_disk: Site, watches: bool, part_bytes: int) -> None:
     # What names no parts, as little of it was written.
     assert len(kept_versions(site.folder)) <= 1
     collect(site.folder)
+
+
+@pytest.mark.skipif(not is_root, reason="needs to mount a file system")
+def test_on_a_full_disk_what_was_kept_can_be_taken_back(small_disk: Site) -> None:
+    """Whatever the pages are that say what is there; and others are told."""
+    for number, count in enumerate((20, 4096, 4095)):
+        path = small_disk.folder / str(number)
+        one, size = SparseFile(path, count * CELL), count * CELL
+        one.write(0, memoryview(b"\1" * CELL))
+        one.mark(0, CELL)
+        one.write(size - CELL, memoryview(b"\1" * CELL))
+        one.mark(size - CELL, size)
+    _fill(small_disk.folder / "others")
+    for number, count in enumerate((20, 4096, 4095)):
+        size = count * CELL
+        one, other = (SparseFile(small_disk.folder / str(number), size) for _ in range(2))
+        before = other.discarded()
+        one.discard(0, CELL)
+        one.discard(size - CELL, size)
+        assert other.discarded() != before
+        assert not other.kept(0, size)
 
 
 def _fill(path: pathlib.Path) -> None:

@@ -12,11 +12,12 @@ from remote_rig import Answer, Asked, Site, desk
 from test_remote_faults import SPEC, everything, records
 from waiting import wait_until
 
+from yogadl.cache import noted
 from yogadl.cache.mapping import Descriptor
 from yogadl.dataref import RemoteDataRef
 from yogadl.remote import _near
 from yogadl.remote._fetching import bulk_queue, lateness
-from yogadl.remote._local import sparse_file, whole
+from yogadl.remote._local import sparse_file
 from yogadl.remote._local.sparse_file import CELL, open_sparse
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
@@ -98,7 +99,7 @@ def test_what_came_damaged_is_compared_again(site: Site, part_bytes: int) -> Non
     stored = {path.stat().st_size: path for path in site.web.folder.rglob("*.mdb")}
     for path in site.folder.rglob("*.mdb"):
         same = path.read_bytes() == stored[path.stat().st_size].read_bytes()
-        assert same or not whole.is_noted(path)
+        assert same or not noted.is_noted(path)
 
 
 def test_what_is_fetched_again_is_compared_again(
@@ -128,7 +129,7 @@ def test_what_is_fetched_again_is_compared_again(
         for _ in range(3):
             assert everything(ref.stream(**ORDER)) == wanted
         (path,) = site.here()
-        assert not whole.is_noted(path) or path.read_bytes() == site.path().read_bytes()
+        assert not noted.is_noted(path) or path.read_bytes() == site.path().read_bytes()
 
 
 def test_what_comes_late_and_damaged_is_not_kept(
@@ -214,12 +215,12 @@ def test_what_a_crash_may_have_taken_is_compared_again(
         everything(ref.stream(**ORDER))
         wait_until_whole(ref)
     (path,) = site.here()
-    assert whole.is_noted(path)
-    monkeypatch.setattr(whole, "_start_of_machine", lambda: "another")
-    assert not whole.is_noted(path)
+    assert noted.is_noted(path)
+    monkeypatch.setattr(noted, "_start_of_machine", lambda: "another")
+    assert not noted.is_noted(path)
     with site.ref() as ref:
         wait_until_whole(ref)
-    assert whole.is_noted(path)
+    assert noted.is_noted(path)
 
 
 def test_only_who_has_claimed_bytes_writes_them(
@@ -246,7 +247,7 @@ def test_only_who_has_claimed_bytes_writes_them(
         assert held.is_set()
         (path,) = site.here()
         assert not open_sparse(path, path.stat().st_size).is_kept(1_000_000, 1_000_001)
-        assert not whole.is_noted(path)
+        assert not noted.is_noted(path)
         may_write.set()
         wait_until(lambda: not desk(ref).queue.flying)
         for _ in range(3):

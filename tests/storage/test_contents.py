@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from yogadl.cache import noted
 from yogadl.cache.parts import read_header
 from yogadl.remote._local import whole
 from yogadl.remote._local.sparse_file import CELL, SparseFile, open_sparse
@@ -70,11 +71,11 @@ def test_whatever_is_there(opened: Opened, there: Callable[[Opened], None]) -> N
     there(opened)
     assert opened.complete()
     assert opened.path.read_bytes() == opened.data
-    assert whole.is_noted(opened.path)
+    assert noted.is_noted(opened.path)
     # What comes afterwards is not written.
     opened.kept.write(0, memoryview(os.urandom(opened.size)))
     assert opened.path.read_bytes() == opened.data
-    assert whole.is_noted(opened.path)
+    assert noted.is_noted(opened.path)
 
 
 @pytest.mark.parametrize("times", [1, 2, 1000])
@@ -92,7 +93,7 @@ def test_others_write_what_came_damaged(
 
     monkeypatch.setattr(SparseFile, "sync", sync_and_spoil)
     assert opened.complete() == (times < 1000)
-    assert whole.is_noted(opened.path) == (times < 1000)
+    assert noted.is_noted(opened.path) == (times < 1000)
     if times < 1000:
         assert opened.path.read_bytes() == opened.data
 
@@ -155,7 +156,7 @@ def test_who_has_looked_before_writes_late(
         assert opened.complete()
     assert len(looks) == 3
     assert opened.path.read_bytes() == opened.data
-    assert whole.is_noted(opened.path)
+    assert noted.is_noted(opened.path)
 
 
 @pytest.mark.parametrize("other", [other_thread, other_process])
@@ -168,7 +169,7 @@ def test_who_has_stopped_writes_much_later(
     with other(opened) as write:
         assert not opened.complete()
         write()
-    assert not whole.is_noted(opened.path)
+    assert not noted.is_noted(opened.path)
 
 
 def test_a_pipe_instead_of_the_cells(tmp_path: pathlib.Path) -> None:

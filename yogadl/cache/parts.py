@@ -13,6 +13,8 @@ import numpy as np
 
 from yogadl.cache.files import shown, telling
 from yogadl.cache.mapping import Access, Descriptor, MappedFile, ReservedRange, open_file
+from yogadl.cache.noted import is_noted
+from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, FileSystemError, ForeignFileError, TruncatedCacheError
 from yogadl.format import header as headers
 from yogadl.format import table as tables
@@ -146,16 +148,32 @@ class PartFiles:
         with telling("map", path):
             file = MappedFile(descriptor, path, (place, offset, size))
         file.expect(self._access)
-        self.check_header(number, file)
+        self._check(number, file, descriptor)
         return file
 
     def map(self, number: int) -> MappedFile:
         """The same, by itself."""
         path = self.path(number)
+        descriptor = self._open(path)
         with telling("map", path):
-            file = MappedFile(self._open(path), path)
-        self.check_header(number, file)
+            file = MappedFile(descriptor, path)
+        self._check(number, file, descriptor)
         return file
+
+    def _check(self, number: int, file: MappedFile, descriptor: Descriptor) -> None:
+        """Sees that a file is what the table says of a part.
+
+        One that may be removed to make room may have been since all were compared with their
+        digests; then another process may be just fetching it, and the file lack any bytes.
+
+        Raises:
+            CacheFormatError: it is not.
+        """
+        self.check_header(number, file)
+        path = self.path(number)
+        if is_kept(self._path) and not is_noted(path, descriptor):
+            name = shown(path)
+            check_digest(file, header_of(file, name), name)
 
     def check_header(self, number: int, file: MappedFile) -> None:
         """Sees that a file is what the table says of a part, by its header.

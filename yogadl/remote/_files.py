@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import errno
 import pathlib
 import threading
 import weakref
@@ -13,6 +14,7 @@ import numpy as np
 
 from yogadl.cache.files import telling
 from yogadl.cache.traffic import Traffic
+from yogadl.errors import FileSystemError
 from yogadl.format.entries import ENTRY
 from yogadl.format.index import BLOCK, RunFinder, Runs, block_counts
 from yogadl.remote._fetching.bulk_queue import BULK_CONNECTIONS
@@ -28,7 +30,7 @@ from yogadl.remote._fetching.work import (
     forget_failures,
 )
 from yogadl.remote._local.open_files import most_at_once
-from yogadl.remote._local.sparse_file import open_sparse
+from yogadl.remote._local.sparse_file import SparseFile, open_sparse
 from yogadl.remote._remembered import Remembered
 
 Array = np.ndarray[Any, Any]
@@ -47,7 +49,8 @@ class RemoteFiles:
         entries: where the index begins in each, int64 ``[n]``.
         salts: what the entries of each are marked by, uint32 ``[n]``.
         objects: where the file of a number comes from.
-        paths: where what is here of the file of a number is, in a folder that is there.
+        paths: where what is here of the file of a number is.
+        claim: makes the folder for that, if somebody has removed it.
         space: says what may be kept.
         runs: which of their records are those of the version; without, all of them in order.
 
@@ -65,6 +68,7 @@ class RemoteFiles:
         salts: Array,
         objects: Callable[[int], RemoteObject],
         paths: Callable[[int], pathlib.Path],
+        claim: Callable[[], object],
         space: Space,
         runs: Runs | None = None,
     ) -> None:
@@ -85,6 +89,7 @@ class RemoteFiles:
         self.counts = counts
         self._objects = objects
         self._paths = paths
+        self._claim = claim
         self._space = space
         self._open = Remembered()
         self._most_at_once = most_at_once()
@@ -228,10 +233,19 @@ class RemoteFiles:
         size = int(self.sizes[number])
         path = self._paths(number)
         with telling("keep what is fetched in", path):
-            pieces = open_sparse(path, size)
+            pieces = self._open_sparse(path, size)
         made = RemoteFile(
             self._objects(number), size, pieces, self.traffic, self._space, self._ended
         )
         made.twice, made.others = self.twice, self._others
         made.failed = self._failed
         return self._open.add(number, made)
+
+    def _open_sparse(self, path: pathlib.Path, size: int) -> SparseFile:
+        try:
+            return open_sparse(path, size)
+        except FileSystemError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        self._claim()
+        return open_sparse(path, size)

@@ -19,12 +19,13 @@ from collections.abc import Sequence
 
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.mapping import MappedFile
+from yogadl.cache.noted import is_noted
 from yogadl.cache.opening import open_cache
 from yogadl.errors import ChecksumError, YogadlError
 from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.work import RemoteFile
 from yogadl.remote._files import RemoteFiles
-from yogadl.remote._local.whole import compare, is_noted, note
+from yogadl.remote._local.whole import compare, note
 from yogadl.remote._remembered import keep
 
 # Who reads the last records of a first epoch waits for this; to look takes some microseconds.

@@ -99,7 +99,7 @@ def look_at(asked: RemoteObject) -> Head:
 def open_remote(
     asked: RemoteObject,
     head: Head,
-    folder: pathlib.Path,
+    claim: Callable[[], pathlib.Path],
     part_of: Callable[[bytes], RemoteObject],
     space: Space,
 ) -> RemoteRecords:
@@ -108,8 +108,8 @@ def open_remote(
     Args:
         asked: the version's object.
         head: its beginning.
-        folder: for what is fetched of it and of its parts, with ``OBJECTS_FOLDER`` and
-            ``PARTS_FOLDER`` in it, which are there and trusted.
+        claim: makes the folder for what is fetched of it and of its parts, with ``OBJECTS_FOLDER``
+            and ``PARTS_FOLDER`` in it, if it is not there; it is trusted.
         part_of: where the part of a digest is.
         space: says what may be kept there.
 
@@ -121,6 +121,7 @@ def open_remote(
     name = asked.name
     page, header = _header_of(head, name)
     _check_sizes(header, name)
+    folder = claim()
     main = RemoteFiles(
         np.array([header.record_count]),
         np.array([header.file_size]),
@@ -128,6 +129,7 @@ def open_remote(
         salt_of([header.token_sums[0]]),
         lambda _number: asked,
         lambda _number: folder / OBJECTS_FOLDER / f"{header.digest.hex()}.mdb",
+        claim,
         space,
     )
     _keep(main.file(0), head.data)
@@ -135,7 +137,7 @@ def open_remote(
     codec = load_codec(sections.spec, _at_start(header.spec), header.value_size, name)
     metadata, provenance = load_metadata(sections.metadata, _at_start(header.metadata), name)
     table = _load_table(main, header) if header.part_count else None
-    kinds = [main] if table is None else _parts_files(table, folder, part_of, space)
+    kinds = [main] if table is None else _parts_files(table, claim, part_of, space)
     if header.index_checksums.length != 8 * sum(files.block_count for files in kinds):
         raise ChecksumError(f"{name} has checksums of the wrong size; rebuild it")
     info = CacheInfo(
@@ -265,11 +267,12 @@ def _load_table(main: RemoteFiles, header: headers.Header) -> tables.Table:
 
 def _parts_files(
     table: tables.Table,
-    folder: pathlib.Path,
+    claim: Callable[[], pathlib.Path],
     part_of: Callable[[bytes], RemoteObject],
     space: Space,
 ) -> list[RemoteFiles]:
     """The parts of each column group that a table names."""
+    folder = claim()
 
     def files_of(group: tables.Group) -> RemoteFiles:
         parts, digests = group.parts, group.parts["digest"].tobytes()
@@ -284,6 +287,7 @@ def _parts_files(
             salt_of(parts["token_sums"][:, 0]),
             lambda number: part_of(digest(number)),
             lambda number: folder / PARTS_FOLDER / f"{digest(number).hex()}.mdb",
+            claim,
             space,
             group.indexed_runs(),
         )

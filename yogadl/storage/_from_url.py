@@ -80,12 +80,12 @@ def _open(url: str, directory: pathlib.Path, limit: int | None) -> RemoteRecords
             head = look_at(asked)
         except ChangedError as error:
             raise CacheNotFoundError(f"there is no {name}: {error}") from error
-        folder = folders.claim_pieces()
+        folders.claim_pieces()
         try:
             return open_remote(
                 _Page(url, head.answer),
                 head,
-                folder,
+                folders.claim_pieces,
                 lambda digest: _Page(_part_of(url, digest)),
                 folders.space(limit),
             )

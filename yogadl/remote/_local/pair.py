@@ -14,12 +14,14 @@ import os
 import pathlib
 
 from yogadl.cache.mapping import Descriptor
+from yogadl.cache.noted import is_noted
 from yogadl.remote._local.in_memory import CELL
 from yogadl.remote._local.own_file import sized_file, write_all
 
-# What changes whenever something is taken back stands behind the cells.
-_STAMP_BYTES = 8
-# Cells that are taken back at a time.
+STAMP_BYTES = 8
+"""Of what changes whenever something is taken back: it stands behind the cells."""
+
+# Cells that are written at a time.
 _PIECE = 1 << 20
 
 _log = logging.getLogger(__name__)
@@ -41,7 +43,9 @@ def open_pair(path: pathlib.Path, size: int) -> tuple[Descriptor, Descriptor]:
         is_alone = _lock_first(data)
         if is_alone:
             _remove_others_cells(path, data)
-        marks = sized_file(cells_of(path), size // CELL)
+        marks = _open_cells(path, data, size // CELL)
+        if marks is None:
+            continue
         lengthen(data, marks, size)
         _lock(data, fcntl.LOCK_SH)
         # It may have been removed before it was locked.
@@ -84,12 +88,32 @@ def take_back(marks: Descriptor, first: int, last: int, count: int) -> None:
         end = min(at + _PIECE, last)
         if any(os.pread(marks.number, end - at, at)):
             write_all(marks, at, memoryview(bytes(end - at)))
-            write_all(marks, count, memoryview(os.urandom(_STAMP_BYTES)))
+            write_all(marks, count, memoryview(os.urandom(STAMP_BYTES)))
 
 
 def stamp(marks: Descriptor, count: int) -> bytes:
     """What is another whenever some of so many cells were taken back, by whichever process."""
-    return os.pread(marks.number, _STAMP_BYTES, count)
+    return os.pread(marks.number, STAMP_BYTES, count).strip(b"\0")
+
+
+def reserve_stamp(marks: Descriptor, count: int) -> None:
+    """Sees that there is room for that, before any of so many cells is marked: none can be taken
+    back otherwise once the disk is full.
+
+    Raises:
+        OSError: there is none.
+    """
+    if os.fstat(marks.number).st_size >= count + STAMP_BYTES:
+        return
+    if hasattr(os, "posix_fallocate"):
+        # What another process has written there meanwhile stays.
+        try:
+            os.posix_fallocate(marks.number, count, STAMP_BYTES)
+            return
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+    write_all(marks, count, memoryview(bytes(STAMP_BYTES)))
 
 
 def _remove_others_cells(path: pathlib.Path, data: Descriptor) -> None:
@@ -101,6 +125,40 @@ def _remove_others_cells(path: pathlib.Path, data: Descriptor) -> None:
         if os.lstat(cells).st_blocks and _is_empty(data):
             _log.info("What %s says is of another file.", cells)
             cells.unlink()
+
+
+def _open_cells(path: pathlib.Path, data: Descriptor, count: int) -> Descriptor | None:
+    """The file of so many cells of a sparse file; ``None`` if that was replaced, since somebody has
+    deleted or cut the other.
+
+    Others may have mapped what is there of it, to read it as it is: nobody may write to it who
+    does not know what that is.
+    """
+    # In this order: who writes to the one has made the other as long as it is to be.
+    has_bytes = not _is_empty(data)
+    marks = sized_file(cells_of(path), 0)
+    if has_bytes and os.fstat(marks.number).st_size < count:
+        if not (is_noted(path, data) and _fill(marks, count)):
+            _log.info("What %s has is not known any more.", path)
+            with contextlib.suppress(FileNotFoundError):
+                if os.lstat(path).st_ino == os.fstat(data.number).st_ino:
+                    path.unlink()
+            return None
+    if os.fstat(marks.number).st_size < count:
+        os.ftruncate(marks.number, count)
+    return marks
+
+
+def _fill(marks: Descriptor, count: int) -> bool:
+    """Says of so many cells that all are there; whether there is room to say so."""
+    try:
+        for at in range(0, count, _PIECE):
+            write_all(marks, at, memoryview(b"\1" * min(_PIECE, count - at)))
+        reserve_stamp(marks, count)
+    except OSError as error:
+        _log.info("Cannot note what is there: %s", error)
+        return False
+    return True
 
 
 def _is_empty(file: Descriptor) -> bool:

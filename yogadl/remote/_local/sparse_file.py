@@ -37,7 +37,14 @@ from yogadl.per_process import PerProcess
 from yogadl.remote._local.claims import Claims
 from yogadl.remote._local.in_memory import CELL, InMemory
 from yogadl.remote._local.own_file import write_all
-from yogadl.remote._local.pair import cells_of, lengthen, open_pair, stamp, take_back
+from yogadl.remote._local.pair import (
+    cells_of,
+    lengthen,
+    open_pair,
+    reserve_stamp,
+    stamp,
+    take_back,
+)
 
 __all__ = ["CELL", "SparseFile", "cells_of", "open_marks", "open_sparse"]
 
@@ -85,6 +92,7 @@ class SparseFile:
         # Those that this process knows to be there.
         self._known = private_memory(count)
         self._cells: Array = np.frombuffer(self._known, "u1")
+        self._has_marked = False
         self.memory = InMemory()
         _all.add(self)
 
@@ -261,6 +269,9 @@ class SparseFile:
             OSError: likewise.
         """
         first, last = start // CELL, stop // CELL
+        if not self._has_marked:
+            reserve_stamp(self._marks, len(self._cells))
+            self._has_marked = True
         write_all(self._marks, first, memoryview(bytes([_HERE]) * (last - first)))
         _forget_if_much()
         self._cells[first:last] = _HERE
@@ -273,6 +284,9 @@ class SparseFile:
         """
         first, last = start // CELL, -(-stop // CELL)
         with telling("write", self.path):
+            # If it was cut off, all that was there is gone, and not only what was asked for first.
+            if lengthen(self._data, self._marks, self.size):
+                self.forget()
             take_back(self._marks, first, last, len(self._cells))
         self._cells[first:last] = 0
 

@@ -1,52 +1,27 @@
-"""Which of the files that are named by their contents are all there, and are what they are named.
-
-``<name>.whole`` has what the file system said of the file when it was compared with its digest, as
-JSON: bytes, inode, and the times of its contents and of its status in ns. So nobody has to read it
-all to know that, unless it was touched. Behind these is what tells one start of the machine from
-another, if the file was not written through to the disk: what a crash takes of it is not seen
-otherwise, and to write it through takes as long as to fetch it.
-"""
+"""Which of the files that are named by their contents are all there, and are what they are named;
+see ``cache.noted`` for how that is noted."""
 
 from __future__ import annotations
 
-import functools
-import json
+import itertools
 import logging
 import os
 import pathlib
 import stat
 from collections.abc import Callable
-from typing import TypeAlias
 
-from yogadl.cache.mapping import Descriptor, MappedFile
+from yogadl.cache.mapping import MappedFile
+from yogadl.cache.noted import Fingerprint, fingerprint_of, is_noted, note_of, text_of
 from yogadl.cache.parts import read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, YogadlError
 from yogadl.remote._local.own_file import replace_file
+from yogadl.remote._local.pair import STAMP_BYTES
 from yogadl.remote._local.sparse_file import CELL, cells_of, open_marks
 
-_LARGEST_NOTE = 1000
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PIECE = 1 << 20
-# Linux's.
-_START = pathlib.Path("/proc/sys/kernel/random/boot_id")
 
 _log = logging.getLogger(__name__)
-
-Fingerprint: TypeAlias = list[int]
-"""Bytes, inode, and the times of contents and status in ns."""
-
-
-def is_noted(path: pathlib.Path) -> bool:
-    """Whether a file was compared with its digest, and not touched since."""
-    try:
-        noted = Descriptor(os.open(_note_of(path), _FLAGS))
-        found = json.loads(os.read(noted.number, _LARGEST_NOTE))
-        known = fingerprint_of(path)
-        return found in (known, [*known, _start_of_machine()])
-    except (OSError, ValueError, RecursionError):
-        # Then it is compared with its digest, which says for sure.
-        return False
 
 
 def check_whole(path: pathlib.Path) -> None:
@@ -131,12 +106,12 @@ def mark_whole(path: pathlib.Path, size: int) -> None:
     So nobody who opens it then, to read it from afar, writes to it. That it cannot be said is no
     error: then nothing is.
     """
-    _note_of(path).unlink(missing_ok=True)
+    note_of(path).unlink(missing_ok=True)
     count = size // CELL
-    pieces = (b"\1" * min(_PIECE, count - at) for at in range(0, count, _PIECE))
+    cells = (b"\1" * min(_PIECE, count - at) for at in range(0, count, _PIECE))
     try:
         # Who has the file that had the name goes on with what he has.
-        replace_file(cells_of(path), pieces)
+        replace_file(cells_of(path), itertools.chain(cells, (bytes(STAMP_BYTES),)))
     except OSError as error:
         _log.info("Cannot note that %s is whole: %s", path, error)
         cells_of(path).unlink(missing_ok=True)
@@ -155,16 +130,6 @@ def _may_be_complete(path: pathlib.Path, size: int) -> bool:
     return True
 
 
-def fingerprint_of(file: pathlib.Path | int) -> Fingerprint:
-    """That of the file of a name, or of an open one.
-
-    Raises:
-        OSError: it cannot be had.
-    """
-    status = os.stat(file) if isinstance(file, int) else os.lstat(file)
-    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
-
-
 def note(path: pathlib.Path, fingerprint: Fingerprint, is_on_disk: bool = False) -> None:
     """Notes that a file was compared with its digest when the file system said that of it.
 
@@ -173,21 +138,7 @@ def note(path: pathlib.Path, fingerprint: Fingerprint, is_on_disk: bool = False)
         fingerprint: what it said.
         is_on_disk: whether a crash of the machine would take nothing of it.
     """
-    found = fingerprint if is_on_disk else [*fingerprint, _start_of_machine()]
     try:
-        replace_file(_note_of(path), [json.dumps(found).encode()])
+        replace_file(note_of(path), [text_of(fingerprint, is_on_disk)])
     except OSError as error:
         _log.info("Cannot note that %s is whole: %s", path, error)
-
-
-@functools.cache
-def _start_of_machine() -> str:
-    """What each start of it has another of; of systems that do not tell, nothing."""
-    try:
-        return _START.read_text().strip()
-    except (OSError, ValueError):
-        return ""
-
-
-def _note_of(path: pathlib.Path) -> pathlib.Path:
-    return path.with_name(f"{path.name}.whole")

@@ -65,12 +65,12 @@ def open_far(
                 ) from error
             continue
         asked = store.remote(key, store.tag_of(key, head.answer))
-        folder = folders.claim_pieces()
+        folders.claim_pieces()
         try:
             return open_remote(
                 asked,
                 head,
-                folder,
+                folders.claim_pieces,
                 lambda digest: store.remote(parts.key(digest)),
                 folders.space(local_bytes),
             )

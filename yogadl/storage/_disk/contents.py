@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from yogadl.cache.files import telling
 from yogadl.cache.held import hold, is_replaced
 from yogadl.cache.mapping import Descriptor, open_file
+from yogadl.cache.noted import fingerprint_of
 from yogadl.cache.partial import PartialFile, remove_leftovers
 from yogadl.cache.parts import OBJECTS_FOLDER, part_path, parts_of
 from yogadl.errors import (
@@ -37,7 +38,7 @@ from yogadl.errors import (
 from yogadl.remote._local.kept import STAGED_FILE, alone, collect, forget, settled
 from yogadl.remote._local.notes import note_opened
 from yogadl.remote._local.sparse_file import SparseFile, open_sparse
-from yogadl.remote._local.whole import fingerprint_of, is_whole, mark_whole, note
+from yogadl.remote._local.whole import is_whole, mark_whole, note
 from yogadl.storage._disk.folders import LocalFolders
 from yogadl.storage._disk.note import make_trusted, trusted_status
 
