@@ -6,7 +6,7 @@ import contextlib
 import pathlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -16,13 +16,14 @@ from waiting import wait_until
 
 import yogadl
 from yogadl.errors import ClosedError
-from yogadl.remote._fetching import bulk_queue
+from yogadl.remote._fetching import bulk_queue, passing
 from yogadl.remote._fetching import desk as desk_module
 from yogadl.remote._fetching.connections import Connections
 from yogadl.remote._fetching.desk import Desk, Office
 from yogadl.remote._fetching.fetcher import fetcher
-from yogadl.remote._fetching.work import Work, cells
+from yogadl.remote._fetching.work import Range, Work, cells
 from yogadl.remote._fetching.work_queue import WorkQueue
+from yogadl.remote._local.sparse_file import CELL
 
 pytestmark = pytest.mark.once
 
@@ -209,6 +210,39 @@ def test_who_is_to_end_and_has_to_stay_stays_no_longer_for_that(
     wait_until(lambda: crew.count == 0)
     # Instead of a minute and a half.
     assert time.monotonic() - began < 20
+
+
+def test_one_of_many_threads_goes_over_what_is_in_memory(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that read wait meanwhile; and all threads may have nothing to do at once."""
+    monkeypatch.setattr(desk_module, "_IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(passing, "_ROUND_SECONDS", 1000.0)
+    site.store(records(), spec=SPEC)
+    office, looks = Office(), []
+
+    def drop_kept(self: passing.Passing, ranges: Iterable[Range]) -> None:
+        looks.append(threading.current_thread())
+        really_drop(self, ranges)
+
+    really_drop = passing.Passing.drop_kept
+    monkeypatch.setattr(passing.Passing, "drop_kept", drop_kept)
+    crew = office.desk("server").crew
+    with site.ref(Never()) as ref:
+        file = ref.reader.files.file(0)
+        last = file.size // CELL * CELL
+        with office.mutex:
+            office.passing.add((file, last - CELL, last), memoryview(bytes(CELL)))
+            for _ in range(20):
+                crew.call()
+        wait_until(lambda: looks and crew.count == 1)
+        assert len(looks) == 1
+        # What another process brings goes, and then the last one.
+        file.pieces.mark(last - CELL, last)
+        office.passing._next_turn = 0.0
+        wait_until(lambda: crew.count == 0)
+    assert not office.passing
+    assert len(looks) == 2
 
 
 @pytest.mark.usefixtures("little_memory")

@@ -50,6 +50,10 @@ class Memory:
     def has(self, number: int) -> bool:
         return self.file.pieces.has(*self.range_of(number)[1:])
 
+    def has_in_memory(self, number: int) -> bool:
+        start, stop = self.range_of(number)[1:]
+        return len(self.file.pieces.memory.cells(start // CELL, stop // CELL)) == self.cells
+
     def fetch(self, number: int) -> None:
         data = bytes([number]) * (self.cells * CELL)
         self.passing.add(self.range_of(number), memoryview(data))
@@ -122,8 +126,51 @@ def test_what_is_kept_as_well_goes(folder: pathlib.Path) -> None:
     assert pieces.memory.cells(0, CELLS) == [0, 1, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15]
     memory.read(1, is_last=False)
     pieces.mark(12 * CELL, 16 * CELL)
-    memory.passing.let_go_of_ended(or_kept=True)
+    memory.passing.let_go_of_kept()
     assert pieces.memory.cells(0, CELLS) == [0, 1, 10, 11]
+
+
+def test_what_others_have_kept_goes_by_and_by(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of very much, some at a time, since all others wait meanwhile; then from the beginning."""
+    monkeypatch.setattr(passing, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(passing, "KEPT_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(passing, "_ROUND_SECONDS", 0.0)
+    memory, ended = Memory(folder, 1), Memory(folder, 1)
+    ended.passing = memory.passing
+    for number in range(8):
+        memory.fetch(number)
+        ended.fetch(number)
+    memory.passing.note_read([memory.range_of(number) for number in (1, 3)])
+    memory.file.pieces.mark(0, 8 * CELL)
+    assert memory.passing.let_go_of_kept()
+    assert sum(map(memory.has_in_memory, range(8))) == 7
+    ended.file.ended.set()
+    memory.passing.let_go_of_ended()
+    assert not any(map(ended.has, range(8)))
+    while memory.passing.let_go_of_kept():
+        pass
+    assert not memory.passing
+    memory.file.pieces.discard(0, CELL)
+    memory.fetch(0)
+    memory.file.pieces.mark(0, CELL)
+    assert not memory.passing.let_go_of_kept()
+    assert not memory.passing
+
+
+def test_what_was_kept_is_not_looked_for_all_the_time(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By however many threads."""
+    monkeypatch.setattr(passing, "_ROUND_SECONDS", 1000.0)
+    memory = Memory(folder, 1)
+    memory.fetch(0)
+    assert not memory.passing.let_go_of_kept()
+    memory.file.pieces.mark(0, CELL)
+    for _ in range(100):
+        assert not memory.passing.let_go_of_kept()
+    assert memory.has_in_memory(0)
 
 
 def test_what_is_of_ended_files_holds_nothing_back(

@@ -19,7 +19,7 @@ from yogadl.remote._fetching.bulk_queue import BULK_CONNECTIONS, PAUSE_SECONDS
 from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.given_back import GivenBack
 from yogadl.remote._fetching.left_to_others import LOOK_SECONDS
-from yogadl.remote._fetching.passing import AHEAD_BYTES, Passing
+from yogadl.remote._fetching.passing import AHEAD_BYTES, KEPT_PAUSE_SECONDS, Passing
 from yogadl.remote._fetching.transfer import CutError, DiskError, EndedError, Transfer
 from yogadl.remote._fetching.urgency import Urgency
 from yogadl.remote._fetching.waiters import Waiters
@@ -234,14 +234,24 @@ class Desk:
                     continue
                 rest = until - time.monotonic()
                 if rest <= 0 or is_dismissed:
-                    office.passing.let_go_of_ended(or_kept=True)
-                    # The last one stays for what is in memory until its file is closed, and as long
-                    # as others are fetching what may be left to it.
-                    if self.crew.count > 1 or not (office.passing or bulk.left):
+                    rest = self._rest_as_last()
+                    if not rest:
                         self.crew.leave()
                         return None
-                    until, rest = time.monotonic() + _IDLE_SECONDS, _IDLE_SECONDS
+                    until = time.monotonic() + rest
                 is_dismissed = self.crew.rest(min(rest, LOOK_SECONDS) if bulk.left else rest)
+
+    def _rest_as_last(self) -> float:
+        """For how long a thread rests that had nothing to do, before it looks again; 0.0 for who is
+        not the last one, or has nothing to stay for."""
+        passing = self._office.passing
+        passing.let_go_of_ended()
+        is_soon = passing.let_go_of_kept()
+        # The last one stays for what is in memory until its file is closed, and as long as others
+        # are fetching what may be left to it.
+        if self.crew.count > 1 or not (passing or self.queue.bulk.left):
+            return 0.0
+        return KEPT_PAUSE_SECONDS if is_soon else _IDLE_SECONDS
 
     def _fetch(self, work: Work, connections: Connections) -> None:
         if work.file.ended.is_set():

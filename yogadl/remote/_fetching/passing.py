@@ -19,6 +19,11 @@ AHEAD_BYTES = 32 << 20
 _LEFT_SECONDS = 10.0
 # Between two looks for what is of files that nobody reads any more.
 _LOOK_SECONDS = 1.0
+# What is in the files, too, is looked for all over so often; for some time, while all others wait,
+# and then not for a while.
+_ROUND_SECONDS, _TURN_SECONDS = 5.0, 0.005
+KEPT_PAUSE_SECONDS = 0.1
+"""Between two turns of :meth:`Passing.let_go_of_kept`."""
 
 
 class _Ranges:
@@ -27,7 +32,7 @@ class _Ranges:
     def __init__(self) -> None:
         self._ranges: collections.OrderedDict[Passed, tuple[RemoteFile, float]]
         self._ranges = collections.OrderedDict()
-        self._counts: dict[int, int] = {}
+        self._counts: dict[RemoteFile, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
@@ -42,11 +47,23 @@ class _Ranges:
 
     def count_with(self, others: Iterable[RemoteFile]) -> int:
         """How many files there are, together with others; none if nothing is here."""
-        return len(self._counts.keys() | set(map(id, others))) if self._counts else 0
+        return len(self._counts.keys() | set(others)) if self._counts else 0
 
     def of_file(self, file: RemoteFile) -> int:
         """How many are of a file."""
-        return self._counts.get(id(file), 0)
+        return self._counts.get(file, 0)
+
+    def of_ended(self) -> list[tuple[Passed, RemoteFile]]:
+        """Those of files that nobody reads any more."""
+        # There are far fewer files than ranges.
+        if not any(file.ended.is_set() for file in self._counts):
+            return []
+        return [(passed, file) for passed, file in self if file.ended.is_set()]
+
+    def file_of(self, passed: Passed) -> RemoteFile | None:
+        """That of one, if it is here."""
+        found = self._ranges.get(passed)
+        return None if found is None else found[0]
 
     def oldest(self) -> tuple[Passed, float]:
         """One, and when it came."""
@@ -55,15 +72,15 @@ class _Ranges:
 
     def add(self, passed: Passed, file: RemoteFile, came: float) -> None:
         self._ranges[passed] = file, came
-        self._counts[id(file)] = self.of_file(file) + 1
+        self._counts[file] = self.of_file(file) + 1
 
     def pop(self, passed: Passed) -> tuple[RemoteFile, float] | None:
         found = self._ranges.pop(passed, None)
         if found is not None:
-            key = id(found[0])
-            self._counts[key] -= 1
-            if not self._counts[key]:
-                del self._counts[key]
+            file = found[0]
+            self._counts[file] -= 1
+            if not self._counts[file]:
+                del self._counts[file]
         return found
 
 
@@ -90,7 +107,9 @@ class Passing:
         self._waiting_bytes = 0
         # What somebody is about to read: bytes.
         self._held: dict[Hold, int] = {}
-        self._next_look = 0.0
+        self._next_look = self._next_turn = 0.0
+        # Without their files, which it would keep open.
+        self._not_looked_at: collections.deque[Passed] = collections.deque()
 
     def __bool__(self) -> bool:
         return bool(self._waiting or self._read)
@@ -161,14 +180,41 @@ class Passing:
         for file, start, stop in ranges:
             self._forget(file.pieces.memory.discard(start, stop))
 
-    def let_go_of_ended(self, or_kept: bool = False) -> None:
-        """Lets go of what is of files that nobody reads any more, or of what is in them, too."""
+    def let_go_of_ended(self) -> None:
+        """Lets go of what is of files that nobody reads any more."""
         for kind in (self._waiting, self._read):
-            for passed, file in list(kind):
-                if file.ended.is_set():
-                    self._drop_all(file, passed)
-                elif or_kept:
-                    self.drop_kept([(file, passed.start, passed.stop)])
+            for passed, file in kind.of_ended():
+                self._drop_all(file, passed)
+
+    def let_go_of_kept(self) -> bool:
+        """Lets go of what is in the files, too, since others have brought it.
+
+        Of very many ranges, it goes over some at a time, since all others wait meanwhile.
+
+        Returns:
+            Whether it is to be called again soon, for the rest.
+        """
+        now = time.monotonic()
+        if now >= self._next_turn:
+            self._not_looked_at = self._not_looked_at or collections.deque(self._all())
+            self._look_until(now + _TURN_SECONDS)
+            pause = KEPT_PAUSE_SECONDS if self._not_looked_at else _ROUND_SECONDS
+            self._next_turn = time.monotonic() + pause
+        return bool(self._not_looked_at)
+
+    def _all(self) -> Iterator[Passed]:
+        for kind in (self._waiting, self._read):
+            yield from (passed for passed, _ in kind)
+
+    def _look_until(self, until: float) -> None:
+        """Goes over some ranges; over one at least, however busy the machine is."""
+        while self._not_looked_at:
+            passed = self._not_looked_at.popleft()
+            file = self._waiting.file_of(passed) or self._read.file_of(passed)
+            if file is not None:
+                self.drop_kept([(file, passed.start, passed.stop)])
+            if time.monotonic() >= until:
+                break
 
     def _too_much(self, more: int) -> list[tuple[Passed, RemoteFile]]:
         """What has to go so that there is room for more bytes, if anything can, and that not too

@@ -122,7 +122,9 @@ class SparseFile:
     def kept(self, start: int, stop: int) -> list[tuple[int, int]]:
         """The parts of a range that are not only in memory, in whole cells."""
         first = start // CELL
-        runs = _runs(self._look(first, -(-stop // CELL)))
+        there = self._look(first, -(-stop // CELL))
+        # Mostly none is, which is asked very often.
+        runs = _runs(there) if there.any() else []
         return [((first + begin) * CELL, (first + end) * CELL) for begin, end in runs]
 
     def _look(self, first: int, last: int) -> Array:
