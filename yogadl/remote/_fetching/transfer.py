@@ -77,8 +77,8 @@ class Transfer:
         work, file = self._work, self._work.file
         pauses = Backoff(stop=file.ended)
         self._has_come = connections.has_come
+        furthest = work.start
         while self._at < work.stop:
-            before = self._at
             # A cell is marked as a whole, so it is fetched as a whole.
             self._at = self._at // CELL * CELL
             work.requests += 1
@@ -87,7 +87,9 @@ class Transfer:
                 connections.read(file.asked, file.size, self._at, work.stop, self._take, into)
                 answered(connections.longest_wait)
             except StoreError as error:
-                if self._at > before:
+                # Of a cell, the same bytes may come again and again, now more and now fewer.
+                if self._at // CELL * CELL > furthest:
+                    furthest = self._at // CELL * CELL
                     pauses.progressed()
                 if not pauses.waits(error):
                     raise
