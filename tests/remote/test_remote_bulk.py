@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import itertools
 import math
 import pathlib
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -450,3 +452,42 @@ def test_bulk_does_not_write_what_somebody_has_claimed(site: Site, is_of_other: 
             for start, stop in claimed:
                 file.pieces.release(start, stop)
         assert [int(record["number"]) for record in ref.stream()] == list(range(count))
+
+
+def test_bulk_that_has_failed_keeps_no_files_open(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the interpreter looks for what has but itself; nor while some of it is under way."""
+    monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
+    store(site, (400, 3_000), None)
+    with site.ref() as ref:
+        file, queue = ref.reader.files.file(0), work_queue.WorkQueue()
+        are_had = True
+
+        def ranges() -> Iterator[Range]:
+            nonlocal are_had
+            try:
+                yield file, HEAD_BYTES, file.size
+                yield file, 0, HEAD_BYTES
+            finally:
+                are_had = False
+
+        gc.disable()
+        try:
+            bulk = Bulk(ranges(), file.size, file.traffic)
+            queue.bulk.add(bulk)
+            work = queue.take(1 << 30)
+            assert work is not None
+            assert bulk.work is not None
+            bulk.taken_back.append((file, 0, CELL))
+            queue.bulk.put_back(work, work.start)
+            queue.bulk.end(bulk)
+            assert not are_had
+            assert not any((bulk.work, bulk.taken_back, bulk.cut_off))
+            file.pieces.release(work.start, work.stop, work.is_bulk)
+            queue.flying.clear()
+            found = weakref.ref(bulk)
+            del bulk, work
+            assert found() is None
+        finally:
+            gc.enable()

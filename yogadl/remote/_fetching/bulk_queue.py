@@ -283,6 +283,7 @@ class BulkQueue:
         """Leaves the rest of it to be fetched when it is needed."""
         if bulk is not None:
             bulk.has_failed = True
+            bulk.forget_ranges()
             self.left.drop(bulk)
             self._forget(bulk)
             for work in [work for work in self._claimed if work.bulk is bulk]:

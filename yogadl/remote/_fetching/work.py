@@ -227,6 +227,13 @@ class Bulk:
     def is_late(self) -> bool:
         return self.piece > 0
 
+    def forget_ranges(self) -> None:
+        """To be called when the rest is not fetched: its files would stay open until the
+        interpreter looks for what has but itself, as its work does, and is what has it."""
+        self.ranges, self.work = iter(()), None
+        self.taken_back.clear()
+        self.cut_off.clear()
+
 
 @dataclass(eq=False)
 class Work:
