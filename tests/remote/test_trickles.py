@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import socket
 import threading
+import time
 
 import pytest
 from remote_rig import Answer, Asked, Site, WebObject
@@ -11,7 +14,7 @@ from test_remote_faults import SPEC, everything, records
 from waiting import wait_until
 
 from yogadl import backoff
-from yogadl.errors import StoreError
+from yogadl.errors import NetworkError, StoreError
 from yogadl.remote._fetching.connections import Connections
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
@@ -106,3 +109,52 @@ def test_what_is_only_slow_goes_on(site: Site, monkeypatch: pytest.MonkeyPatch) 
         connections.close()
     assert b"".join(came) == path.read_bytes()
     assert len(site.web.asked) == 1
+
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CHUNKED = (
+    b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-99/100\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n0\r\n"
+)
+FAST = 1000
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "pause"),
+    [
+        (b"", CONTINUE * FAST, 0.0),
+        (b"", CONTINUE, 0.01),
+        (CHUNKED, b"X-Trailer: 1\r\n" * FAST, 0.0),
+        (CHUNKED, b"X-Trailer: 1\r\n", 0.01),
+    ],
+    ids=["continues", "continues slowly", "trailers", "trailers slowly"],
+)
+def test_headers_without_an_end_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, first: bytes, again: bytes, pause: float
+) -> None:
+    """However fast they come."""
+    limited(monkeypatch, answer=0.5)
+    sent = 0
+    # The system keeps some megabytes for who does not read them yet.
+    most = 3000 * len(again) if pause else 64 << 20
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            nonlocal sent
+            client, _ = server.accept()
+            with client, contextlib.suppress(ConnectionError):
+                client.recv(1 << 16)
+                client.sendall(first)
+                while sent < most:
+                    client.sendall(again)
+                    sent += len(again)
+                    time.sleep(pause)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        asked = WebObject(f"http://127.0.0.1:{server.getsockname()[1]}/a", "a")
+        with contextlib.closing(Connections()) as connections, pytest.raises(NetworkError):
+            connections.read(asked, 100, 0, 100, lambda *_: None)
+        thread.join()
+    # Instead of all of it.
+    assert sent < most
