@@ -20,7 +20,7 @@ from yogadl.remote import _open
 from yogadl.remote._fetching.connections import Connections, OnData
 from yogadl.remote._fetching.remote_object import Address, RemoteObject
 from yogadl.remote._fetching.transfer import CutError, Transfer
-from yogadl.remote._fetching.work import Bulk, Work
+from yogadl.remote._fetching.work import Bulk, EndedError, Work
 from yogadl.remote._local.sparse_file import CELL
 
 
@@ -307,6 +307,57 @@ class Come(Connections):
         for at in range(start, stop, CELL):
             self.at = at + CELL
             take(at, memoryview(bytes(CELL)))
+
+
+def test_who_has_ended_meanwhile_asks_for_nothing_again() -> None:
+    """Such as since a connection that was kept ended: an answer may take long to begin, or never
+    do."""
+    said = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/10\r\n"
+    said += b"Content-Length: 10\r\n\r\n0123456789"
+    ended, clients = threading.Event(), []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                client, _ = server.accept()
+                with client:
+                    clients.append(client)
+                    if not client.recv(1 << 16):
+                        return
+                    client.sendall(said)
+                    if client.recv(1 << 16):
+                        ended.set()
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        asked = WebObject(f"http://127.0.0.1:{server.getsockname()[1]}/a", "a")
+        with contextlib.closing(Connections()) as connections:
+            connections.ended = ended
+            connections.read(asked, 10, 0, 10, lambda *_: None)
+            with pytest.raises(EndedError):
+                connections.read(asked, 10, 0, 10, lambda *_: None)
+            assert ended.is_set()
+        # Has the thread end.
+        socket.create_connection(server.getsockname()).close()
+        thread.join()
+    assert len(clients) == 2
+
+
+def test_what_is_fetched_ends_with_its_file(site: Site) -> None:
+    """Also where another place is to be asked for it."""
+    site.store([{"x": np.zeros(100_000, "u1"), "number": np.int64(1)}], spec=SPEC)
+    with site.ref() as ref, contextlib.closing(Connections()) as connections:
+        file = ref.reader.files.file(0)
+        before = len(site.web.asked)
+
+        def elsewhere(_asked: Asked, _made: Answer) -> Answer:
+            file.ended.set()
+            return Answer(302, {"Location": "/a/1/cache.mdb"}, b"")
+
+        transfer = Transfer(Work(file, 0, CELL), is_kept=False, arrived=lambda: None)
+        with site.twisting(elsewhere), pytest.raises(EndedError):
+            transfer.run(connections, lambda _seconds: None)
+        assert len(site.web.asked) == before + 1
 
 
 def test_what_has_come_is_told(site: Site) -> None:

@@ -16,6 +16,7 @@ import socket
 import ssl
 import sys
 import termios
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -39,6 +40,7 @@ from yogadl.remote._fetching.remote_object import (
     RemoteObject,
     plain_url,
 )
+from yogadl.remote._fetching.work import EndedError
 
 Result = TypeVar("Result")
 OnData: TypeAlias = Callable[[int, memoryview], object]
@@ -65,7 +67,12 @@ class NoRangesError(StoreError):
 
 
 class Connections:
-    """The connections of one thread, one for each host; and what it reads into."""
+    """The connections of one thread, one for each host; and what it reads into.
+
+    Attributes:
+        ended: once it is set, nothing is asked for any more.
+        longest_wait: seconds that the last answer took to begin, or to go on, whatever was more.
+    """
 
     def __init__(self) -> None:
         self._open: dict[_Host, http.client.HTTPConnection] = {}
@@ -74,8 +81,8 @@ class Connections:
         # Which takes memory as far as it is used: most threads read little, at least at first.
         self._buffer = memoryview(private_memory(_PIECE_BYTES))
         self._piece = _FIRST_BYTES
+        self.ended = threading.Event()
         self.longest_wait = 0.0
-        """Seconds that the last answer took to begin, or to go on, whatever was more."""
 
     def close(self) -> None:
         """Closes all of them."""
@@ -109,6 +116,7 @@ class Connections:
 
         Raises:
             ChangedError: the object is gone, or another.
+            EndedError: nobody wants it any more.
             StoreError: anything else; some bytes may have been handed over.
         """
         self._accepted(asked, lambda at: self._read(at, asked, size, (start, stop), take, into))
@@ -234,6 +242,9 @@ class Connections:
             raise
 
     def _ask(self, key: _Host, target: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+        # What came before, to be asked elsewhere or again, may have taken very long.
+        if self.ended.is_set():
+            raise EndedError
         started = time.monotonic()
         connection = self._open.get(key)
         if connection is not None and (connection.sock is None or _unread(connection.sock)):

@@ -20,10 +20,10 @@ from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.given_back import GivenBack
 from yogadl.remote._fetching.left_to_others import LOOK_SECONDS
 from yogadl.remote._fetching.passing import AHEAD_BYTES, KEPT_PAUSE_SECONDS, Passing
-from yogadl.remote._fetching.transfer import CutError, DiskError, EndedError, Transfer
+from yogadl.remote._fetching.transfer import CutError, DiskError, Transfer
 from yogadl.remote._fetching.urgency import Urgency
 from yogadl.remote._fetching.waiters import Waiters
-from yogadl.remote._fetching.work import Range, Small, Work
+from yogadl.remote._fetching.work import EndedError, Range, Small, Work
 from yogadl.remote._fetching.work_queue import WorkQueue
 from yogadl.remote._local.open_files import most_connections_in_all
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from yogadl.backoff import Backoff
 from yogadl.cache.memory import private_memory
 from yogadl.errors import StoreError
-from yogadl.remote._fetching.work import Work
+from yogadl.remote._fetching.work import EndedError, Work
 from yogadl.remote._local.sparse_file import CELL
 
 if TYPE_CHECKING:
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 # What is large stays with the heaps of the C library otherwise, of which many threads have many.
 _LARGE_BYTES = 64 << 10
-
-
-class EndedError(Exception):
-    """Nobody wants it any more."""
 
 
 class CutError(Exception):
@@ -76,7 +72,7 @@ class Transfer:
         """
         work, file = self._work, self._work.file
         pauses = Backoff(stop=file.ended)
-        self._has_come = connections.has_come
+        self._has_come, connections.ended = connections.has_come, file.ended
         furthest = work.start
         while self._at < work.stop:
             # A cell is marked as a whole, so it is fetched as a whole.

@@ -29,6 +29,10 @@ _TOLD_SECONDS = 0.5
 _ANSWER_SECONDS = 0.6
 
 
+class EndedError(Exception):
+    """Nobody wants it any more."""
+
+
 class Space(Protocol):
     """Room on the local disk."""
 
