@@ -166,6 +166,27 @@ def test_what_is_asked_for_of_many_small_files(
     assert bytes_of(asked) == pytest.approx(plan.index_bytes + plan.record_bytes, rel=0.02)
 
 
+@pytest.mark.parametrize(("batch_size", "is_by_file"), [(16, True), (4, False)])
+def test_first_records_of_many_small_files_with_shards_elsewhere(
+    site: Site, batch_size: int, is_by_file: bool
+) -> None:
+    """Who reads counts all of them, however few are here."""
+    store(site, (600, 1_000), 10_000)
+    with site.ref() as ref:
+        plan, files = ref.plan(num_shards=4, shards_here=2, batch_size=batch_size), ref.reader.files
+        positions = np.random.default_rng(1).permutation(600)[:batch_size]
+        assert files.are_most_small(positions, 4) == is_by_file
+        assert (plan.index_requests + plan.record_requests == len(files)) == is_by_file
+
+
+def test_first_records_that_come_in_batches(site: Site) -> None:
+    """What comes while a batch is asked for is not asked for itself."""
+    count = store(site, (120, 8_000), 10_000)
+    with site.ref() as ref:
+        at_once, slow = ref.plan(batch_size=32), ref.plan(batch_size=4)
+    assert count < slow.record_requests < at_once.record_requests
+
+
 def test_what_is_asked_for_when_some_is_kept(site: Site) -> None:
     store(site, SHAPES[3], None)
     limit = 3_500_000

@@ -25,6 +25,7 @@ from yogadl.remote._fetching.bulk_queue import (
     BULK_CONNECTIONS,
     FEWEST_CONNECTIONS,
     HELD_CONNECTIONS,
+    HELD_OF_MANY,
     LARGE_BYTES,
     MACHINE_CONNECTIONS,
     TWICE,
@@ -156,8 +157,10 @@ def plan(
     is_bulk = all(is_whole_cheaper(size, num_shards, shards_here) for size in sizes)
     if is_bulk:
         # Each process asks for the first records by themselves, unless they come in bulk already.
-        is_by_file = all(_are_in_most(files, first_batch * shards_here) for files, _ in kinds)
-        alone = 0.0 if is_by_file else -(-FIRST_RECORDS // batch_size) * float(batch_size)
+        is_by_file = all(_are_in_most(files, first_batch, num_shards) for files, _ in kinds)
+        seconds = _alone_seconds(first_batch * size, network)
+        come = min(_come_by_file(files, shards_here, seconds, network) for files, _ in kinds)
+        alone = 0.0 if is_by_file else _alone(batch_size, come)
         are_small = all(size < LARGE_BYTES for size in sizes)
         is_at_once = comes_at_once(files_bytes, are_small, num_shards)
         early = 1.0 if is_at_once else _bulk_at_first(shards_here) / files_bytes
@@ -223,9 +226,29 @@ def _opened(reader: RemoteRecords) -> tuple[int, int, int]:
     return table, head, max(0, table - head)
 
 
-def _are_in_most(files: RemoteFiles, count: int) -> bool:
-    """Whether so many records are likely in more than half of many small files."""
-    return files.are_many_small and _touched(files, count) * 2 > len(files)
+def _are_in_most(files: RemoteFiles, count: int, sharing: int) -> bool:
+    """What ``RemoteFiles.are_most_small`` likely says of so many records."""
+    return files.are_many_small and _touched(files, count) * 2 * sharing > len(files)
+
+
+def _alone(batch_size: int, come: float) -> float:
+    """How many of the first records a process asks for by themselves.
+
+    Args:
+        batch_size: of these are asked for together.
+        come: as a share, what comes by files while a batch is asked for.
+    """
+    batches = -(-FIRST_RECORDS // batch_size)
+    return batch_size * sum(max(0.0, 1 - come * at) for at in range(batches))
+
+
+def _come_by_file(files: RemoteFiles, processes: int, seconds: float, network: Network) -> float:
+    """As a share, what comes in so many seconds of many small files while processes ask for their
+    first records, one batch after another; nothing of others, of which less is here by then."""
+    if not files.are_many_small:
+        return 0.0
+    connections = processes * max(HELD_OF_MANY // processes, FEWEST_CONNECTIONS)
+    return seconds / network.seconds(len(files), files.nbytes, connections)
 
 
 def _touched(files: RemoteFiles, count: float) -> float:
@@ -314,9 +337,14 @@ def _windows(
     if num_shards == 1:
         return [(records, window)]
     # Batch by batch, entries and then records, until it is seen that nobody here reads the rest.
-    seconds = _BATCH_SECONDS + 2 * network.latency + batch_bytes / network.machine_bytes
+    seconds = _alone_seconds(batch_bytes, network)
     alone = min(records, math.ceil(SETTLING_SECONDS / seconds) * batch)
     return [(alone, batch), (records - alone, window)]
+
+
+def _alone_seconds(batch_bytes: float, network: Network) -> float:
+    """Until a batch is here that is asked for by itself: its entries, and then its records."""
+    return _BATCH_SECONDS + 2 * network.latency + batch_bytes / network.machine_bytes
 
 
 def _of_index(

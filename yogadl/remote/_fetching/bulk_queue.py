@@ -48,7 +48,7 @@ TWICE = 0.01
 _HOLD_SECONDS = 0.5
 HELD_CONNECTIONS = 8
 # Of small files, each request takes processors longer than the network.
-_HELD_OF_MANY = 4
+HELD_OF_MANY = 4
 FEWEST_CONNECTIONS = 2
 # How many processes fetch the same is looked at so often, and first when all of those that began
 # together should have.
@@ -190,7 +190,7 @@ class BulkQueue:
         is_held = now < self._holds_until
         most = MACHINE_CONNECTIONS
         if is_held:
-            most = _HELD_OF_MANY if bulk.has_many_files else HELD_CONNECTIONS
+            most = HELD_OF_MANY if bulk.has_many_files else HELD_CONNECTIONS
         fewest = _LATE_BULK if bulk.is_late else min(BULK_CONNECTIONS, self._most_in_bulk)
         return min(max(most // bulk.processes, FEWEST_CONNECTIONS), fewest)
 
