@@ -123,6 +123,16 @@ def test_a_small_share_of_one_file(site: Site, count: int, shards: int) -> None:
     assert bytes_of(asked) == pytest.approx(plan.index_bytes + plan.record_bytes, rel=0.1)
 
 
+def test_entries_of_a_very_small_share(site: Site) -> None:
+    """Those of the first batch are in near half of the cells, so most of the rest are between."""
+    store(site, (5_000, 3_000), None)
+    with site.ref() as ref:
+        plan = ref.plan(num_shards=64, shards_here=1, latency=0.001)
+        asked = read(site, ref, 64, batch_size=32)
+    assert 15 <= plan.index_requests <= 26
+    assert len(asked) == pytest.approx(plan.index_requests + plan.record_requests, rel=0.12)
+
+
 @pytest.mark.parametrize("part_bytes", [None, 400_000], ids=["file", "parts"])
 @pytest.mark.parametrize("shards", [1, 4])
 def test_what_is_asked_for_when_nothing_is_kept(

@@ -54,6 +54,8 @@ _BATCH_SECONDS = 0.015
 _MOST_STEPS = 10_000
 # Of what is left to fetch, too little to count.
 _NO_MORE = 1e-9
+# So few cells of an index are gone through one by one.
+_FEW_CELLS = 1024
 
 
 @dataclass(frozen=True)
@@ -362,6 +364,8 @@ def _of_index(
     if not total:
         return 0, 0
     every = float((-(-counts * ENTRY.itemsize // CELL)).sum())
+    if every <= _FEW_CELLS:
+        return _of_few_cells(_cells_of_entries(counts, shards_here, total), steps)
     # The cells that have any of these entries, how far they are apart, and entries of each.
     groups = max(1.0, total / shards_here)
     cells = min(every, groups * (1 + (total / groups - 1) * ENTRY.itemsize / CELL))
@@ -385,6 +389,47 @@ def _of_index(
         if left < _NO_MORE:
             break
     return math.ceil(requests), round(cells * fetched * CELL)
+
+
+def _cells_of_entries(counts: Array, shards_here: int, total: int) -> Array:
+    """The cells of the entries of some records, as numbers that are far apart for those of
+    different files; see :func:`_of_index`."""
+    groups = -(-total // shards_here)
+    every = int(counts.sum())
+    firsts = np.arange(groups) * every // groups
+    places = (firsts[:, None] + np.arange(shards_here)).reshape(-1)[:total] % every
+    ends = np.cumsum(counts)
+    numbers = np.searchsorted(ends, places, side="right")
+    within = (places - (ends - counts)[numbers]) * ENTRY.itemsize // CELL
+    cells: Array = within + numbers * (2 * _FEW_CELLS)
+    return cells
+
+
+def _of_few_cells(cells: Array, steps: Iterable[int]) -> tuple[int, int]:
+    """See :func:`_of_index`; goes through it, since what was fetched keeps apart what is left.
+
+    Args:
+        cells: of each record.
+        steps: of how many records the entries are wanted at a time.
+    """
+    order = np.random.default_rng(0).permutation(cells)
+    is_left, requests, at = np.zeros(int(cells.max()) + 2, bool), 0, 0
+    is_left[cells] = True
+    left, is_here = len(np.unique(cells)), np.zeros(len(is_left), bool)
+    for step in steps:
+        wanted = np.unique(order[at : at + step])
+        at, wanted = at + step, wanted[~is_here[wanted]]
+        left -= len(wanted)
+        for run in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1 + BRIDGED_CELLS) + 1):
+            if len(run):
+                here = is_here[run[0] : run[-1] + 1]
+                # What is here ends a request.
+                requests += 1 + int((here[:-1] & ~here[1:]).sum())
+                left -= int((is_left[run[0] : run[-1] + 1] & ~here).sum()) - len(run)
+                here[:] = True
+        if not left:
+            break
+    return requests, int(is_here.sum()) * CELL
 
 
 def _steps(records: int, window: int) -> list[int]:
