@@ -14,7 +14,8 @@ from yogadl.dataref._stored import OpenedDataRef
 from yogadl.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from yogadl.remote._plan import Network, Plan
+    from yogadl.remote._pace import Network
+    from yogadl.remote._plan import Plan
 
 
 def _access(name: str) -> Access:

@@ -9,7 +9,8 @@ import numpy as np
 from yogadl.cache.file_reader import CacheInfo
 from yogadl.dataref._read_ahead import announced_together
 from yogadl.dataref._stored import OpenedDataRef
-from yogadl.remote._plan import Network, Plan, plan
+from yogadl.remote._pace import Network
+from yogadl.remote._plan import Plan, plan
 from yogadl.remote._records import RemoteRecords
 
 _VERIFIED_AT_ONCE = 256

@@ -15,7 +15,8 @@ from yogadl.errors import CacheReplacedError, InvalidArgumentError
 
 if TYPE_CHECKING:
     # What speaks HTTP; not all programs need it.
-    from yogadl.remote._plan import Network, Plan
+    from yogadl.remote._pace import Network
+    from yogadl.remote._plan import Plan
 
 
 class StoredDataRef(IndexedDataRef):
@@ -74,7 +75,7 @@ class StoredDataRef(IndexedDataRef):
         Raises:
             InvalidArgumentError: one of them is out of range.
         """
-        from yogadl.remote._plan import Network
+        from yogadl.remote._pace import Network
 
         num_shards = as_index("num_shards", num_shards, 1)
         here = min(num_shards, 8) if shards_here is None else shards_here
@@ -94,7 +95,7 @@ class StoredDataRef(IndexedDataRef):
                 raise InvalidArgumentError(
                     f"{name} must be a finite number above zero, not {value!r}"
                 )
-        network = Network(latency, connection_bytes, machine_bytes)
+        network = Network(float(latency), float(connection_bytes), float(machine_bytes))
         size = as_index("batch_size", batch_size, 1)
         return self._plan(num_shards, here, size, local_cache_bytes, network)
 

@@ -33,7 +33,7 @@ LARGE_BYTES = 64 << 10
 # What bulk brings so late that it takes so long yet is asked for by itself, if it is one of the
 # first records, as far as that may come twice; other bulk ends where it is, if a large range, or
 # one of the first, is waited for.
-_FIRST_LATE_SECONDS, _LATE_SECONDS = 0.25, 1.0
+FIRST_LATE_SECONDS, _LATE_SECONDS = 0.25, 1.0
 # Bulk that was late comes in pieces that take so long, and are not smaller, at so many connections
 # of a process; and beside it, what streams need next at more of them than otherwise.
 _PIECE_SECONDS, _LEAST_PIECE = 0.5, 256 << 10
@@ -231,7 +231,7 @@ class BulkQueue:
         size = stop - start
         if not file.twice.has_room(size):
             return False
-        if not self._late(file, start, stop, _FIRST_LATE_SECONDS):
+        if not self._late(file, start, stop, FIRST_LATE_SECONDS):
             return False
         file.twice.nbytes += size
         return True
