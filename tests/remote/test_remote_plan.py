@@ -18,6 +18,7 @@ from waiting import wait_until
 import yogadl
 from yogadl.dataref import RemoteDataRef
 from yogadl.errors import InvalidArgumentError
+from yogadl.remote._fetching import passing
 from yogadl.remote._fetching.fetcher import fetcher
 from yogadl.remote._fetching.lateness import Lateness
 from yogadl.remote._fetching.planner import FIRST_RECORDS
@@ -213,6 +214,67 @@ def test_what_is_asked_for_when_some_is_kept(site: Site) -> None:
         0.65 * plan.later_requests <= len(asked) <= 1.35 * plan.later_requests + FIRST_RECORDS / 2
     )
     assert bytes_of(asked) == pytest.approx(plan.later_bytes, rel=0.35)
+
+
+def limited(site: Site, limit: int) -> RemoteDataRef:
+    """Of which so many bytes are kept."""
+    (site.folder / "ledger").mkdir()
+    return site.ref(LimitedSpace(site.folder / "ledger" / "space", limit, lambda: [site.folder]))
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
+@pytest.mark.parametrize("shape", [(3_000, 200), (10_000, 10)])
+def test_small_records_that_stay_in_memory(
+    site: Site, shape: tuple[int, int], share: float
+) -> None:
+    """Those that share a cell come together, and nothing that is not kept comes twice."""
+    store(site, shape, None)
+    nbytes = sum(path.stat().st_size for path in site.folder.parent.rglob("cache.mdb"))
+    limit = round(share * nbytes)
+    with limited(site, limit) as ref:
+        plan = ref.plan(local_cache_bytes=limit)
+        assert plan.record_bytes + plan.index_bytes <= nbytes
+        asked = read(site, ref, 1)
+    assert (plan.later_requests, plan.later_bytes) == (0, 0)
+    requests = plan.index_requests + plan.record_requests
+    # Few cells come in as many requests as is chance.
+    assert 0.75 * requests - 20 <= len(asked) <= 1.25 * requests + 180
+    assert bytes_of(asked) == pytest.approx(plan.index_bytes + plan.record_bytes, rel=0.15)
+
+
+def test_small_records_of_which_memory_has_few(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passing, "_PASSING_BYTES", 600_000)
+    store(site, (6_000, 200), None)
+    with limited(site, 0) as ref:
+        plan = ref.plan(local_cache_bytes=0)
+        first, later = read(site, ref, 1), read(site, ref, 1, 2)
+    # What waits to be read is much of so little memory.
+    requests = plan.index_requests + plan.record_requests
+    assert 0.9 * requests <= len(first) <= 1.5 * requests
+    assert 0.9 * plan.later_requests <= len(later) <= 1.5 * plan.later_requests
+    assert bytes_of(later) < 6_000 * 1_300
+
+
+def test_bulk_ends_at_what_has_no_room(site: Site) -> None:
+    """If that is the only piece, all comes by itself."""
+    count, size = SHAPES[0]
+    store(site, SHAPES[0], None)
+    with site.ref() as ref:
+        plan = ref.plan(local_cache_bytes=ref.reader.files.nbytes - 300_000)
+    assert plan.record_requests >= 0.8 * count
+    # What is kept of it is not asked for later.
+    assert plan.later_bytes < 0.5 * count * size
+
+
+def test_parts_that_have_room_come_in_bulk(site: Site) -> None:
+    count = store(site, SHAPES[0], 400_000)
+    limit = 1_700_000
+    with limited(site, limit) as ref:
+        plan = ref.plan(local_cache_bytes=limit)
+        asked = read(site, ref, 1)
+    assert 0.3 * count < plan.later_requests < 0.7 * count
+    requests = plan.index_requests + plan.record_requests
+    assert len(asked) == pytest.approx(requests, rel=0.3, abs=FIRST_RECORDS)
 
 
 @pytest.mark.parametrize("part_bytes", [None, 400_000], ids=["file", "parts"])

@@ -9,12 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from yogadl.cache.file_writer import record_bytes
 from yogadl.format.codec import RecordCodec
 from yogadl.format.entries import ENTRY
-from yogadl.format.header import BODY_OFFSET
-from yogadl.format.layout import INLINE_LIMIT, LEAD
-from yogadl.format.pages import PAGE_HEADER, PAGE_SIZE
 from yogadl.remote._fetching.bulk_queue import (
     BRIDGED_BYTES,
     BULK_BYTES,
@@ -31,10 +27,8 @@ from yogadl.remote._index import BRIDGED_CELLS
 from yogadl.remote._local.sparse_file import CELL
 from yogadl.remote._pace import Network
 from yogadl.remote._reader import SETTLING_SECONDS
+from yogadl.remote._record_sizes import fetched_bytes
 from yogadl.remote._records import is_whole_cheaper
-
-# Of a node, in the head of its page.
-_POINTER_BYTES = 2
 
 Array = np.ndarray[Any, Any]
 Traffic = tuple[int, int]
@@ -87,7 +81,7 @@ class Streams:
     @property
     def size(self) -> float:
         """Bytes that are fetched for a record by itself."""
-        return sum(_fetched_bytes(files, codec) for files, codec in self.kinds)
+        return sum(fetched_bytes(files, codec) for files, codec in self.kinds)
 
     @property
     def nbytes(self) -> int:
@@ -149,18 +143,20 @@ class Asked:
         index: to find the records and to check them.
         records: for these.
         pieces: of both, what comes in bulk.
+        left: of records, what comes by itself once bulk has ended, if not all is kept.
     """
 
     index: Traffic
     records: Traffic
     pieces: Traffic = (0, 0)
+    left: Traffic = (0, 0)
 
 
 def asked_in_bulk(streams: Streams) -> Asked:
     """What streams ask for whose files come as a whole: each byte once, whoever asks for it."""
     kinds, shards_here = streams.kinds, streams.shards_here
-    index = _total(_index_in_bulk(files) for files, _ in kinds)
-    records = _total(_records_in_bulk(files, streams.head) for files, _ in kinds)
+    index = total(_index_in_bulk(files) for files, _ in kinds)
+    records = total(_records_in_bulk(files, streams.head) for files, _ in kinds)
     # Each process asks for the first records by themselves, unless they come in bulk already.
     alone = 0.0 if streams.is_by_file else _alone(streams)
     early = 1.0 if streams.is_at_once else _bulk_at_first(shards_here) / streams.nbytes
@@ -180,19 +176,18 @@ def asked_in_bulk(streams: Streams) -> Asked:
 def asked_by_itself(streams: Streams) -> Asked:
     """What streams ask for of which each record comes by itself."""
     windows = _windows(streams)
-    index = _total(
+    index = total(
         _of_index(files.counts, streams.shards_here, windows) for files, _ in streams.kinds
     )
     records = streams.records
     return Asked(index, (len(streams.kinds) * records, round(records * streams.size)))
 
 
-def of_index_in_windows(streams: Streams) -> Traffic:
-    """What is asked for to find all records, as they are announced."""
-    windows = [(streams.records, streams.window)]
-    return _total(
-        _of_index(files.counts, streams.shards_here, windows) for files, _ in streams.kinds
-    )
+def of_index_in_windows(streams: Streams, files: RemoteFiles) -> Traffic:
+    """What processes ask for to find all records, as they are announced, each for itself."""
+    each = -(-streams.records // streams.shards_here)
+    requests, nbytes = _of_index(files.counts, 1, [(each, streams.window)])
+    return requests * streams.shards_here, nbytes * streams.shards_here
 
 
 def _are_in_most(files: RemoteFiles, count: int, sharing: int) -> bool:
@@ -230,7 +225,7 @@ def _bulk_at_first(processes: int) -> int:
     return 0 if processes == 1 else HELD_CONNECTIONS * BULK_BYTES
 
 
-def _total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
+def total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
     """The sums of requests and of bytes."""
     requests, nbytes = zip(*parts, strict=True)
     return sum(requests), sum(nbytes)
@@ -261,7 +256,7 @@ def _looked_up(
             # Of a file it is one request, whoever has asked. Its rest comes in three pieces, unless
             # what is between them may come twice.
             touched = _touched(files, alone)
-            size = _fetched_bytes(files, codec) + CELL
+            size = fetched_bytes(files, codec) + CELL
             bridged = TWICE * files.nbytes / size if size <= BRIDGED_BYTES else 0
             found += touched + 2 * max(0.0, touched - bridged)
         elif is_late:
@@ -385,27 +380,3 @@ def _steps(records: int, window: int) -> list[int]:
     window = max(window, records // _MOST_STEPS)
     whole, rest = divmod(records, window) if records else (0, 0)
     return [window] * whole + [rest] * (rest > 0)
-
-
-def _fetched_bytes(files: RemoteFiles, codec: RecordCodec) -> float:
-    """Bytes that are fetched for a record by itself, on average."""
-    known = codec.layout.value_size
-    if known is None:
-        spans = float((files.entries - BODY_OFFSET).sum()) / max(1, files.record_count)
-        # Beside the value: what a leaf has of it, and half a page that is not used.
-        beside = record_bytes(INLINE_LIMIT + 1) - PAGE_SIZE - ENTRY.itemsize
-        length = spans - beside - (PAGE_SIZE / 2 if spans > PAGE_SIZE else 0)
-    else:
-        length = float(known)
-    if length > INLINE_LIMIT + LEAD:
-        # It begins right behind the head of a page; where it ends, anywhere in a cell.
-        return math.ceil((PAGE_HEADER + length) / CELL) * CELL if known else length + CELL / 2
-    return length + CELL if known is None else _inside_bytes(known)
-
-
-def _inside_bytes(length: int) -> float:
-    """The same of values of one length that lie inside leaf pages, which are filled from behind."""
-    node = record_bytes(length) - ENTRY.itemsize
-    stops = PAGE_SIZE - np.arange((PAGE_SIZE - PAGE_HEADER) // node) * (node - _POINTER_BYTES)
-    cells = -(-stops // CELL) - (stops - length) // CELL
-    return float(cells.mean()) * CELL

@@ -6,16 +6,16 @@ by chance, and by how the processes of a machine come between each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from yogadl.remote._expected import (
     Asked,
     Streams,
     asked_by_itself,
     asked_in_bulk,
-    of_index_in_windows,
 )
 from yogadl.remote._fetching.bulk_queue import BULK_BYTES, TWICE
+from yogadl.remote._limited import limited
 from yogadl.remote._open import HEAD_BYTES
 from yogadl.remote._pace import FirstBatch, Network, Pieces
 from yogadl.remote._records import RemoteRecords
@@ -102,9 +102,10 @@ def plan(
         return Plan(records, shards_here, shards_here * head, 0, 0, 0, 0, 0, 0, opening, 0.0, 0.0)
     opening += network.request(rest) if rest else 0.0
     asked = asked_in_bulk(streams) if streams.is_bulk else asked_by_itself(streams)
-    later = 0, 0
+    later = (0, 0)
     if local_bytes is not None:
-        asked, later = _limited(streams, asked, local_bytes - head - rest)
+        room = local_bytes - head - rest
+        asked, later = limited(streams if room >= 0 else replace(streams, head=0), asked, room)
     first_batch = _first_batch(streams, asked)
     return Plan(
         records=records,
@@ -117,24 +118,9 @@ def plan(
         later_requests=later[0],
         later_bytes=later[1],
         first_batch_seconds=opening + first_batch,
-        epoch_seconds=opening + max(first_batch, _epoch(streams, asked, later)),
+        epoch_seconds=opening + max(first_batch, _epoch(streams, asked)),
         later_seconds=network.by_itself(*later, shards_here),
     )
-
-
-def _limited(streams: Streams, asked: Asked, room: int) -> tuple[Asked, tuple[int, int]]:
-    """What is asked for in the first epoch and in later ones, if but so many bytes are kept."""
-    index = asked.index
-    if streams.is_bulk and index[1] > room:
-        # Nothing comes in bulk then.
-        index = of_index_in_windows(streams)
-    kept = min(1.0, max(0, room - index[1]) / max(1, asked.records[1]))
-    # What does not fit is asked for record by record.
-    requests = (1 - kept) * len(streams.kinds) * streams.records
-    later = round(requests), round((1 - kept) * streams.records * streams.size)
-    records = round(kept * asked.records[0]) + later[0], round(kept * asked.records[1]) + later[1]
-    pieces = round(kept * asked.pieces[0]), round(kept * asked.pieces[1])
-    return Asked(index, records, pieces), later
 
 
 def _first_batch(streams: Streams, asked: Asked) -> float:
@@ -150,12 +136,12 @@ def _first_batch(streams: Streams, asked: Asked) -> float:
     return first.in_bulk(streams.network, pieces, may_be_twice)
 
 
-def _epoch(streams: Streams, asked: Asked, later: tuple[int, int]) -> float:
+def _epoch(streams: Streams, asked: Asked) -> float:
     """How long the first one takes."""
     network = streams.network
     if streams.is_bulk:
         pieces = Pieces(*asked.pieces, streams.largest_piece, streams.shards_here)
-        return network.in_pieces(pieces) + network.by_itself(*later, streams.shards_here)
+        return network.in_pieces(pieces) + network.by_itself(*asked.left, streams.shards_here)
     # Batch by batch, and then ahead.
     batches = streams.records / streams.shards_here / streams.first_batch
     ahead = 1 - streams.settling / batches if batches else 0.0

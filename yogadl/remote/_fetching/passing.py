@@ -26,6 +26,11 @@ KEPT_PAUSE_SECONDS = 0.1
 """Between two turns of :meth:`Passing.let_go_of_kept`."""
 
 
+def most_passing_bytes() -> int:
+    """Bytes that a process has in memory beside what is being read."""
+    return _PASSING_BYTES
+
+
 class _Ranges:
     """Ranges, each with its file, and when it came; the oldest first. They keep files open."""
 

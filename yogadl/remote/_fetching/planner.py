@@ -25,7 +25,7 @@ _IDLE_SECONDS = 5.0
 _MOST_WAITING = 16
 # Records whose entries are waited for together, more of those in order; and those of which no
 # others are waited for.
-_STEP, _STEP_IN_ORDER, FIRST_RECORDS = 64, 512, 32
+STEP, _STEP_IN_ORDER, FIRST_RECORDS = 64, 512, 32
 _LARGEST_RANGE = 4 << 20
 # Between two ranges, what is fetched with them: a request costs more. And between records in order,
 # of which others are not read, or were replaced.
@@ -110,7 +110,7 @@ def _fetch(reader: Announced, positions: Array, must_keep: bool) -> None:
 
 def _fetch_records(reader: Announced, positions: Array, must_keep: bool) -> None:
     is_run = has_order(positions)
-    step, bridged = (_STEP_IN_ORDER, _BRIDGED_IN_ORDER) if is_run else (_STEP, _BRIDGED_BYTES)
+    step, bridged = (_STEP_IN_ORDER, _BRIDGED_IN_ORDER) if is_run else (STEP, _BRIDGED_BYTES)
     for at in range(0, len(positions), step):
         found = reader.record_ranges(positions[at : at + step])
         missing = (it for it in found if not it[0].pieces.has(*it[1:]))
