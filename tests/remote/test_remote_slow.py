@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from remote_rig import Answer, Asked, Site
+from remote_rig import Always, Answer, Asked, Never, Site
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
-from yogadl.remote._fetching import bulk_queue, lateness, work_queue
+from yogadl.remote._fetching import bulk_queue, lateness, planner, work_queue
 from yogadl.remote._fetching import work as work_module
 from yogadl.remote._fetching.bulk_queue import LARGE_BYTES
 from yogadl.remote._fetching.urgency import Urgency
@@ -299,3 +299,49 @@ def test_what_is_left_to_bulk_is_fetched_when_that_is_late(site: Site) -> None:
         ]
         for each in (work, second, *found):
             finish(queue, each)
+
+
+@pytest.mark.parametrize("space", [Always, Never])
+def test_what_comes_much_more_slowly_than_others_is_cut_off(site: Site, space: type) -> None:
+    """Though it never stops; nor does much of it come twice."""
+    slow: list[Asked] = []
+    is_over = threading.Event()
+
+    def trickle(asked: Asked, made: Answer) -> Answer:
+        if asked.stop - asked.start >= PIECE // 2 and not slow:
+            slow.append(asked)
+            made.trickles = lambda: not is_over.is_set()
+        return made
+
+    count = store(site, (160, 100_000), None)
+    try:
+        with site.twisting(trickle), site.ref(space()) as ref:
+            found = [int(n) for batch in ref.stream().batches(16) for n in batch["number"]]
+            assert found == list(range(count))
+            files = ref.reader.files
+            assert files.traffic.nbytes < 1.02 * files.nbytes
+    finally:
+        is_over.set()
+    # Otherwise all of that answer was waited for.
+    (first,) = slow
+    assert any(first.start < it.start < first.stop for it in site.web.asked)
+
+
+def test_what_comes_as_slowly_as_all_else_is_not_cut_off(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trickle(asked: Asked, made: Answer) -> Answer:
+        made.trickles = lambda: True
+        return made
+
+    monkeypatch.setattr(planner, "_LARGEST_RANGE", 400_000)
+    count = store(site, (160, 30_000), None)
+    with site.ref(Never()) as ref, site.twisting(trickle):
+        found = [int(n) for batch in ref.stream().batches(16) for n in batch["number"]]
+        assert found == list(range(count))
+        files = ref.reader.files
+        assert files.traffic.nbytes < 1.02 * files.nbytes
+    starts = [it.start for it in site.web.asked]
+    stops = [it.stop for it in site.web.asked]
+    assert len(set(stops)) == len(stops)
+    assert len(set(starts)) == len(starts)

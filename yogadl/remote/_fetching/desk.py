@@ -296,15 +296,23 @@ class Desk:
 
     def _transfer(self, work: Work, connections: Connections, is_kept: bool) -> None:
         transfer = Transfer(work, is_kept, self._office.tell_arrived)
-        transfer.run(connections, self.urgency.lateness.answered)
+        try:
+            transfer.run(connections, self.urgency.lateness.answered)
+        except CutError as cut:
+            if not is_kept:
+                self._pass(work, cut.at, transfer.memory)
+            raise
         if not is_kept:
-            passing = self._office.passing
-            with self._office.mutex:
-                # Who was asked first may have brought it meanwhile, and who waited for it be gone.
-                if not work.file.pieces.is_kept(work.start, work.stop):
-                    where = (work.file, work.start, work.stop)
-                    passing.add(where, transfer.memory)
-                    passing.drop_kept([where])
+            self._pass(work, work.stop, transfer.memory)
+
+    def _pass(self, work: Work, stop: int, memory: memoryview) -> None:
+        """Has what came of some work, up to an offset, wait in memory to be read."""
+        passing, where = self._office.passing, (work.file, work.start, stop)
+        with self._office.mutex:
+            # Who was asked first may have brought it meanwhile, and who waited for it be gone.
+            if stop > work.start and not work.file.pieces.is_kept(work.start, stop):
+                passing.add(where, memory[: stop - work.start])
+                passing.drop_kept([where])
 
     def _fail(self, work: Work, error: BaseException) -> None:
         with self._office.mutex:
@@ -325,7 +333,7 @@ class Desk:
             self.queue.flying.discard(work)
             work.file.traffic.requests += work.requests
             work.file.traffic.nbytes += work.nbytes
-            self.urgency.lateness.brought_bytes += work.nbytes
+            self.urgency.lateness.came(work.nbytes, work.progressed - work.began)
             if work.bulk is None:
                 # What is kept leaves room to others, too.
                 for desk in self._office.desks.values():
@@ -340,5 +348,5 @@ class Desk:
                 work.file.pieces.release(work.start, work.stop, work.is_bulk)
             if rest is not None:
                 # What is claimed would be passed over.
-                self.queue.bulk.put_back(work, rest)
+                self.queue.put_back(work, rest)
             self._office.arrived.wake_all()

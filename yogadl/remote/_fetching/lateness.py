@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable
 
 # After so many times what nearly all take; but not before.
 _LATE_TIMES = 3.0
@@ -11,6 +12,10 @@ _LATE_SECONDS = 0.25
 # again makes it worse: what is as late as this then is.
 _RARE, _LATER_TIMES = 0.005, 4
 _LATENCIES = 128
+# What comes so many times more slowly than most of what is as large, once so much is known, is
+# slow by itself, and not the network.
+_SLOW_TIMES, _MOST = 4.0, 0.75
+_RATES, _FEWEST_RATES, _TOLD_BYTES = 16, 3, 64 << 10
 
 
 class Lateness:
@@ -23,12 +28,29 @@ class Lateness:
 
     def __init__(self) -> None:
         self._latencies: collections.deque[float] = collections.deque(maxlen=_LATENCIES)
+        self._rates: collections.deque[float] = collections.deque(maxlen=_RATES)
         self.brought_bytes = 0
         self.again_bytes = 0
 
     def answered(self, seconds: float) -> None:
         """Notes how long an answer took to begin or to go on; may be called by any thread."""
         self._latencies.append(seconds)
+
+    def came(self, nbytes: int, seconds: float) -> None:
+        """Notes how long so many bytes took."""
+        self.brought_bytes += nbytes
+        if nbytes >= _TOLD_BYTES:
+            self._rates.append(nbytes / max(seconds, 1e-6))
+
+    def is_slow(self, rate: float, others: Iterable[float]) -> bool:
+        """Whether something comes much more slowly than the rest.
+
+        Args:
+            rate: bytes of it in a second.
+            others: likewise of all that is coming.
+        """
+        known = sorted([*self._rates, *others])
+        return len(known) >= _FEWEST_RATES and _SLOW_TIMES * rate < known[int(_MOST * len(known))]
 
     def seconds(self) -> float:
         """After how long without any byte a request is late."""

@@ -1,11 +1,13 @@
 """What becomes of ranges that somebody waits for.
 
 They are fetched next, if nobody fetches them; otherwise they are waited for, but not those with
-which somebody is late, and of what comes in bulk, the first records and large ones not for long.
+which somebody is late or much slower than with others, and of what comes in bulk, the first records
+and large ones not for long.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -23,6 +25,8 @@ _OTHERS_SECONDS = 5.0
 _OTHERS_LATE_SECONDS = 60.0
 # Of what is left to bulk, whether somebody has claimed it is looked at so often.
 _UNCLAIMED_SECONDS = 0.5
+# What comes slowly, and takes so long yet, ends where it is, and the rest is asked for anew.
+_SLOW_SECONDS = 1.0
 
 
 class Urgency:
@@ -148,6 +152,7 @@ class Urgency:
                     # look.
                     self._queue.bulk.let_go(work)
                     return False
+                work.is_cut |= self._is_slow(work, now)
             # Ctrl-C may have ended who had claimed it.
             is_late |= not flying and now - since > _OTHERS_SECONDS
         if is_late and not known.has_second(file, start, stop):
@@ -155,6 +160,14 @@ class Urgency:
                 self.lateness.again_bytes += last - first
                 known.note(self._ask_unclaimed(file, first, last))
         return not missing
+
+    def _is_slow(self, work: Work, now: float) -> bool:
+        """Whether some work takes much longer than others, though it goes on; what comes in bulk
+        has a look of its own."""
+        if work.is_bulk or not work.answered or work.seconds_to(work.stop, now) <= _SLOW_SECONDS:
+            return False
+        coming = (each.rate(now) for each in self._queue.flying if each.answered)
+        return self.lateness.is_slow(work.rate(now), filter(math.isfinite, coming))
 
     def _ask_unclaimed(self, file: RemoteFile, start: int, stop: int) -> Work:
         work = Work(file, start, stop, is_claimed=False)

@@ -257,6 +257,8 @@ class Work:
     # Whether it is fetched to be kept, and not at all if there is no room.
     must_keep: bool = False
     progressed: float = 0.0
+    # When it was taken.
+    began: float = 0.0
     requests: int = 0
     nbytes: int = 0
     # When the first of these came.

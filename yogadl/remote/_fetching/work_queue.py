@@ -88,6 +88,15 @@ class WorkQueue:
             if work.start >= work.stop:
                 self.soon.remove(work)
 
+    def put_back(self, work: Work, start: int) -> None:
+        """Has what was not fetched of some work, from an offset on, fetched later."""
+        if work.bulk is not None:
+            self.bulk.put_back(work, start)
+        else:
+            # As if nobody waited for it: who does asks for it at once.
+            rest = Work(work.file, start, work.stop, bridge=work.bridge, must_keep=work.must_keep)
+            self.soon.appendleft(rest)
+
     def take(self, room: int) -> Work | None:
         """What to do next, claimed; ``None`` if there is nothing.
 
@@ -95,7 +104,7 @@ class WorkQueue:
             room: bytes that may be fetched ahead.
         """
         for work in self._candidates(room):
-            work.progressed = time.monotonic()
+            work.progressed = work.began = time.monotonic()
             self.flying.add(work)
             return work
         return None
