@@ -60,6 +60,12 @@ def timeouts(patience: float | None) -> tuple[float, float]:
     return min(LIMITS.connect, within), min(LIMITS.answer, within)
 
 
+def pause_after(failures: int) -> float:
+    """Seconds to wait after so many failures, one after the other."""
+    pause = LIMITS.first_pause * 2.0 ** min(failures - 1, 30)
+    return min(pause, LIMITS.longest_pause) * random.uniform(0.5, 1.0)
+
+
 class Backoff:
     """The pauses between tries of one request, exponential and with jitter. Used by one thread.
 
@@ -92,8 +98,7 @@ class Backoff:
         rest = self._until - now
         if rest <= 0 and self._failures >= self._fewest:
             return False
-        pause = self._limits.first_pause * 2.0 ** min(self._failures - 1, 30)
-        pause = min(pause, self._limits.longest_pause) * random.uniform(0.5, 1.0)
+        pause = pause_after(self._failures)
         # One try is to be at the very end.
         pause = min(pause, rest) if rest > 0 else pause
         level = logging.WARNING if pause >= _TELL_AFTER else logging.INFO

@@ -80,12 +80,16 @@ class Web:
     Attributes:
         twist: changes answers.
         asked: all requests for ranges.
+        most_connections: how many there are at a time; any other is closed at once.
+        refused: how many were.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         self.twist: Twist | None = None
         self.asked: list[Asked] = []
+        self.most_connections = 1 << 30
+        self.refused = 0
         self.closing = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.web = self
@@ -118,6 +122,22 @@ class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
     web: Web
+    _count = 0
+    _mutex = threading.Lock()
+
+    def verify_request(self, *_: Any) -> bool:
+        with self._mutex:
+            is_accepted = self._count < self.web.most_connections
+            self._count += is_accepted
+        self.web.refused += not is_accepted
+        return is_accepted
+
+    def process_request_thread(self, *given: Any) -> None:
+        try:
+            super().process_request_thread(*given)
+        finally:
+            with self._mutex:
+                self._count -= 1
 
     def handle_error(self, *_: Any) -> None:
         """Clients that leave are usual here."""

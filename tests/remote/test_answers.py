@@ -278,7 +278,7 @@ def test_what_is_cut_off_and_has_come_is_taken(site: Site) -> None:
             work = Work(file, 0, 9 * CELL, bulk, is_cut=True)
             transfer = Transfer(work, is_kept=False, arrived=lambda: None)
             with contextlib.nullcontext() if end == 9 else pytest.raises(CutError):
-                transfer.run(connections, lambda _seconds: None)
+                transfer.run(connections, lambda _seconds: None, lambda _work, _error: False)
             assert connections.at == end * CELL
 
 

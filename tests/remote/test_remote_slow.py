@@ -106,10 +106,10 @@ def test_large_records_are_not_kept_waiting_by_bulk(
     """Nor do many of their bytes come twice, nor are any left out."""
     claimed, put_back = [], bulk_queue.BulkQueue.put_back
 
-    def noted(self: bulk_queue.BulkQueue, work: Work, start: int) -> None:
+    def noted(self: bulk_queue.BulkQueue, work: Work, start: int, *how: Any) -> None:
         # What is claimed is passed over.
         claimed.append(work.file.pieces.is_claimed(start, work.stop))
-        put_back(self, work, start)
+        put_back(self, work, start, *how)
 
     monkeypatch.setattr(bulk_queue.BulkQueue, "put_back", noted)
     count = store(site, (160, 100_000), None)

@@ -260,11 +260,15 @@ class BulkQueue:
             bulk.piece = min(bulk.piece or BULK_BYTES, max(size, _LEAST_PIECE))
             self._use_left(bulk)
 
-    def put_back(self, work: Work, start: int) -> None:
-        """Has bulk that was cut fetched later, from an offset on."""
+    def put_back(self, work: Work, start: int, is_next: bool = False) -> None:
+        """Has bulk that was cut fetched later, from an offset on; or next."""
         bulk = work.bulk
         if bulk is not None and not bulk.has_failed:
-            bulk.cut_off.append((work.file, start, work.stop))
+            wanted = (work.file, start, work.stop)
+            if is_next:
+                bulk.taken_back.appendleft(wanted)
+            else:
+                bulk.cut_off.append(wanted)
             bulk.passed -= work.stop - start
             if bulk not in self._bulk:
                 self._bulk.append(bulk)

@@ -66,11 +66,17 @@ class NoRangesError(StoreError):
     """All of an object was sent, though some bytes were asked for."""
 
 
+def is_refusal(error: StoreError) -> bool:
+    """Whether a server has too much to do, or too many connections, as far as can be told."""
+    return isinstance(error, ThrottledError) or isinstance(error.__cause__, _BROKEN)
+
+
 class Connections:
     """The connections of one thread, one for each host; and what it reads into.
 
     Attributes:
         ended: once it is set, nothing is asked for any more.
+        refusals: how often, one after the other, it was refused what others had meanwhile.
         longest_wait: seconds that the last answer took to begin, or to go on, whatever was more.
     """
 
@@ -82,7 +88,12 @@ class Connections:
         self._buffer = memoryview(private_memory(_PIECE_BYTES))
         self._piece = _FIRST_BYTES
         self.ended = threading.Event()
+        self.refusals = 0
         self.longest_wait = 0.0
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._open)
 
     def close(self) -> None:
         """Closes all of them."""

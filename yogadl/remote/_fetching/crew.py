@@ -52,6 +52,11 @@ class Crew:
         else:
             self.start(at_least)
 
+    def call_idle(self) -> None:
+        """The same of one that rests, if any does."""
+        if self._resting:
+            self.call()
+
     def call_many(self, count: int) -> None:
         """The same of so many."""
         idle = min(len(self._resting), count)
@@ -120,14 +125,18 @@ class Crew:
         """Of one of the threads: it is about to end, and takes no more work."""
         self._threads.discard(threading.current_thread())
 
-    def rest(self, seconds: float) -> bool:
+    def rest(self, seconds: float, is_last: bool = False) -> bool:
         """Of one of the threads: waits until it is called, but for so long at most.
+
+        Args:
+            seconds: so long.
+            is_last: call it after all others.
 
         Returns:
             Whether it was dismissed.
         """
         me = threading.Condition(self._mutex)
-        self._resting.append(me)
+        self._resting.insert(0 if is_last else len(self._resting), me)
         me.wait(seconds)
         if me in self._resting:
             self._resting.remove(me)

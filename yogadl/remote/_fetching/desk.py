@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from yogadl import backoff
 from yogadl.errors import StoreError
 from yogadl.remote._fetching.bulk_queue import BULK_CONNECTIONS, PAUSE_SECONDS
 from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.given_back import GivenBack
 from yogadl.remote._fetching.left_to_others import LOOK_SECONDS
 from yogadl.remote._fetching.passing import AHEAD_BYTES, KEPT_PAUSE_SECONDS, Passing
-from yogadl.remote._fetching.transfer import CutError, DiskError, Transfer
+from yogadl.remote._fetching.transfer import CutError, DiskError, RefusedError, Transfer
 from yogadl.remote._fetching.urgency import Urgency
 from yogadl.remote._fetching.waiters import Waiters
 from yogadl.remote._fetching.work import EndedError, Range, Small, Work
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from yogadl.remote._fetching.connections import Connections
 
 _IDLE_SECONDS = 5.0
+# A server brings something as long as it has within the longest pause and so many seconds.
+_FLOWS_SECONDS = 2.0
 # So many are kept though nothing was asked of their servers for long.
 _MOST_DESKS = 64
 
@@ -118,6 +121,8 @@ class Desk:
         self.crew = Crew(office.mutex, self._run, office.has_room_for_a_thread)
         self.urgency = Urgency(self.queue, self.crew.call)
         self.is_full = False
+        # When the last bytes of what is done came.
+        self._came = 0.0
 
     def is_used(self) -> bool:
         """Whether it has anything to do, or threads that may be about to have."""
@@ -187,24 +192,33 @@ class Desk:
 
         In a function of its own, so that a file is let go of when its work is done.
         """
-        work = self._take_work()
+        work = self._take_work(connections)
         if work is None:
             return False
         rest: int | None = None
+        is_refused = False
         try:
             self._fetch(work, connections)
         except CutError as cut:
-            rest = cut.at
+            rest, is_refused = cut.at, isinstance(cut, RefusedError)
         except EndedError:
             _log.debug("Nobody wants the rest of %s.", work.file.asked.name)
         except BaseException as error:
             # Who waits for it would wait for ever.
             self._fail(work, error)
         finally:
-            self._finish(work, rest)
+            self._finish(work, rest, is_refused)
+        if is_refused:
+            # Without the work, which others do meanwhile: so there are as many connections as the
+            # server allows, and it is seen when these are more.
+            del work
+            connections.refusals += 1
+            time.sleep(backoff.pause_after(connections.refusals))
+        else:
+            connections.refusals = 0
         return True
 
-    def _take_work(self) -> Work | None:
+    def _take_work(self, connections: Connections) -> Work | None:
         """What to do next, claimed; ``None`` when there has been nothing for a while."""
         office, bulk = self._office, self.queue.bulk
         with office.mutex:
@@ -239,7 +253,8 @@ class Desk:
                         self.crew.leave()
                         return None
                     until = time.monotonic() + rest
-                is_dismissed = self.crew.rest(min(rest, LOOK_SECONDS) if bulk.left else rest)
+                rest = min(rest, LOOK_SECONDS) if bulk.left else rest
+                is_dismissed = self.crew.rest(rest, is_last=not connections)
 
     def _rest_as_last(self) -> float:
         """For how long a thread rests that had nothing to do, before it looks again; 0.0 for who is
@@ -297,7 +312,7 @@ class Desk:
     def _transfer(self, work: Work, connections: Connections, is_kept: bool) -> None:
         transfer = Transfer(work, is_kept, self._office.tell_arrived)
         try:
-            transfer.run(connections, self.urgency.lateness.answered)
+            transfer.run(connections, self.urgency.lateness.answered, self._is_for_others)
         except CutError as cut:
             if not is_kept:
                 self._pass(work, cut.at, transfer.memory)
@@ -314,6 +329,20 @@ class Desk:
                 passing.add(where, memory[: stop - work.start])
                 passing.drop_kept([where])
 
+    def _is_for_others(self, work: Work, error: StoreError) -> bool:
+        """Whether some work that has failed is put back, since others bring what they ask for."""
+        from yogadl.remote._fetching.connections import is_refusal
+
+        if not is_refusal(error) or work.file.ended.is_set():
+            return False
+        now, limits, file = time.monotonic(), backoff.LIMITS, work.file
+        with self._office.mutex:
+            came = max((it.progressed for it in self.queue.flying if it.nbytes), default=self._came)
+            file.refused_since = file.refused_since or now
+            # It may be but this file that is refused for ever.
+            is_patient = now - file.refused_since < limits.patience
+        return is_patient and now - max(came, self._came) < limits.longest_pause + _FLOWS_SECONDS
+
     def _fail(self, work: Work, error: BaseException) -> None:
         with self._office.mutex:
             if work.is_bulk:
@@ -327,13 +356,21 @@ class Desk:
                 work.file.note_failure(work.start, work.stop, error)
             self._office.arrived.wake_all()
 
-    def _finish(self, work: Work, rest: int | None) -> None:
-        """Lets go of some work; ``rest`` is where what is to be fetched later begins, if any is."""
+    def _finish(self, work: Work, rest: int | None, is_refused: bool) -> None:
+        """Lets go of some work.
+
+        Args:
+            work: it.
+            rest: where what is to be fetched later begins, if any is.
+            is_refused: whether it is, since it was refused.
+        """
         with self._office.mutex:
             self.queue.flying.discard(work)
             work.file.traffic.requests += work.requests
             work.file.traffic.nbytes += work.nbytes
             self.urgency.lateness.came(work.nbytes, work.progressed - work.began)
+            if work.nbytes:
+                self._came, work.file.refused_since = work.progressed, 0.0
             if work.bulk is None:
                 # What is kept leaves room to others, too.
                 for desk in self._office.desks.values():
@@ -348,5 +385,7 @@ class Desk:
                 work.file.pieces.release(work.start, work.stop, work.is_bulk)
             if rest is not None:
                 # What is claimed would be passed over.
-                self.queue.put_back(work, rest)
+                self.queue.put_back(work, rest, is_refused)
+                if is_refused:
+                    self.crew.call_idle()
             self._office.arrived.wake_all()

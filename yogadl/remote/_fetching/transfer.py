@@ -33,6 +33,10 @@ class CutError(Exception):
         super().__init__(at)
 
 
+class RefusedError(CutError):
+    """The server refuses it over this connection, and others bring what they ask for."""
+
+
 class DiskError(Exception):
     """The local disk does not take what is to be kept."""
 
@@ -57,18 +61,25 @@ class Transfer:
         self._has_come: Callable[[int], bool] = lambda _nbytes: False
         self.memory = memoryview(b"" if is_kept else _memory(work.stop - work.start))
 
-    def run(self, connections: Connections, answered: Callable[[float], object]) -> None:
+    def run(
+        self,
+        connections: Connections,
+        answered: Callable[[float], object],
+        is_for_others: Callable[[Work, StoreError], bool],
+    ) -> None:
         """Does it.
 
         Args:
             connections: of this thread.
             answered: called with the seconds that each answer took to begin, or to go on.
+            is_for_others: whether others are to do some work after a failure that brought nothing.
 
         Raises:
             StoreError, ChangedError: it cannot be had.
             DiskError: it cannot be written.
             EndedError: nobody wants it any more.
             CutError: the rest is not wanted so.
+            RefusedError: likewise, for this reason.
         """
         work, file = self._work, self._work.file
         pauses = Backoff(stop=file.ended)
@@ -84,8 +95,11 @@ class Transfer:
                 answered(connections.longest_wait)
             except StoreError as error:
                 # Of a cell, the same bytes may come again and again, now more and now fewer.
-                if self._at // CELL * CELL > furthest:
-                    furthest = self._at // CELL * CELL
+                reached = self._at // CELL * CELL
+                if reached <= furthest and is_for_others(work, error):
+                    raise RefusedError(reached) from None
+                if reached > furthest:
+                    furthest = reached
                     pauses.progressed()
                 if not pauses.waits(error):
                     raise

@@ -88,6 +88,7 @@ class RemoteFile:
         twice, others: of its version.
         space: says whether there is room to keep so many bytes more.
         passed: the ranges that bulk has gone over, so that it does not bring what is missing there.
+        refused_since: when the first of the refusals was since which nothing of it came, or 0.
         ended: set when nobody can want anything of it any more.
     """
 
@@ -104,6 +105,7 @@ class RemoteFile:
     twice: Twice = field(default_factory=Twice)
     others: Others = field(default_factory=Others)
     passed: list[tuple[int, int]] = field(default_factory=list)
+    refused_since: float = 0.0
 
     @property
     def server(self) -> str:

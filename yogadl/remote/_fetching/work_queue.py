@@ -88,10 +88,10 @@ class WorkQueue:
             if work.start >= work.stop:
                 self.soon.remove(work)
 
-    def put_back(self, work: Work, start: int) -> None:
-        """Has what was not fetched of some work, from an offset on, fetched later."""
+    def put_back(self, work: Work, start: int, is_next: bool) -> None:
+        """Has what was not fetched of some work, from an offset on, fetched later, or next."""
         if work.bulk is not None:
-            self.bulk.put_back(work, start)
+            self.bulk.put_back(work, start, is_next)
         else:
             # As if nobody waited for it: who does asks for it at once.
             rest = Work(work.file, start, work.stop, bridge=work.bridge, must_keep=work.must_keep)
