@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from remote_rig import Always, Answer, Asked, Never, Site
 from test_remote_faults import SPEC, everything, records
+from waiting import wait_until
 
 from yogadl import backoff
 from yogadl.errors import ThrottledError
+from yogadl.remote._fetching.crew import Crew
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
 
@@ -84,3 +86,36 @@ def test_a_file_that_is_refused_for_ever_is_an_error(site: Site) -> None:
         finally:
             is_over.set()
             others.join()
+
+
+def test_there_are_no_more_threads_while_most_are_refused() -> None:
+    mutex, is_served, ends = threading.Lock(), threading.Event(), threading.Event()
+    paused: list[threading.Thread] = []
+
+    def run() -> None:
+        with mutex:
+            paused.append(threading.current_thread())
+            while not is_served.is_set():
+                crew.pause(0.01)
+        ends.wait(30)
+        with mutex:
+            crew.leave()
+
+    crew = Crew(mutex, run, lambda: True)
+    try:
+        with mutex:
+            crew.call()
+        wait_until(lambda: len(paused) == 1)
+        with mutex:
+            for _ in range(5):
+                crew.call()
+            assert crew.count == 1
+        is_served.set()
+        wait_until(lambda: not crew._pausing)
+        with mutex:
+            crew.call()
+            assert crew.count == 2
+    finally:
+        is_served.set()
+        ends.set()
+    wait_until(lambda: crew.count == 0)

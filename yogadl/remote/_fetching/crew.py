@@ -16,7 +16,7 @@ class Crew:
     """For one thread at a time. Of what Ctrl-C ends halfway, nothing is left that nobody would do.
 
     Args:
-        mutex: what whoever calls this has; let go of in :meth:`rest` alone.
+        mutex: what whoever calls this has; let go of in :meth:`rest` and :meth:`pause` alone.
         run: what a thread does.
         has_room: whether there may be more of all crews together; of each, there may be one.
     """
@@ -41,6 +41,7 @@ class Crew:
         self._dismissed: set[threading.Condition] = set()
         # By one another, so that who asks need not wait until all have started.
         self._to_start = 0
+        self._pausing = 0
 
     def call(self, at_least: int = 1) -> None:
         """Has a thread look for work: one that rests, or a new one; see :meth:`start`."""
@@ -95,7 +96,7 @@ class Crew:
             self.start()
 
     def start(self, at_least: int = 1) -> None:
-        """Starts a new one, if there are not very many.
+        """Starts a new one, if there are not very many, and most of them are not refused anything.
 
         Args:
             at_least: so many there may be though there are very many of all crews.
@@ -103,6 +104,9 @@ class Crew:
         Raises:
             RuntimeError: the system has no more, and there is none.
         """
+        if self._pausing and 2 * self._pausing > self.count:
+            # They look for work soon.
+            return
         if self.count >= self._most or (self.count >= at_least and not self._has_room()):
             return
         thread = threading.Thread(target=self._run, name="yogadl fetch", daemon=True)
@@ -143,3 +147,9 @@ class Crew:
         is_dismissed = me in self._dismissed
         self._dismissed.discard(me)
         return is_dismissed
+
+    def pause(self, seconds: float) -> None:
+        """Of one of the threads, which the server has refused: waits for so long, whoever calls."""
+        self._pausing += 1
+        threading.Condition(self._mutex).wait(seconds)
+        self._pausing -= 1

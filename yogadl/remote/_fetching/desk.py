@@ -211,9 +211,11 @@ class Desk:
         if is_refused:
             # Without the work, which others do meanwhile: so there are as many connections as the
             # server allows, and it is seen when these are more.
+            _log.debug("%s was refused, and is left to other connections.", work.file.asked.name)
             del work
             connections.refusals += 1
-            time.sleep(backoff.pause_after(connections.refusals))
+            with self._office.mutex:
+                self.crew.pause(backoff.pause_after(connections.refusals))
         else:
             connections.refusals = 0
         return True
