@@ -341,8 +341,8 @@ class Desk:
         with self._office.mutex:
             came = max((it.progressed for it in self.queue.flying if it.nbytes), default=self._came)
             file.refused_since = file.refused_since or now
-            # It may be but this file that is refused for ever.
-            is_patient = now - file.refused_since < limits.patience
+            # It may be but this file that is refused for ever, and is waited for as long again.
+            is_patient = now - file.refused_since < limits.patience / 2
         return is_patient and now - max(came, self._came) < limits.longest_pause + _FLOWS_SECONDS
 
     def _fail(self, work: Work, error: BaseException) -> None:
@@ -372,7 +372,10 @@ class Desk:
             work.file.traffic.nbytes += work.nbytes
             self.urgency.lateness.came(work.nbytes, work.progressed - work.began)
             if work.nbytes:
-                self._came, work.file.refused_since = work.progressed, 0.0
+                self._came = work.progressed
+                # Of a cell, the same bytes may come again and again.
+                if not is_refused or (rest or 0) > work.start:
+                    work.file.refused_since = 0.0
             if work.bulk is None:
                 # What is kept leaves room to others, too.
                 for desk in self._office.desks.values():
