@@ -157,7 +157,7 @@ def test_every_process_reads_and_each_byte_comes_once(
     # What a busy machine answers late is asked for again otherwise.
     monkeypatch.setattr(lateness, "_LATE_SECONDS", 600.0)
     monkeypatch.setattr(urgency, "_OTHERS_SECONDS", 600.0)
-    monkeypatch.setattr(bulk_queue, "_FIRST_LATE_SECONDS", math.inf)
+    monkeypatch.setattr(bulk_queue, "FIRST_LATE_SECONDS", math.inf)
     monkeypatch.setattr(bulk_queue, "_LATE_SECONDS", math.inf)
     s3.make_storage(local).submit(arrays(size=50_000, count=200), "a", "1")
     size = len(s3.raw.get("data/a/1/cache.mdb"))

@@ -356,7 +356,7 @@ def test_what_is_fetched_ends_with_its_file(site: Site) -> None:
 
         transfer = Transfer(Work(file, 0, CELL), is_kept=False, arrived=lambda: None)
         with site.twisting(elsewhere), pytest.raises(EndedError):
-            transfer.run(connections, lambda _seconds: None)
+            transfer.run(connections, lambda _seconds: None, lambda _work, _error: False)
         assert len(site.web.asked) == before + 1
 
 

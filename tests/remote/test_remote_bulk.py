@@ -95,7 +95,7 @@ def test_until_the_first_records_are_asked_for_much_bulk_has_some_connections(
     monkeypatch.setattr(bulk_queue, "BULK_BYTES", PIECE)
     monkeypatch.setattr(bulk_queue, "BULK_CONNECTIONS", 4)
     monkeypatch.setattr(bulk_queue, "HELD_CONNECTIONS", 2)
-    monkeypatch.setattr(bulk_queue, "_HELD_OF_MANY", 3)
+    monkeypatch.setattr(bulk_queue, "HELD_OF_MANY", 3)
     monkeypatch.setattr(bulk_queue, "AT_ONCE_BYTES", 4 * PIECE)
     monkeypatch.setattr(bulk_queue, "_HOLD_SECONDS", 1000.0)
     store(site, (400, 3_000), None)
