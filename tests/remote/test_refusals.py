@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(100)
 @pytest.fixture(autouse=True)
 def impatient(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """With servers that give nothing at all."""
-    monkeypatch.setattr(backoff, "LIMITS", dataclasses.replace(backoff.LIMITS, patience=1.5))
+    monkeypatch.setattr(backoff, "LIMITS", dataclasses.replace(backoff.LIMITS, patience=3.0))
 
 
 def trickle(_asked: Asked, made: Answer) -> Answer:

@@ -26,16 +26,18 @@ class Answer(http.client.HTTPResponse):
     """Ends as if it had broken off when nearly nothing comes any more."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
-        super().__init__(_Source(sock), *args, **options)  # type: ignore[arg-type] # asked for a file only
+        source = _Source(sock)
+        super().__init__(source, *args, **options)  # type: ignore[arg-type] # asked for a file only
+        self._incoming = source.incoming
 
     def begin(self) -> None:
         """Reads the headers."""
         super().begin()
-        self.fp.raw.has_headers = True  # type: ignore[attr-defined] # made by the source
+        self._incoming.has_headers = True
 
     def _read_and_discard_trailer(self) -> None:
         # Of the headers behind what comes in chunks, there need be no end, either.
-        self.fp.raw.expect_headers()  # type: ignore[attr-defined] # likewise
+        self._incoming.expect_headers()
         super()._read_and_discard_trailer()  # type: ignore[misc] # not told of
 
 
@@ -44,16 +46,19 @@ class _Source:
 
     Args:
         connected: the socket.
+
+    Attributes:
+        incoming: what comes.
     """
 
-    __slots__ = ("_socket",)
+    __slots__ = ("incoming",)
 
     def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
+        self.incoming = _Incoming(connected.makefile("rb", buffering=0))
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         """What comes, to be read."""
-        return io.BufferedReader(_Incoming(self._socket.makefile("rb", buffering=0)))
+        return io.BufferedReader(self.incoming)
 
 
 class _Incoming(io.RawIOBase):

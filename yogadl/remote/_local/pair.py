@@ -12,15 +12,15 @@ import fcntl
 import logging
 import os
 import pathlib
+from collections.abc import Iterator
 
 from yogadl.cache.mapping import Descriptor
 from yogadl.cache.noted import is_noted
 from yogadl.remote._local.in_memory import CELL
 from yogadl.remote._local.own_file import sized_file, write_all
 
-STAMP_BYTES = 8
-"""Of what changes whenever something is taken back: it stands behind the cells."""
-
+# What changes whenever something is taken back stands behind the cells.
+_STAMP_BYTES = 8
 # Cells that are written at a time.
 _PIECE = 1 << 20
 
@@ -88,12 +88,19 @@ def take_back(marks: Descriptor, first: int, last: int, count: int) -> None:
         end = min(at + _PIECE, last)
         if any(os.pread(marks.number, end - at, at)):
             write_all(marks, at, memoryview(bytes(end - at)))
-            write_all(marks, count, memoryview(os.urandom(STAMP_BYTES)))
+            write_all(marks, count, memoryview(os.urandom(_STAMP_BYTES)))
+
+
+def all_marked(count: int) -> Iterator[bytes]:
+    """What the file of so many cells has, in pieces, when all of them are there."""
+    for at in range(0, count, _PIECE):
+        yield b"\1" * min(_PIECE, count - at)
+    yield bytes(_STAMP_BYTES)
 
 
 def stamp(marks: Descriptor, count: int) -> bytes:
     """What is another whenever some of so many cells were taken back, by whichever process."""
-    return os.pread(marks.number, STAMP_BYTES, count).strip(b"\0")
+    return os.pread(marks.number, _STAMP_BYTES, count).strip(b"\0")
 
 
 def reserve_stamp(marks: Descriptor, count: int) -> None:
@@ -103,17 +110,17 @@ def reserve_stamp(marks: Descriptor, count: int) -> None:
     Raises:
         OSError: there is none.
     """
-    if os.fstat(marks.number).st_size >= count + STAMP_BYTES:
+    if os.fstat(marks.number).st_size >= count + _STAMP_BYTES:
         return
     if hasattr(os, "posix_fallocate"):
         # What another process has written there meanwhile stays.
         try:
-            os.posix_fallocate(marks.number, count, STAMP_BYTES)
+            os.posix_fallocate(marks.number, count, _STAMP_BYTES)
             return
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-    write_all(marks, count, memoryview(bytes(STAMP_BYTES)))
+    write_all(marks, count, memoryview(bytes(_STAMP_BYTES)))
 
 
 def _remove_others_cells(path: pathlib.Path, data: Descriptor) -> None:
@@ -152,9 +159,10 @@ def _open_cells(path: pathlib.Path, data: Descriptor, count: int) -> Descriptor 
 def _fill(marks: Descriptor, count: int) -> bool:
     """Says of so many cells that all are there; whether there is room to say so."""
     try:
-        for at in range(0, count, _PIECE):
-            write_all(marks, at, memoryview(b"\1" * min(_PIECE, count - at)))
-        reserve_stamp(marks, count)
+        at = 0
+        for piece in all_marked(count):
+            write_all(marks, at, memoryview(piece))
+            at += len(piece)
     except OSError as error:
         _log.info("Cannot note what is there: %s", error)
         return False

@@ -3,7 +3,6 @@ see ``cache.noted`` for how that is noted."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import pathlib
@@ -16,7 +15,7 @@ from yogadl.cache.parts import read_header
 from yogadl.cache.whole_file import check_digest
 from yogadl.errors import ChecksumError, YogadlError
 from yogadl.remote._local.own_file import replace_file
-from yogadl.remote._local.pair import STAMP_BYTES
+from yogadl.remote._local.pair import all_marked
 from yogadl.remote._local.sparse_file import CELL, cells_of, open_marks
 
 _PIECE = 1 << 20
@@ -107,11 +106,9 @@ def mark_whole(path: pathlib.Path, size: int) -> None:
     error: then nothing is.
     """
     note_of(path).unlink(missing_ok=True)
-    count = size // CELL
-    cells = (b"\1" * min(_PIECE, count - at) for at in range(0, count, _PIECE))
     try:
         # Who has the file that had the name goes on with what he has.
-        replace_file(cells_of(path), itertools.chain(cells, (bytes(STAMP_BYTES),)))
+        replace_file(cells_of(path), all_marked(size // CELL))
     except OSError as error:
         _log.info("Cannot note that %s is whole: %s", path, error)
         cells_of(path).unlink(missing_ok=True)
