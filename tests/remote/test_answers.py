@@ -278,7 +278,7 @@ def test_what_is_cut_off_and_has_come_is_taken(site: Site) -> None:
             work = Work(file, 0, 9 * CELL, bulk, is_cut=True)
             transfer = Transfer(work, is_kept=False, arrived=lambda: None)
             with contextlib.nullcontext() if end == 9 else pytest.raises(CutError):
-                transfer.run(connections, lambda _seconds: None, lambda _work, _error: False)
+                transfer.run(connections, lambda _seconds: None, lambda *_: False)
             assert connections.at == end * CELL
 
 
@@ -356,7 +356,7 @@ def test_what_is_fetched_ends_with_its_file(site: Site) -> None:
 
         transfer = Transfer(Work(file, 0, CELL), is_kept=False, arrived=lambda: None)
         with site.twisting(elsewhere), pytest.raises(EndedError):
-            transfer.run(connections, lambda _seconds: None, lambda _work, _error: False)
+            transfer.run(connections, lambda _seconds: None, lambda *_: False)
         assert len(site.web.asked) == before + 1
 
 

@@ -57,7 +57,7 @@ def test_the_same_bytes_again_and_again_are_no_progress(
         breaking = Breaking(itertools.cycle(ENDS))
         transfer = Transfer(Work(file, 0, 9 * CELL), is_kept=False, arrived=lambda: None)
         with pytest.raises(NetworkError):
-            transfer.run(breaking, lambda _seconds: None, lambda _work, _error: False)
+            transfer.run(breaking, lambda _seconds: None, lambda *_: False)
 
 
 def test_each_new_cell_is_progress(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_each_new_cell_is_progress(site: Site, monkeypatch: pytest.MonkeyPatch) 
         breaking = Breaking(itertools.repeat(CELL + 100))
         work = Work(file, 0, 9 * CELL)
         Transfer(work, is_kept=False, arrived=lambda: None).run(
-            breaking, lambda _seconds: None, lambda _work, _error: False
+            breaking, lambda _seconds: None, lambda *_: False
         )
     assert work.requests == 9
 

@@ -14,6 +14,7 @@ from waiting import wait_until
 
 from yogadl import backoff
 from yogadl.errors import ThrottledError
+from yogadl.remote._fetching import desk
 from yogadl.remote._fetching.crew import Crew
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
@@ -73,6 +74,34 @@ def test_a_file_that_is_refused_for_ever_is_an_error(site: Site) -> None:
 
         def refuse(asked: Asked, made: Answer) -> Answer:
             return Answer(503, {}, b"") if last in asked.path else made
+
+        def read_others() -> None:
+            while not is_over.is_set():
+                ref.read(np.arange(20))
+
+        others = threading.Thread(target=read_others)
+        others.start()
+        try:
+            with site.twisting(refuse), pytest.raises(ThrottledError):
+                ref.read([59])
+        finally:
+            is_over.set()
+            others.join()
+
+
+def test_a_range_that_is_refused_for_ever_is_an_error(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though others of the same file come meanwhile."""
+    monkeypatch.setattr(desk, "_TURN_TIMES", 1)
+    site.store(records(60, 40_000), spec=SPEC)
+    is_over = threading.Event()
+    with site.ref(Never()) as ref:
+        assert ref[0]["number"] == 0
+        ((_, start, _),) = ref.reader.record_ranges(np.array([59]))
+
+        def refuse(asked: Asked, made: Answer) -> Answer:
+            return Answer(503, {}, b"") if asked.start <= start < asked.stop else made
 
         def read_others() -> None:
             while not is_over.is_set():

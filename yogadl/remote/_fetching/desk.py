@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _IDLE_SECONDS = 5.0
 # A server brings something as long as it has within the longest pause and so many seconds.
 _FLOWS_SECONDS = 2.0
+# What is refused while the rest of its file comes is put up with so many times as long.
+_TURN_TIMES = 10
 # So many are kept though nothing was asked of their servers for long.
 _MOST_DESKS = 64
 
@@ -331,8 +333,9 @@ class Desk:
                 passing.add(where, memory[: stop - work.start])
                 passing.drop_kept([where])
 
-    def _is_for_others(self, work: Work, error: StoreError) -> bool:
-        """Whether some work that has failed is put back, since others bring what they ask for."""
+    def _is_for_others(self, work: Work, at: int, error: StoreError) -> bool:
+        """Whether some work that has failed at an offset is put back, since others bring what they
+        ask for."""
         from yogadl.remote._fetching.connections import is_refusal
 
         if not is_refusal(error) or work.file.ended.is_set():
@@ -341,8 +344,10 @@ class Desk:
         with self._office.mutex:
             came = max((it.progressed for it in self.queue.flying if it.nbytes), default=self._came)
             file.refused_since = file.refused_since or now
-            # It may be but this file that is refused for ever, and is waited for as long again.
+            # It may be but this file that is refused for ever, and is waited for as long again; or
+            # but this part of it, which may also wait for its turn.
             is_patient = now - file.refused_since < limits.patience / 2
+            is_patient &= now - file.refused.setdefault(at, now) < _TURN_TIMES * limits.patience
         return is_patient and now - max(came, self._came) < limits.longest_pause + _FLOWS_SECONDS
 
     def _fail(self, work: Work, error: BaseException) -> None:
@@ -376,6 +381,10 @@ class Desk:
                 # Of a cell, the same bytes may come again and again.
                 if not is_refused or (rest or 0) > work.start:
                     work.file.refused_since = 0.0
+            if work.file.refused:
+                end = work.stop if rest is None else rest
+                for at in [at for at in work.file.refused if work.start <= at < end]:
+                    del work.file.refused[at]
             if work.bulk is None:
                 # What is kept leaves room to others, too.
                 for desk in self._office.desks.values():

@@ -65,14 +65,15 @@ class Transfer:
         self,
         connections: Connections,
         answered: Callable[[float], object],
-        is_for_others: Callable[[Work, StoreError], bool],
+        is_for_others: Callable[[Work, int, StoreError], bool],
     ) -> None:
         """Does it.
 
         Args:
             connections: of this thread.
             answered: called with the seconds that each answer took to begin, or to go on.
-            is_for_others: whether others are to do some work after a failure that brought nothing.
+            is_for_others: whether others are to do some work after a failure that brought nothing
+                from an offset on.
 
         Raises:
             StoreError, ChangedError: it cannot be had.
@@ -96,7 +97,7 @@ class Transfer:
             except StoreError as error:
                 # Of a cell, the same bytes may come again and again, now more and now fewer.
                 reached = self._at // CELL * CELL
-                if reached <= furthest and is_for_others(work, error):
+                if reached <= furthest and is_for_others(work, reached, error):
                     raise RefusedError(reached) from None
                 if reached > furthest:
                     furthest = reached

@@ -89,6 +89,7 @@ class RemoteFile:
         space: says whether there is room to keep so many bytes more.
         passed: the ranges that bulk has gone over, so that it does not bring what is missing there.
         refused_since: when the first of the refusals was since which nothing of it came, or 0.
+        refused: since when what begins at an offset was refused, each time.
         ended: set when nobody can want anything of it any more.
     """
 
@@ -106,6 +107,7 @@ class RemoteFile:
     others: Others = field(default_factory=Others)
     passed: list[tuple[int, int]] = field(default_factory=list)
     refused_since: float = 0.0
+    refused: dict[int, float] = field(default_factory=dict)
 
     @property
     def server(self) -> str:
