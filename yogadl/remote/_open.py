@@ -75,7 +75,8 @@ def look_at(asked: RemoteObject) -> Head:
         StoreError: it cannot be read.
     """
     # Only who fetches needs it.
-    from yogadl.remote._fetching.connections import Connections, NoRangesError
+    from yogadl.remote._fetching.connections import Connections
+    from yogadl.remote._fetching.judging import NoRangesError
 
     connections = Connections()
     # Of a network that is slow at any time, it is in the end enough.

@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import functools
 import http.client
-import re
 import socket
 import ssl
 import sys
@@ -19,27 +17,23 @@ import termios
 import threading
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from yogadl import backoff
 from yogadl.cache.memory import private_memory
-from yogadl.errors import (
-    NetworkError,
-    StoreError,
-    StoreUnavailableError,
-    ThrottledError,
+from yogadl.errors import NetworkError, StoreError
+from yogadl.remote._fetching.host import Host
+from yogadl.remote._fetching.judging import (
+    BROKEN,
+    RANGE,
+    REDIRECTED,
+    SAID_BYTES,
+    DeniedError,
+    NoRangesError,
+    check_range,
+    raise_refusal,
 )
-from yogadl.remote._fetching.answer import Answer
-from yogadl.remote._fetching.remote_object import (
-    Address,
-    ChangedError,
-    GoneError,
-    RemoteObject,
-    plain_url,
-)
+from yogadl.remote._fetching.remote_object import Address, RemoteObject, plain_url
 from yogadl.remote._fetching.work import EndedError
 
 Result = TypeVar("Result")
@@ -51,24 +45,9 @@ OnData: TypeAlias = Callable[[int, memoryview], object]
 _PIECE_BYTES, _FIRST_BYTES, _LEAST_BYTES = 1 << 20, 64 << 10, 16 << 10
 _LONG_BYTES = 1 << 20
 _QUICK_SECONDS, _SLOW_SECONDS = 0.02, 0.2
-_SAID_BYTES = 2000
-_REDIRECTED = (301, 302, 303, 307, 308)
 _REDIRECTIONS = 5
 # Hosts that a thread stays connected to, of the many threads there are.
 _MOST_HOSTS = 4
-# Some stores name others, such as aws-chunked, for what they send as it is.
-_COMPRESSIONS = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress")
-_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
-_BROKEN = (OSError, http.client.HTTPException)
-
-
-class NoRangesError(StoreError):
-    """All of an object was sent, though some bytes were asked for."""
-
-
-def is_refusal(error: StoreError) -> bool:
-    """Whether a server has too much to do, or too many connections, as far as can be told."""
-    return isinstance(error, ThrottledError) or isinstance(error.__cause__, _BROKEN)
 
 
 class Connections:
@@ -81,7 +60,7 @@ class Connections:
     """
 
     def __init__(self) -> None:
-        self._open: dict[_Host, http.client.HTTPConnection] = {}
+        self._open: dict[Host, http.client.HTTPConnection] = {}
         self._last: http.client.HTTPResponse | None = None
         self._socket: socket.socket | None = None
         # Which takes memory as far as it is used: most threads read little, at least at first.
@@ -153,11 +132,11 @@ class Connections:
         """What is answered at the object's address, or at a new one when that has expired."""
         try:
             return ask(asked.address())
-        except _DeniedError:
+        except DeniedError:
             pass
         try:
             return ask(asked.address(renew=True))
-        except _DeniedError as error:
+        except DeniedError as error:
             raise asked.refusal(error.status, error.said) from None
 
     def _read(
@@ -170,7 +149,8 @@ class Connections:
         into: memoryview | None,
     ) -> None:
         with self._answer(address, asked, f"bytes={wanted[0]}-{wanted[1] - 1}") as answer:
-            at = _check(answer, address, asked, size, wanted)
+            check_range(answer, address, asked, size, wanted)
+            at = wanted[0]
             most = self._piece if wanted[1] - at < _LONG_BYTES else min(self._piece, _FIRST_BYTES)
             while at < wanted[1]:
                 piece = self._buffer if into is None else into[at - wanted[0] :]
@@ -195,7 +175,7 @@ class Connections:
                     f"{asked.name} is sent as a whole by a server that knows no ranges; download "
                     "it, and open the file by yogadl.dataref.LMDBDataRef"
                 )
-            found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+            found = RANGE.fullmatch(answer.headers.get("Content-Range", ""))
             if found is None or found[1] != "0" or found[3] == "*":
                 raise NetworkError(f"{asked.name}: an answer does not say which bytes it has")
             wanted, pieces = min(int(found[2]) + 1, most), []
@@ -218,28 +198,28 @@ class Connections:
     ) -> Iterator[http.client.HTTPResponse]:
         """An answer of status 200 or 206. Its connection is used again if all of it is read."""
         headers = {"Range": wanted, "Accept-Encoding": "identity", **address.headers}
-        key = _Host.of(address)
+        key = Host.of(address)
         try:
             answer = self._ask(key, key.target(address.url), headers)
             for _ in range(_REDIRECTIONS):
                 where = answer.headers.get("Location")
-                if answer.status not in _REDIRECTED or where is None:
+                if answer.status not in REDIRECTED or where is None:
                     break
-                answer.read(_SAID_BYTES)
+                answer.read(SAID_BYTES)
                 if not answer.isclosed():
                     # Nobody wants to know what else it says.
                     self._drop(key)
                 address = _redirected(address, where)
-                if _Host.of(address) != key:
+                if Host.of(address) != key:
                     headers.pop("Authorization", None)
-                    key = _Host.of(address)
+                    key = Host.of(address)
                 answer = self._ask(key, key.target(address.url), headers)
-            _raise_refusal(answer, asked)
+            raise_refusal(answer, asked)
             yield answer
             if not answer.isclosed():
                 # It has more than was asked for, which would be taken for the next answer.
                 self._drop(key)
-        except _BROKEN as error:
+        except BROKEN as error:
             self._drop(key)
             if isinstance(error, StoreError):
                 raise
@@ -252,7 +232,7 @@ class Connections:
             self._drop(key)
             raise
 
-    def _ask(self, key: _Host, target: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+    def _ask(self, key: Host, target: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         # What came before, to be asked elsewhere or again, may have taken very long.
         if self.ended.is_set():
             raise EndedError
@@ -272,7 +252,7 @@ class Connections:
             connection.request("GET", target, headers=headers)
             self._socket = connection.sock
             answer = self._last = connection.getresponse()
-        except _BROKEN as error:
+        except BROKEN as error:
             if is_new or isinstance(error, TimeoutError):
                 raise
             # A server may close a connection that was idle.
@@ -281,7 +261,7 @@ class Connections:
         self.longest_wait = time.monotonic() - started
         return answer
 
-    def _drop(self, key: _Host) -> None:
+    def _drop(self, key: Host) -> None:
         self._socket = None
         connection = self._open.pop(key, None)
         if connection is not None:
@@ -313,72 +293,6 @@ def _next_piece(nbytes: int, seconds: float) -> int:
     return nbytes
 
 
-class _DeniedError(Exception):
-    """The address is not accepted, or not any more."""
-
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(status, said)
-        self.status = status
-        self.said = said
-
-
-@dataclass(frozen=True)
-class _Host:
-    """Whom to connect to.
-
-    Attributes:
-        scheme, netloc: of the address.
-        cafile: see ``Address``.
-        proxy: by which it is reached; empty for none.
-    """
-
-    scheme: str
-    netloc: str
-    cafile: str | None
-    proxy: str
-
-    @staticmethod
-    def of(address: Address) -> _Host:
-        return _host(*urllib.parse.urlsplit(address.url)[:2], address.cafile)
-
-    def target(self, url: str) -> str:
-        """What to ask the connection for."""
-        parts = urllib.parse.urlsplit(url)
-        if self.proxy and self.scheme == "http":
-            return urllib.parse.urlunsplit((*parts[:4], ""))
-        return urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
-
-    def connect(self) -> http.client.HTTPConnection:
-        """An open connection."""
-        limits = backoff.LIMITS
-        host = urllib.parse.urlsplit(self.proxy).netloc.rpartition("@")[2] or self.netloc
-        made: http.client.HTTPConnection
-        if self.scheme == "https":
-            context = _ssl_context(self.cafile)
-            made = http.client.HTTPSConnection(host, timeout=limits.connect, context=context)
-            if self.proxy:
-                made.set_tunnel(self.netloc)
-        else:
-            made = http.client.HTTPConnection(host, timeout=limits.connect)
-        made.response_class = Answer
-        made.connect()
-        made.sock.settimeout(limits.answer)
-        return made
-
-
-@functools.lru_cache(1024)
-def _host(scheme: str, netloc: str, cafile: str | None) -> _Host:
-    proxy = urllib.request.getproxies().get(scheme, "")
-    if proxy and urllib.request.proxy_bypass(netloc.rpartition(":")[0] or netloc):
-        proxy = ""
-    return _Host(scheme, netloc, cafile, proxy)
-
-
-@functools.lru_cache(16)
-def _ssl_context(cafile: str | None) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=cafile)
-
-
 def _redirected(address: Address, where: str) -> Address:
     try:
         return dataclasses.replace(address, url=plain_url(urllib.parse.urljoin(address.url, where)))
@@ -386,70 +300,3 @@ def _redirected(address: Address, where: str) -> Address:
         raise StoreError(
             "the server sends its clients to an address that is none of HTTP"
         ) from None
-
-
-def _raise_refusal(answer: http.client.HTTPResponse, asked: RemoteObject) -> None:
-    """Raises what an answer means that has none of the bytes."""
-    status = answer.status
-    if status in (200, 206):
-        for encoding in _encodings(answer):
-            if encoding in _COMPRESSIONS:
-                raise StoreError(
-                    f"{asked.name} is sent compressed ({encoding}), so that its bytes cannot be "
-                    "asked for; have the server send it as it is"
-                )
-        return
-    said = answer.read(_SAID_BYTES).decode(errors="replace")
-    if status in _REDIRECTED and not said:
-        where = "in circles, it seems" if answer.headers.get("Location") else "without saying where"
-        said = f"go elsewhere, {where}"
-    # A token of S3's that has expired is answered with 400.
-    if status in (400, 401, 403):
-        raise _DeniedError(status, said)
-    if status in (404, 410, 412, 416):
-        kind = GoneError if status == 404 and asked.is_missing(said) else ChangedError
-        raise kind(f"{asked.name}: the answer was {status}")
-    if status in (429, 503):
-        raise ThrottledError(f"{asked.name}: the answer was {status}, again and again. Try later")
-    if status >= 500 or status == 408:
-        raise StoreUnavailableError(f"{asked.name}: the answer was {status}, again and again")
-    raise asked.refusal(status, said)
-
-
-def _encodings(answer: http.client.HTTPResponse) -> list[str]:
-    """What was done to the bytes of an answer on their way."""
-    said = answer.headers.get_all("Content-Encoding")
-    return [each.strip().lower() for each in ",".join(said).split(",")] if said else []
-
-
-def _check(
-    answer: http.client.HTTPResponse,
-    address: Address,
-    asked: RemoteObject,
-    size: int,
-    wanted: tuple[int, int],
-) -> int:
-    """Sees that an answer is of the right state and has the bytes from the first one wanted on."""
-    tag = answer.headers.get("ETag")
-    if None not in (address.tag, tag) and _bare(str(tag)) != address.tag:
-        raise _changed(answer, asked, "is another one now")
-    found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-    if found is None or answer.status != 206:
-        raise NetworkError(f"{asked.name}: an answer does not say which bytes it has")
-    if found[3] not in ("*", str(size)):
-        raise _changed(answer, asked, f"has {found[3]} bytes now, and had {size}")
-    if int(found[1]) != wanted[0]:
-        raise NetworkError(f"{asked.name}: an answer has other bytes than were asked for")
-    return wanted[0]
-
-
-def _changed(answer: http.client.HTTPResponse, asked: RemoteObject, how: str) -> Exception:
-    """The error for an answer of another state, unless it broke off within its headers: the last of
-    them may then say anything, and no byte follows."""
-    if not answer.read(1):
-        return NetworkError(f"{asked.name}: the answer broke off before its first byte")
-    return ChangedError(f"{asked.name} {how}")
-
-
-def _bare(tag: str) -> str:
-    return tag.removeprefix("W/").strip('"')

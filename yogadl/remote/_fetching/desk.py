@@ -336,7 +336,7 @@ class Desk:
     def _is_for_others(self, work: Work, at: int, error: StoreError) -> bool:
         """Whether some work that has failed at an offset is put back, since others bring what they
         ask for."""
-        from yogadl.remote._fetching.connections import is_refusal
+        from yogadl.remote._fetching.judging import is_refusal
 
         if not is_refusal(error) or work.file.ended.is_set():
             return False
