@@ -148,8 +148,14 @@ def _of_components(draw: st.DrawFn, model: Model) -> tuple[Apply, Model]:
             for name, child in spec.items()
             if isinstance(child, TensorSpec) and child.dtype in _CASTS and child.shape is not None
         ]
+        # What is left has to have a leaf.
+        spare = [
+            name
+            for name in sorted(spec)
+            if any(True for other in spec if other != name for _ in specs.leaves(spec[other]))
+        ]
         kinds = ["add"] * bool(free) + ["rename"] * bool(free)
-        kinds += ["drop"] * (len(spec) > 1) + ["cast"] * bool(casts)
+        kinds += ["drop"] * bool(spare) + ["cast"] * bool(casts)
         kind = draw(st.sampled_from(kinds))
         if kind == "add":
             name, child = draw(st.sampled_from(free)), draw(component_specs)
@@ -169,7 +175,7 @@ def _of_components(draw: st.DrawFn, model: Model) -> tuple[Apply, Model]:
                 row[new] = row.pop(name)
             calls.append(lambda change, name=name, new=new: change.rename(name, new))
         elif kind == "drop":
-            name = draw(st.sampled_from(sorted(spec)))
+            name = draw(st.sampled_from(spare))
             del spec[name]
             for row in rows:
                 del row[name]

@@ -52,8 +52,8 @@ def test_a_change_names_the_version_that_it_makes(tmp_path: pathlib.Path) -> Non
             change.update(lambda record: time.sleep(0.01) or record)
     """
     lines = said_by(program, tmp_path).splitlines()
-    for version in "23":
-        assert [line for line in lines if line.startswith(f"yogadl: Writing a:{version}: ")]
+    for doing in ("Writing a:2", "Updating a:3"):
+        assert [line for line in lines if line.startswith(f"yogadl: {doing}: ")]
     assert "scratch" not in "".join(lines)
 
 

@@ -65,10 +65,13 @@ class Edits:
         rows[:, 4] = 1
         self._add(rows)
 
-    def _add(self, rows: Array) -> None:
-        if not len(rows) or not ((rows[:, 1] > rows[:, 0]) | (rows[:, 4] > 0)).any():
-            return
-        places = rows[rows[:, 1] > rows[:, 0], 0]
+    def check_new(self, positions: Array) -> None:
+        """Sees that each of some records is there once, and was not deleted or replaced before.
+
+        Raises:
+            InvalidArgumentError: one is not.
+        """
+        places = np.sort(positions)
         again = np.concatenate(
             [places[1:][places[1:] == places[:-1]], places[self._is_replaced[places]]]
         )
@@ -77,6 +80,12 @@ class Edits:
                 f"record {int(again[0])} is deleted or replaced twice in one change; positions are "
                 "those of the version that is changed"
             )
+
+    def _add(self, rows: Array) -> None:
+        if not len(rows) or not ((rows[:, 1] > rows[:, 0]) | (rows[:, 4] > 0)).any():
+            return
+        places = rows[rows[:, 1] > rows[:, 0], 0]
+        self.check_new(places)
         self._is_replaced[places] = True
         self._rows.append(rows)
 

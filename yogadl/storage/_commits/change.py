@@ -17,6 +17,7 @@ from yogadl.adapters import Source, open_source
 from yogadl.arguments import as_index
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.opening import open_cache
+from yogadl.cache.progress import Progress
 from yogadl.cache.writer import CacheWriter, metadata_json
 from yogadl.dataref import StoredDataRef
 from yogadl.dataref._indexed import UnstoredDataRef
@@ -27,6 +28,7 @@ from yogadl.errors import (
     RecordIndexError,
     SpecMismatchError,
 )
+from yogadl.format.codec import RecordCodec
 from yogadl.format.provenance import UNKNOWN
 from yogadl.lazy import lazy
 from yogadl.storage._commits.begun import Begun
@@ -190,7 +192,8 @@ class Change:
             self._put_in(found, self._write(data))
 
     def update(self, function: Callable[[Any], Any], positions: Any = None) -> None:
-        """Has what a function makes of some records stand in for them.
+        """Has what a function makes of some records stand in for them, where that is another
+        record, compared byte by byte.
 
         Args:
             function: takes a record, and returns one of the same spec.
@@ -208,15 +211,22 @@ class Change:
         else:
             found = self._positions(positions)
             chosen = self.base.select(found).stream()
-        updated = Updated(function, found.tolist(), chosen)
+        self._edits.check_new(found)
+        # What is stored says little of how far it got: that may be nothing.
+        progress = Progress(f"Updating {self._begun.target.label}", len(found))
+        codec = RecordCodec(self._made.spec)
         try:
-            source = self._write(updated)
+            updated = Updated(function, found.tolist(), chosen, codec, progress.update)
+            source = self._write(updated, is_shown=False)
+            progress.close(done=True)
         except SpecMismatchError as error:
             explained = updated.explained(error)
             if explained is error:
                 raise
             raise explained from error
-        self._put_in(found, source)
+        finally:
+            progress.close(done=False)
+        self._put_in(found[updated.changed], source)
 
     def submit(self, data: Any) -> None:
         """Makes the version one of just these records. Those that the base has are found there,
@@ -290,12 +300,15 @@ class Change:
             self._new.pop()
             raise
 
-    def _write(self, data: Any) -> int:
-        """Stores some records; the number of the source that they are."""
+    def _write(self, data: Any, is_shown: bool = True) -> int:
+        """Stores some records, and may tell how far it got; the number of the source that they
+        are."""
         self._check_open(of_records=True)
         stored = self._made.stored
         specs_of = [self._components.spec_of(number) for number, _ in enumerate(stored.groups)]
-        self._new.append(self._writer.write(data, self._made.spec, specs_of, stored.leaves))
+        self._new.append(
+            self._writer.write(data, self._made.spec, specs_of, stored.leaves, is_shown)
+        )
         return len(self._new)
 
     # Components

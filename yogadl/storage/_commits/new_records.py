@@ -75,6 +75,7 @@ class PartWriter:
         spec: specs.Structure,
         groups: Sequence[specs.Structure],
         leaves: Sequence[tuple[int, int]] | None,
+        is_shown: bool = True,
     ) -> NewRecords:
         """Stores some records.
 
@@ -83,6 +84,7 @@ class PartWriter:
             spec: of the version.
             groups: the specs of its column groups.
             leaves: see ``StoredGroups``.
+            is_shown: otherwise somebody else tells how far it got.
 
         Raises:
             SpecMismatchError: a record does not fit the spec.
@@ -100,7 +102,12 @@ class PartWriter:
         with scratch_folder(self._path.parent) as folder:
             path = folder / "new.mdb"
             with CacheWriter(
-                path, spec, total=source.count, label=self._label, first=source.first
+                path,
+                spec,
+                total=source.count,
+                label=self._label,
+                is_shown=is_shown,
+                first=source.first,
             ) as writer:
                 source.feed(writer)
                 writer.commit()

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from yogadl.adapters import can_be_read
-from yogadl.errors import InvalidArgumentError, SpecMismatchError
+from yogadl.errors import InvalidArgumentError, SpecMismatchError, UnsupportedTypeError
+from yogadl.format.codec import RecordCodec
 
 _ADVICE_ON_SPEC = (
     "; make it fit, or first commit a change of the component: change.cast, or drop and add"
@@ -26,19 +27,29 @@ def values_of(function: Callable[[Any], Any], records: Iterable[Any]) -> Iterato
 
 
 class Updated:
-    """Iterates once over what a function makes of some records.
+    """Iterates once over what a function makes of some records, as far as that is another record.
 
     Args:
         function: takes a record, and returns one.
         positions: of the records.
         records: they themselves, as many.
+        codec: of both.
+        note: is told of each record, that it is one more, and the bytes of all so far.
+
+    Attributes:
+        changed: which of the records the others stand in for, by their numbers.
 
     Raises:
         InvalidArgumentError: there is no function.
     """
 
     def __init__(
-        self, function: Callable[[Any], Any], positions: Iterable[int], records: Iterable[Any]
+        self,
+        function: Callable[[Any], Any],
+        positions: Iterable[int],
+        records: Iterable[Any],
+        codec: RecordCodec,
+        note: Callable[[int, int], object],
     ) -> None:
         if not callable(function):
             raise InvalidArgumentError(
@@ -46,16 +57,34 @@ class Updated:
             )
         self._function = function
         self._records = zip(positions, records, strict=True)
+        self._codec = codec
+        self._note = note
+        self.changed: list[int] = []
         self._position = -1
         self._made: Any = None
         self._is_called = False
 
     def __iter__(self) -> Iterator[Any]:
-        for position, record in self._records:
+        nbytes = 0
+        for number, (position, record) in enumerate(self._records):
+            # The function may change it, and return it.
+            before = self._codec.encode(record)
+            nbytes += len(before)
             self._is_called = True
             self._position, self._made = position, self._function(record)
             self._is_called = False
-            yield self._made
+            self._note(1, nbytes)
+            if not self._is_still(before):
+                self.changed.append(number)
+                yield self._made
+
+    def _is_still(self, before: bytes) -> bool:
+        """Whether what was made last has the same bytes as before."""
+        try:
+            return self._codec.encode(self._made) == before
+        except (SpecMismatchError, UnsupportedTypeError):
+            # Who is to store it says so.
+            return False
 
     def explained(self, error: SpecMismatchError) -> SpecMismatchError:
         """The error of what was made last, with what led to it; that of the function as it is."""
