@@ -16,6 +16,7 @@ from stored import check_alike
 from strategies import data_sets, same
 from versioned import Run, chosen, write_parts, write_plain, write_runs
 
+from yogadl.cache import mapped_reader
 from yogadl.cache.opening import open_cache
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.cache.parts_reader import PartsReader
@@ -98,9 +99,13 @@ def read(ref: LMDBDataRef) -> list[int]:
 @pytest.mark.parametrize("check_records", [False, True])
 @pytest.mark.parametrize("shape", [(), (3,), (15,), (16,), (17,), (0,)])
 def test_small_values_are_put_side_by_side(
-    tmp_path: pathlib.Path, shape: tuple[int, ...], check_records: bool
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    check_records: bool,
 ) -> None:
     """Once all of the index is checked; then they are read from there, and are the same."""
+    monkeypatch.setattr(mapped_reader, "_LARGEST_VALUE", 64)
     rng = np.random.default_rng(0)
     spec = {"x": TensorSpec("float32", shape), "n": TensorSpec("int16")}
     parts = [
