@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 import socket
 import threading
 
 import numpy as np
 import pytest
-from remote_rig import Answer, Asked, Site, WebObject, make_site
+from remote_rig import Answer, Asked, Site, Twist, WebObject, make_site
 from test_remote_faults import everything, records
 from test_remote_web import SPEC, opened, stored
 from waiting import wait_until
@@ -106,21 +107,55 @@ def test_what_is_slow_is_handed_over_in_small_pieces(site: Site) -> None:
 def test_a_beginning_that_drips_is_asked_for_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # More than is sent at once.
-    wanted = everything(site.store(records(400), spec=SPEC).stream())
+    wanted = stored(site)
     monkeypatch.setattr(_open, "_HEAD_SECONDS", 0.2)
     asked = 0
 
-    def trickle(_asked: Asked, made: Answer) -> Answer:
+    def drip(_asked: Asked, made: Answer) -> Answer:
         nonlocal asked
         asked += 1
-        is_first = asked == 1
-        made.trickles = lambda: is_first
+        made.drips = "body" if asked == 1 else "nothing"
         return made
 
-    with site.twisting(trickle), opened(site) as ref:
+    with site.twisting(drip), opened(site) as ref:
         assert asked == 2
         assert everything(ref.stream()) == wanted
+
+
+def _trickling(_asked: Asked, made: Answer) -> Answer:
+    made.trickles = lambda: True
+    return made
+
+
+def _breaking_off(_asked: Asked, made: Answer) -> Answer:
+    made.cut = 64 << 10
+    return made
+
+
+def _saying_no_more(asked: Asked, made: Answer) -> Answer:
+    made.stalls = 0.0
+    if not asked.start:
+        # Never more of it, over a connection that stays open.
+        made.headers["Content-Length"] = str(len(made.body))
+        made.body = made.body[: 64 << 10]
+    return made
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("part_bytes", [1 << 30, 400_000], ids=["file", "parts"])
+@pytest.mark.parametrize("twist", [_trickling, _breaking_off, _saying_no_more])
+def test_what_came_of_a_beginning_opens_a_version(
+    site: Site, monkeypatch: pytest.MonkeyPatch, twist: Twist, part_bytes: int
+) -> None:
+    """The rest of it comes like anything else."""
+    near = site.store(records(400), spec=SPEC, part_bytes=part_bytes)
+    monkeypatch.setattr(_open, "_HEAD_SECONDS", 0.3)
+    limits = dataclasses.replace(backoff.LIMITS, answer=1.0)
+    monkeypatch.setattr(backoff, "LIMITS", limits)
+    with site.twisting(twist), opened(site) as ref:
+        assert [asked.start for asked in site.web.asked].count(0) == 1
+        site.web.twist = None if twist is _trickling else twist
+        assert everything(ref.stream()) == everything(near.stream())
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
@@ -262,7 +297,7 @@ def test_connections_to_many_hosts_are_not_kept(tmp_path: pathlib.Path) -> None:
             stack.callback(site.web.close)
             stored(site)
             asked = site.opener()._object("a/1/cache.mdb")
-            size, data, _ = connections.head(asked, 100, 10.0)
+            size, data, _ = connections.head(asked, 100, 100, 10.0)
             assert (size, len(data)) == (site.path().stat().st_size, 100)
         assert len(connections._open) <= 4
 

@@ -45,8 +45,9 @@ Array = np.ndarray[Any, Any]
 HEAD_BYTES = 256 << 10
 """Read at first: takes no longer than less, and has all of a table of a thousand parts."""
 
-# That they may take at first; twice as long at the next try.
-_HEAD_SECONDS = 10.0
+# That they may take; what came until then is enough if the header is whole, since all else can be
+# fetched like any other range. Otherwise, the next try may take twice as long.
+_HEAD_SECONDS = 3.0
 _FETCHES = 3
 # In bytes, since it is read as a whole: of ten million parts.
 _LARGEST_TABLE = 1 << 30
@@ -83,7 +84,7 @@ def look_at(asked: RemoteObject) -> Head:
     seconds = itertools.accumulate(itertools.repeat(2.0), operator.mul, initial=_HEAD_SECONDS)
 
     def ask() -> Head:
-        return Head(*connections.head(asked, HEAD_BYTES, next(seconds)))
+        return Head(*connections.head(asked, headers.BODY_OFFSET, HEAD_BYTES, next(seconds)))
 
     try:
         for _ in range(_FETCHES - 1):

@@ -112,13 +112,15 @@ class Connections:
         self._accepted(asked, lambda at: self._read(at, asked, size, (start, stop), take, into))
 
     def head(
-        self, asked: RemoteObject, most: int, seconds: float
+        self, asked: RemoteObject, least: int, most: int, seconds: float
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
-        """The beginning of an object: its size, at most so many bytes of it, and the headers.
+        """The beginning of an object: its size, some bytes of it, and the headers.
 
         Args:
             asked: the object.
-            most: how many bytes.
+            least: so many bytes are enough, or all that there are, if the answer breaks off or
+                takes too long.
+            most: how many bytes to ask for.
             seconds: that it may take, from the answer on; a connection may be very slow, and
                 another one not.
 
@@ -126,7 +128,7 @@ class Connections:
             ChangedError, StoreError: see :meth:`read`.
             NoRangesError: likewise; a proxy may have answered for once.
         """
-        return self._accepted(asked, lambda at: self._head(at, asked, most, seconds))
+        return self._accepted(asked, lambda at: self._head(at, asked, least, most, seconds))
 
     def _accepted(self, asked: RemoteObject, ask: Callable[[Address], Result]) -> Result:
         """What is answered at the object's address, or at a new one when that has expired."""
@@ -167,7 +169,7 @@ class Connections:
                 at += count
 
     def _head(
-        self, address: Address, asked: RemoteObject, most: int, seconds: float
+        self, address: Address, asked: RemoteObject, least: int, most: int, seconds: float
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         with self._answer(address, asked, f"bytes=0-{most - 1}") as answer:
             if answer.status == 200:
@@ -178,19 +180,14 @@ class Connections:
             found = RANGE.fullmatch(answer.headers.get("Content-Range", ""))
             if found is None or found[1] != "0" or found[3] == "*":
                 raise NetworkError(f"{asked.name}: an answer does not say which bytes it has")
-            wanted, pieces = min(int(found[2]) + 1, most), []
-            until = time.monotonic() + seconds
-            while wanted > 0 and (data := answer.read1(wanted)):
-                pieces.append(data)
-                wanted -= len(data)
-                if wanted and time.monotonic() > until:
-                    raise NetworkError(
-                        f"{asked.name}: of the answer, {wanted:,} bytes had not come after "
-                        f"{seconds:,.0f} seconds"
-                    )
-            if wanted:
-                raise NetworkError(f"{asked.name}: the answer broke off")
-            return int(found[3]), b"".join(pieces), answer.headers
+            wanted = min(int(found[2]) + 1, most)
+            data = _beginning(answer, wanted, least, seconds)
+            if len(data) < min(least, wanted):
+                raise NetworkError(
+                    f"{asked.name}: of the answer, no more than {len(data):,} bytes came before it "
+                    f"broke off, or within {seconds:,.0f} seconds"
+                )
+            return int(found[3]), data, answer.headers
 
     @contextlib.contextmanager
     def _answer(
@@ -282,6 +279,24 @@ def _unread(connected: socket.socket | None) -> int:
         # Such as that it is closed.
         return 0
     return int.from_bytes(found, sys.byteorder)
+
+
+def _beginning(answer: http.client.HTTPResponse, most: int, least: int, seconds: float) -> bytes:
+    """What comes of an answer in so many seconds, or before it breaks off.
+
+    Raises:
+        OSError, http.client.HTTPException: it broke off before so many bytes as are enough.
+    """
+    data, until = bytearray(), time.monotonic() + seconds
+    try:
+        while len(data) < most and (more := answer.read1(most - len(data))):
+            data += more
+            if time.monotonic() > until:
+                break
+    except BROKEN:
+        if len(data) < least:
+            raise
+    return bytes(data)
 
 
 def _next_piece(nbytes: int, seconds: float) -> int:
