@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +11,11 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from remote_rig import Answer, Asked, Site
+from remote_rig import Always, Answer, Asked, Site
 from test_remote_plan import is_nothing_fetched, store
 from waiting import wait_until
 
+from yogadl import backoff
 from yogadl.cache.traffic import Traffic
 from yogadl.errors import AccessDeniedError, ClosedError
 from yogadl.remote._fetching import fetcher
@@ -57,12 +59,44 @@ def test_who_waits_is_told_however_seldom_is_looked(
                 is_over.set()
 
 
+def test_who_opens_it_again_waits_for_nothing_that_was_asked_for_before(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same process: neither for what was claimed, nor for what was asked for once more."""
+    monkeypatch.setattr(backoff, "LIMITS", dataclasses.replace(backoff.LIMITS, answer=100.0))
+    is_over, stalled = threading.Event(), []
+
+    def stall(asked: Asked, made: Answer) -> Answer:
+        if asked.start:
+            stalled.append(asked.start)
+            is_over.wait(100)
+        return made
+
+    store(site, (40, 100_000), None)
+    with ThreadPoolExecutor() as pool:
+        try:
+            with site.twisting(stall), site.ref(Always()) as first:
+                reading = pool.submit(first.read, [30])
+                wait_until(lambda: len(stalled) > len(set(stalled)))
+                first.close()
+                with pytest.raises(ClosedError):
+                    reading.result(30)
+            with site.ref(Always()) as again:
+                reading = pool.submit(again.read, [30])
+                assert reading.result(40)["number"].tolist() == [30]
+        finally:
+            is_over.set()
+
+
 def made_file() -> RemoteFile:
     nothing = cast(Any, None)
     return RemoteFile(nothing, 0, cast(Any, object()), Traffic(), nothing, threading.Event())
 
 
-FILES = [made_file(), made_file()]
+FILES = [made_file(), made_file(), made_file()]
+# It was open before, and is again.
+FILES[2].pieces = FILES[0].pieces
+FILES[2].ended.set()
 
 
 @given(st.data())
@@ -85,7 +119,7 @@ def test_what_is_asked_for_twice_is_looked_up(data: st.DataObject) -> None:
     for file, first, count in data.draw(st.lists(ranges, max_size=6)):
         start, stop = first * CELL, (first + count) * CELL
         plain = any(
-            not work.is_claimed and work.touches(file, start, stop)
+            not work.is_claimed and work.touches(file, start, stop) and not work.file.ended.is_set()
             for work in (*queue.urgent, *queue.flying)
         )
         assert known.has_second(file, start, stop) == plain

@@ -145,9 +145,9 @@ class Urgency:
         else:
             late = now - self.lateness.seconds()
             flying = [work for work in self._queue.flying if work.touches(file, start, stop)]
-            is_late = any(work.progressed < late for work in flying)
+            is_late = any(_is_late(work, late) for work in flying)
             for work in flying:
-                if work.is_waiting and work.progressed < late:
+                if work.is_waiting and _is_late(work, late):
                     # There are fewer threads than thought: it is asked for by itself, at the next
                     # look.
                     self._queue.bulk.let_go(work)
@@ -155,10 +155,13 @@ class Urgency:
                 work.is_cut |= self._is_slow(work, now)
             # Ctrl-C may have ended who had claimed it.
             is_late |= not flying and now - since > _OTHERS_SECONDS
-        if is_late and not known.has_second(file, start, stop):
-            for first, last in _lacking(file.pieces, start, stop):
-                self.lateness.again_bytes += last - first
-                known.note(self._ask_unclaimed(file, first, last))
+        if is_late:
+            # What is asked for once more may be late itself; each time, it is waited for longer.
+            counts_from = min(now - self.lateness.seconds(), (now + since) / 2)
+            if not known.has_second(file, start, stop, counts_from):
+                for first, last in _lacking(file.pieces, start, stop):
+                    self.lateness.again_bytes += last - first
+                    known.note(self._ask_unclaimed(file, first, last))
         return not missing
 
     def _is_slow(self, work: Work, now: float) -> bool:
@@ -190,28 +193,47 @@ class _Known:
 
     def __init__(self, queue: WorkQueue) -> None:
         self.urgent: set[tuple[RemoteFile, int]] = set()
-        # Cells that are asked for though somebody else is at them.
-        self._second: set[tuple[SparseFile, int]] = set()
+        # Cells that are asked for though somebody else is at them, and when some of that came last.
+        self._second: dict[tuple[SparseFile, int], float] = {}
         for work in queue.urgent:
             self.note(work)
         for work in queue.flying:
-            self._note_second(work)
+            self._note_second(work, work.progressed)
 
     def note(self, work: Work) -> None:
         """Adds work that is urgent."""
         self.urgent.add((work.file, work.start))
         self._note_second(work)
 
-    def _note_second(self, work: Work) -> None:
-        if not work.is_claimed:
-            numbers = range(work.start // CELL, work.stop // CELL)
-            self._second.update((work.file.pieces, number) for number in numbers)
+    def _note_second(self, work: Work, progressed: float = math.inf) -> None:
+        # What is asked for of a file that has ended is not brought.
+        if not work.is_claimed and not work.file.ended.is_set():
+            for number in range(work.start // CELL, work.stop // CELL):
+                cell = work.file.pieces, number
+                self._second[cell] = max(self._second.get(cell, 0.0), progressed)
 
-    def has_second(self, file: RemoteFile, start: int, stop: int) -> bool:
-        """Whether any of a range is asked for though somebody else is at it."""
+    def has_second(self, file: RemoteFile, start: int, stop: int, since: float = 0.0) -> bool:
+        """Whether any of a range is asked for though somebody else is at it.
+
+        Args:
+            file, start, stop: the range.
+            since: what has brought nothing since then does not count.
+        """
         if not self._second:
             return False
-        return any((file.pieces, at) in self._second for at in range(start // CELL, stop // CELL))
+        numbers = range(start // CELL, stop // CELL)
+        return any(self._second.get((file.pieces, at), -1.0) >= since for at in numbers)
+
+
+def _is_late(work: Work, since: float) -> bool:
+    """Whether nothing of some work has come for long, or nothing will: its file has ended, and is
+    open once more.
+
+    Args:
+        work: it.
+        since: what has brought nothing since then is late.
+    """
+    return work.progressed < since or work.file.ended.is_set()
 
 
 def _lacking(pieces: SparseFile, start: int, stop: int) -> Iterator[tuple[int, int]]:
