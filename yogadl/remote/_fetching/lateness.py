@@ -5,9 +5,13 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable
 
-# After so many times what nearly all take; but not before.
-_LATE_TIMES = 3.0
-_LATE_SECONDS = 0.25
+from yogadl import backoff
+
+# After so many times what nearly all take, or what half of them do: some may stall, and as those
+# end together, they are many of the last. But not before so many seconds; and after this share of
+# the time for which an answer is waited for, or it were of no use.
+_LATE_TIMES, _HALF_TIMES = 3.0, 16.0
+_LATE_SECONDS, _LATE_SHARE = 0.25, 0.25
 # Where more than this share of all bytes came late, it is this machine that is busy, and to ask
 # again makes it worse: what is as late as this then is.
 _RARE, _LATER_TIMES = 0.005, 4
@@ -58,6 +62,8 @@ class Lateness:
         if len(known) < _LATENCIES // 8:
             late = 4 * _LATE_SECONDS
         else:
-            late = max(_LATE_SECONDS, _LATE_TIMES * known[int(0.95 * len(known))])
+            nearly_all, half = (known[int(share * len(known))] for share in (0.95, 0.5))
+            late = min(_LATE_TIMES * nearly_all, _HALF_TIMES * half)
+            late = max(_LATE_SECONDS, min(late, _LATE_SHARE * backoff.LIMITS.answer))
         is_rare = self.again_bytes <= _RARE * self.brought_bytes
         return late if is_rare else _LATER_TIMES * late
