@@ -89,15 +89,25 @@ class Backoff:
 
     def waits(self, error: StoreError) -> bool:
         """Waits until it is time for another try; ``False`` if there is to be none."""
-        if not error.is_transient:
+        pause = self.next_pause(error)
+        if pause is None:
             return False
+        if self._stop is None:
+            time.sleep(pause)
+            return True
+        return not self._stop.wait(pause)
+
+    def next_pause(self, error: StoreError) -> float | None:
+        """Seconds to wait until another try; ``None`` if there is to be none."""
+        if not error.is_transient:
+            return None
         now = time.monotonic()
         self._failures += 1
         if self._until is None:
             self._until = now + self._limits.patience
         rest = self._until - now
         if rest <= 0 and self._failures >= self._fewest:
-            return False
+            return None
         pause = pause_after(self._failures)
         # One try is to be at the very end.
         pause = min(pause, rest) if rest > 0 else pause
@@ -105,10 +115,7 @@ class Backoff:
         said = without_secrets(str(error))
         longest = max(rest, pause)
         _log.log(level, "Trying again in %.1f s, for at most %.0f s: %s", pause, longest, said)
-        if self._stop is None:
-            time.sleep(pause)
-            return True
-        return not self._stop.wait(pause)
+        return pause
 
 
 def retried(

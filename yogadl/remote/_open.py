@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from yogadl import backoff
 from yogadl.cache.content_id import TokenSums
 from yogadl.cache.file_reader import CacheInfo
 from yogadl.cache.grouped import leaf_map
@@ -29,6 +28,7 @@ from yogadl.format import header as headers
 from yogadl.format import table as tables
 from yogadl.format.entries import ENTRY, salt_of
 from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.opening import opened
 from yogadl.remote._fetching.remote_object import RemoteObject
 from yogadl.remote._fetching.right_bytes import WrongBytesError, right_bytes
 from yogadl.remote._fetching.work import RemoteFile, Space
@@ -90,10 +90,10 @@ def look_at(asked: RemoteObject) -> Head:
         for _ in range(_FETCHES - 1):
             # It may be the answer that is damaged, or that something on the way gave.
             with contextlib.suppress(CacheFormatError, NoRangesError):
-                head = backoff.retried(ask, lambda _error: None)
+                head = opened(ask, asked.server)
                 _header_of(head, asked.name)
                 return head
-        return backoff.retried(ask, lambda _error: None)
+        return opened(ask, asked.server)
     finally:
         connections.close()
 

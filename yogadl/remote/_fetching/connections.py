@@ -55,7 +55,7 @@ class Connections:
 
     Attributes:
         ended: once it is set, nothing is asked for any more.
-        refusals: how often, one after the other, it was refused what others had meanwhile.
+        refusals: how often it was refused what others had meanwhile, less what it was not since.
         longest_wait: seconds that the last answer took to begin, or to go on, whatever was more.
     """
 
@@ -67,7 +67,7 @@ class Connections:
         self._buffer = memoryview(private_memory(_PIECE_BYTES))
         self._piece = _FIRST_BYTES
         self.ended = threading.Event()
-        self.refusals = 0
+        self.refusals = 0.0
         self.longest_wait = 0.0
 
     def __bool__(self) -> bool:

@@ -11,6 +11,9 @@ from yogadl.remote._local.open_files import most_connections
 CONNECTIONS = 80
 """Threads of a process for one server, each with a connection."""
 
+# So many see soon enough that a server permits more than it did.
+_MOST_REFUSED = 8
+
 
 class Crew:
     """For one thread at a time. Of what Ctrl-C ends halfway, nothing is left that nobody would do.
@@ -41,7 +44,8 @@ class Crew:
         self._dismissed: set[threading.Condition] = set()
         # By one another, so that who asks need not wait until all have started.
         self._to_start = 0
-        self._pausing = 0
+        # Those of which the server refused what they asked for last.
+        self._refused: set[threading.Thread] = set()
 
     def call(self, at_least: int = 1) -> None:
         """Has a thread look for work: one that rests, or a new one; see :meth:`start`."""
@@ -104,7 +108,8 @@ class Crew:
         Raises:
             RuntimeError: the system has no more, and there is none.
         """
-        if self._pausing and 2 * self._pausing > self.count:
+        refused = len(self._refused)
+        if refused and (refused >= _MOST_REFUSED or 2 * refused > self.count):
             # They look for work soon.
             return
         if self.count >= self._most or (self.count >= at_least and not self._has_room()):
@@ -128,6 +133,7 @@ class Crew:
     def leave(self) -> None:
         """Of one of the threads: it is about to end, and takes no more work."""
         self._threads.discard(threading.current_thread())
+        self._refused.discard(threading.current_thread())
 
     def rest(self, seconds: float, is_last: bool = False) -> bool:
         """Of one of the threads: waits until it is called, but for so long at most.
@@ -149,7 +155,15 @@ class Crew:
         return is_dismissed
 
     def pause(self, seconds: float) -> None:
-        """Of one of the threads, which the server has refused: waits for so long, whoever calls."""
-        self._pausing += 1
+        """Of one of the threads: waits for so long, whoever calls."""
         threading.Condition(self._mutex).wait(seconds)
-        self._pausing -= 1
+
+    def is_refused(self) -> bool:
+        """Of one of the threads, which the server has refused something; whether there are enough
+        of those without it."""
+        self._refused.add(threading.current_thread())
+        return len(self._refused) > _MOST_REFUSED
+
+    def is_served(self) -> None:
+        """Of one of the threads, which the server does not refuse any more what it asks for."""
+        self._refused.discard(threading.current_thread())

@@ -8,6 +8,7 @@ says. All of it is claimed first, so that no two threads or processes fetch the 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.given_back import GivenBack
 from yogadl.remote._fetching.left_to_others import LOOK_SECONDS
 from yogadl.remote._fetching.passing import AHEAD_BYTES, KEPT_PAUSE_SECONDS, Passing
+from yogadl.remote._fetching.refusals import SERVED, Refusals
 from yogadl.remote._fetching.transfer import CutError, DiskError, RefusedError, Transfer
 from yogadl.remote._fetching.urgency import Urgency
 from yogadl.remote._fetching.waiters import Waiters
@@ -32,10 +34,8 @@ if TYPE_CHECKING:
     from yogadl.remote._fetching.connections import Connections
 
 _IDLE_SECONDS = 5.0
-# A server brings something as long as it has within the longest pause and so many seconds.
-_FLOWS_SECONDS = 2.0
-# What is refused while the rest of its file comes is put up with so many times as long.
-_TURN_TIMES = 10
+# Where something was refused lately, and others may want the connection.
+_REFUSED_IDLE_SECONDS = 0.5
 # So many are kept though nothing was asked of their servers for long.
 _MOST_DESKS = 64
 
@@ -114,6 +114,7 @@ class Desk:
         queue: what is to be fetched.
         crew: the threads that do it.
         urgency: what becomes of what somebody waits for.
+        refusals: what the server refuses.
         is_full: whether somebody waits to ask for more.
     """
 
@@ -122,13 +123,12 @@ class Desk:
         self.queue = WorkQueue()
         self.crew = Crew(office.mutex, self._run, office.has_room_for_a_thread)
         self.urgency = Urgency(self.queue, self.crew.call)
+        self.refusals = Refusals(office.mutex, self.queue)
         self.is_full = False
-        # When the last bytes of what is done came.
-        self._came = 0.0
 
     def is_used(self) -> bool:
         """Whether it has anything to do, or threads that may be about to have."""
-        return self.crew.count > 0 or bool(self.queue)
+        return self.crew.count > 0 or bool(self.queue) or bool(self.refusals.opening)
 
     def overtake(self, lacking: Sequence[Range], small: Small) -> list[Range]:
         """See ``Urgency.overtake``."""
@@ -215,24 +215,42 @@ class Desk:
             # server allows, and it is seen when these are more.
             _log.debug("%s was refused, and is left to other connections.", work.file.asked.name)
             del work
-            connections.refusals += 1
+            return self._pause(connections)
+        if connections.refusals:
+            connections.refusals = max(0.0, connections.refusals - SERVED)
             with self._office.mutex:
-                self.crew.pause(backoff.pause_after(connections.refusals))
-        else:
-            connections.refusals = 0
+                self.crew.is_served()
+        if self.refusals.gives_way():
+            with self._office.mutex:
+                # Another one may have.
+                if self.refusals.gives_way():
+                    self.refusals.give_way(connections.close)
+        return True
+
+    def _pause(self, connections: Connections) -> bool:
+        """To be called by a thread that was refused; ``False`` when there are enough of these."""
+        connections.refusals += 1
+        with self._office.mutex:
+            if self.crew.is_refused():
+                self.crew.leave()
+                return False
+            self.crew.pause(backoff.pause_after(math.ceil(connections.refusals)))
         return True
 
     def _take_work(self, connections: Connections) -> Work | None:
         """What to do next, claimed; ``None`` when there has been nothing for a while."""
         office, bulk = self._office, self.queue.bulk
         with office.mutex:
-            until = time.monotonic() + _IDLE_SECONDS
+            until = time.monotonic() + self._idle_seconds()
             was_interrupted = is_dismissed = False
             while True:
                 if is_dismissed and self.crew.count > 1 and office.has_too_many_threads():
                     # There may be work, but others have been started in its place.
                     self.crew.leave()
                     return None
+                if self.refusals.last and (connections.refusals or not connections):
+                    while (rest := self.refusals.way_until - time.monotonic()) > 0:
+                        self.crew.pause(rest)
                 office.given_back.look()
                 self._claim_bulk()
                 if bulk.take_back():
@@ -246,6 +264,8 @@ class Desk:
                         # There may be as much for each of those that had nothing to do meanwhile.
                         self.crew.call_all()
                     return found
+                if self.refusals.opening and connections:
+                    self.refusals.give_way(connections.close)
                 was_interrupted = bulk.is_interrupted
                 if was_interrupted:
                     is_dismissed = self.crew.rest(PAUSE_SECONDS)
@@ -256,9 +276,16 @@ class Desk:
                     if not rest:
                         self.crew.leave()
                         return None
+                    # Others may want it, of whom nobody knows.
+                    connections.close()
                     until = time.monotonic() + rest
                 rest = min(rest, LOOK_SECONDS) if bulk.left else rest
                 is_dismissed = self.crew.rest(rest, is_last=not connections)
+
+    def _idle_seconds(self) -> float:
+        """For how long a thread rests with its connection."""
+        is_wanted = self.refusals.are_late(time.monotonic())
+        return min(_IDLE_SECONDS, _REFUSED_IDLE_SECONDS) if is_wanted else _IDLE_SECONDS
 
     def _rest_as_last(self) -> float:
         """For how long a thread rests that had nothing to do, before it looks again; 0.0 for who is
@@ -316,7 +343,7 @@ class Desk:
     def _transfer(self, work: Work, connections: Connections, is_kept: bool) -> None:
         transfer = Transfer(work, is_kept, self._office.tell_arrived)
         try:
-            transfer.run(connections, self.urgency.lateness.answered, self._is_for_others)
+            transfer.run(connections, self.urgency.lateness.answered, self.refusals.is_for_others)
         except CutError as cut:
             if not is_kept:
                 self._pass(work, cut.at, transfer.memory)
@@ -332,23 +359,6 @@ class Desk:
             if stop > work.start and not work.file.pieces.is_kept(work.start, stop):
                 passing.add(where, memory[: stop - work.start])
                 passing.drop_kept([where])
-
-    def _is_for_others(self, work: Work, at: int, error: StoreError) -> bool:
-        """Whether some work that has failed at an offset is put back, since others bring what they
-        ask for."""
-        from yogadl.remote._fetching.judging import is_refusal
-
-        if not is_refusal(error) or work.file.ended.is_set():
-            return False
-        now, limits, file = time.monotonic(), backoff.LIMITS, work.file
-        with self._office.mutex:
-            came = max((it.progressed for it in self.queue.flying if it.nbytes), default=self._came)
-            file.refused_since = file.refused_since or now
-            # It may be but this file that is refused for ever, and is waited for as long again; or
-            # but this part of it, which may also wait for its turn.
-            is_patient = now - file.refused_since < limits.patience / 2
-            is_patient &= now - file.refused.setdefault(at, now) < _TURN_TIMES * limits.patience
-        return is_patient and now - max(came, self._came) < limits.longest_pause + _FLOWS_SECONDS
 
     def _fail(self, work: Work, error: BaseException) -> None:
         with self._office.mutex:
@@ -376,15 +386,7 @@ class Desk:
             work.file.traffic.requests += work.requests
             work.file.traffic.nbytes += work.nbytes
             self.urgency.lateness.came(work.nbytes, work.progressed - work.began)
-            if work.nbytes:
-                self._came = work.progressed
-                # Of a cell, the same bytes may come again and again.
-                if not is_refused or (rest or 0) > work.start:
-                    work.file.refused_since = 0.0
-            if work.file.refused:
-                end = work.stop if rest is None else rest
-                for at in [at for at in work.file.refused if work.start <= at < end]:
-                    del work.file.refused[at]
+            self.refusals.note_end(work, rest, is_refused)
             if work.bulk is None:
                 # What is kept leaves room to others, too.
                 for desk in self._office.desks.values():

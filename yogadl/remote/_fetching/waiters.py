@@ -50,6 +50,10 @@ class Waiters:
         finally:
             self._all.discard(waiter)
 
+    def __bool__(self) -> bool:
+        """Whether there are any. Safe for threads."""
+        return bool(self._all)
+
     def wake_all(self) -> None:
         """Has all of them look again."""
         for waiter in self._all.copy():
