@@ -56,6 +56,7 @@ class Connections:
     Attributes:
         ended: once it is set, nothing is asked for any more.
         refusals: how often it was refused what others had meanwhile, less what it was not since.
+        since: when the last one began.
         longest_wait: seconds that the last answer took to begin, or to go on, whatever was more.
     """
 
@@ -68,7 +69,7 @@ class Connections:
         self._piece = _FIRST_BYTES
         self.ended = threading.Event()
         self.refusals = 0.0
-        self.longest_wait = 0.0
+        self.since = self.longest_wait = 0.0
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -246,6 +247,7 @@ class Connections:
                 while len(self._open) >= _MOST_HOSTS:
                     self._drop(next(iter(self._open)))
                 connection = self._open[key] = key.connect()
+                self.since = started
             connection.request("GET", target, headers=headers)
             self._socket = connection.sock
             answer = self._last = connection.getresponse()

@@ -220,10 +220,10 @@ class Desk:
             connections.refusals = max(0.0, connections.refusals - SERVED)
             with self._office.mutex:
                 self.crew.is_served()
-        if self.refusals.gives_way():
+        if self.refusals.gives_way(connections.since):
             with self._office.mutex:
                 # Another one may have.
-                if self.refusals.gives_way():
+                if self.refusals.gives_way(connections.since):
                     self.refusals.give_way(connections.close)
         return True
 

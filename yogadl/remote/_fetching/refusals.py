@@ -71,14 +71,21 @@ class Refusals:
         """Whether there were any lately. Safe for threads."""
         return bool(self.last) and now - self.last < _LATELY_SECONDS
 
-    def gives_way(self) -> bool:
+    def gives_way(self, since: float) -> bool:
         """Whether a thread is to close its connection, since others are refused. Safe for threads,
-        and cheap where none is."""
+        and cheap where none is.
+
+        Args:
+            since: when its connection began.
+        """
         if not self.last:
             return False
         now = time.monotonic()
-        often = _OPENING_SECONDS if self.opening else _OTHERS_SECONDS
-        return self.are_late(now) and now - self._gave_way > often
+        if not self.are_late(now):
+            return False
+        if self.opening:
+            return now - self._gave_way > _OPENING_SECONDS
+        return now - max(self._gave_way, since) > _OTHERS_SECONDS
 
     def give_way(self, close: Callable[[], object]) -> None:
         """To be called by a thread that is not at work, which closes its connection."""
