@@ -23,6 +23,7 @@ from yogadl.remote._fetching import refusals
 from yogadl.remote._fetching.connections import Connections
 from yogadl.remote._fetching.crew import Crew
 from yogadl.remote._fetching.fetcher import fetcher
+from yogadl.remote._fetching.work_queue import WorkQueue
 
 ORDER = {"shuffle": True, "shuffle_seed": 1}
 
@@ -314,3 +315,22 @@ def test_threads_that_are_refused_are_told_when_there_are_enough() -> None:
     with mutex:
         assert crew.count == 20 - sum(told)
         assert 2 <= crew.count <= 10
+
+
+def test_a_connection_is_kept_for_a_while() -> None:
+    """By who has got it from others, or each would hardly have it before it is theirs again."""
+    made, now = refusals.Refusals(threading.Lock(), WorkQueue()), time.monotonic()
+    assert not made.gives_way(now - 1000)
+    made.note()
+    # Those that there were before it was known that others are refused.
+    assert not made.gives_way(now - 1000)
+    made._gave_way = now - 1000
+    assert made.gives_way(now - 1000)
+    assert not made.gives_way(time.monotonic())
+    with made.opening.waiting():
+        assert made.gives_way(time.monotonic())
+    made.give_way(lambda: None)
+    assert not made.gives_way(now - 1000)
+    made.last = now - 1000
+    made._gave_way = now - 1000
+    assert not made.gives_way(now - 1000)
