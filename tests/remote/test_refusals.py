@@ -219,7 +219,9 @@ def test_other_processes_are_served_now_and_then(
             asked = ref.reader.files.file(0).asked
             for _ in range(3):
                 connections = Connections()
-                backoff.retried(lambda: connections.head(asked, 1000, 9.0), lambda _: None, 60.0)  # noqa: B023
+                backoff.retried(
+                    lambda: connections.head(asked, 1000, 1000, 9.0), lambda _: None, 60.0
+                )  # noqa: B023
                 connections.close()
 
 
