@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import threading
 import time
@@ -219,9 +220,8 @@ def test_other_processes_are_served_now_and_then(
             asked = ref.reader.files.file(0).asked
             for _ in range(3):
                 connections = Connections()
-                backoff.retried(
-                    lambda: connections.head(asked, 1000, 1000, 9.0), lambda _: None, 60.0
-                )  # noqa: B023
+                ask = functools.partial(connections.head, asked, 1000, 1000, 9.0)
+                backoff.retried(ask, lambda _: None, 60.0)
                 connections.close()
 
 
