@@ -73,10 +73,27 @@ def test_few_requests(site: Site, most: int, status: int) -> None:
     assert refused
 
 
+@contextlib.contextmanager
+def reading_others(ref: RemoteDataRef) -> Iterator[None]:
+    """Somebody reads the first twenty again and again meanwhile."""
+    is_over = threading.Event()
+
+    def read() -> None:
+        while not is_over.is_set():
+            ref.read(np.arange(20))
+
+    others = threading.Thread(target=read)
+    others.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        others.join()
+
+
 def test_a_file_that_is_refused_for_ever_is_an_error(site: Site) -> None:
     """Though others of the same server come meanwhile."""
     site.store(records(60, 40_000), spec=SPEC, part_bytes=400_000)
-    is_over = threading.Event()
     with site.ref(Never()) as ref:
         assert ref[0]["number"] == 0
         last = ref.reader.files.file(len(ref.reader.files) - 1).asked.name
@@ -84,18 +101,8 @@ def test_a_file_that_is_refused_for_ever_is_an_error(site: Site) -> None:
         def refuse(asked: Asked, made: Answer) -> Answer:
             return Answer(503, {}, b"") if last in asked.path else made
 
-        def read_others() -> None:
-            while not is_over.is_set():
-                ref.read(np.arange(20))
-
-        others = threading.Thread(target=read_others)
-        others.start()
-        try:
-            with site.twisting(refuse), pytest.raises(ThrottledError):
-                ref.read([59])
-        finally:
-            is_over.set()
-            others.join()
+        with reading_others(ref), site.twisting(refuse), pytest.raises(ThrottledError):
+            ref.read([59])
 
 
 def test_a_range_that_is_refused_for_ever_is_an_error(
@@ -104,7 +111,6 @@ def test_a_range_that_is_refused_for_ever_is_an_error(
     """Though others of the same file come meanwhile."""
     monkeypatch.setattr(refusals, "_TURN_TIMES", 1)
     site.store(records(60, 40_000), spec=SPEC)
-    is_over = threading.Event()
     with site.ref(Never()) as ref:
         assert ref[0]["number"] == 0
         ((_, start, _),) = ref.reader.record_ranges(np.array([59]))
@@ -112,18 +118,8 @@ def test_a_range_that_is_refused_for_ever_is_an_error(
         def refuse(asked: Asked, made: Answer) -> Answer:
             return Answer(503, {}, b"") if asked.start <= start < asked.stop else made
 
-        def read_others() -> None:
-            while not is_over.is_set():
-                ref.read(np.arange(20))
-
-        others = threading.Thread(target=read_others)
-        others.start()
-        try:
-            with site.twisting(refuse), pytest.raises(ThrottledError):
-                ref.read([59])
-        finally:
-            is_over.set()
-            others.join()
+        with reading_others(ref), site.twisting(refuse), pytest.raises(ThrottledError):
+            ref.read([59])
 
 
 @contextlib.contextmanager
