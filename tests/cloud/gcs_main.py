@@ -2,9 +2,9 @@
 
 The emulator serves one connection at a time and knows no preconditions; its generations are those
 of when an upload began. Here, requests come over kept connections of many threads and are carried
-out one at a time; generations are given as objects appear, never twice, and preconditions and
-``generation=`` hold. An upload in pieces behaves as Google documents it when a piece is sent twice,
-its state is asked for, or its digest does not fit.
+out one at a time; generations are given as objects appear, never twice, and preconditions,
+``generation=`` and ``sourceGeneration=`` hold. An upload in pieces behaves as Google documents it
+when a piece is sent twice, its state is asked for, or its digest does not fit.
 """
 
 from __future__ import annotations
@@ -75,8 +75,10 @@ class Objects(Storage):
 
     def _check_existing(self, bucket_name: str, file_name: str) -> dict[str, Any]:
         found: dict[str, Any] | None = self.objects.get(bucket_name, {}).get(file_name)
-        if found is None or self.query.get("generation") not in (None, found["generation"]):
-            raise NotFound
+        for name in ("generation", "sourceGeneration"):
+            if found is None or self.query.get(name) not in (None, found["generation"]):
+                raise NotFound
+        assert found is not None
         self._check(bucket_name, file_name)
         return found
 

@@ -3,8 +3,8 @@
 What S3 does and moto does not is done here: a body that broke off or does not have the digest that
 was sent with it is refused; all requests for a bucket but parts of uploads come one at a time, so
 that conditions hold in races and nothing is read while it is replaced; ``If-Match`` holds for
-finishing an upload in parts and for deletions, too; a part of an upload that is no more is answered
-with 404; and a list of uploads says when they began.
+finishing an upload in parts and for deletions, and that of the source for copies, too; a part of an
+upload that is no more is answered with 404; and a list of uploads says when they began.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, unquote
 
 import moto.backends
 from lifeline import end_with_parent
@@ -67,6 +67,12 @@ class Careful:
                 deletes = environ["REQUEST_METHOD"] == "DELETE" and not upload
                 if (finishes or deletes) and (refusal := self._refusal(environ)):
                     return refusal(environ, start_response)
+                if source := environ.get("HTTP_X_AMZ_COPY_SOURCE"):
+                    path = f"/{unquote(source).lstrip('/')}"
+                    wanted = environ.get("HTTP_X_AMZ_COPY_SOURCE_IF_MATCH")
+                    told = {"PATH_INFO": path, "RAW_URI": quote(path), "HTTP_IF_MATCH": wanted}
+                    if refusal := self._refusal({**environ, **told}):
+                        return refusal(environ, start_response)
                 answer = list(self._app(environ, start_response))
                 return self._dated(answer) if "uploads" in query else answer
         except KeyError as error:
@@ -104,6 +110,7 @@ class Careful:
             name: value
             for name, value in environ.items()
             if name not in ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH")
+            and not name.startswith("HTTP_X_AMZ_COPY_SOURCE")
         }
         asked |= {"REQUEST_METHOD": "HEAD", "QUERY_STRING": "", "CONTENT_LENGTH": "0"}
         asked["wsgi.input"] = io.BytesIO()

@@ -403,6 +403,32 @@ def test_a_table_whose_parts_are_missing(site: Site) -> None:
         everything(ref.stream())
 
 
+@pytest.mark.parametrize("becomes", ["a table", "nothing"])
+def test_what_became_a_part_is_read_as_that(site: Site, becomes: str) -> None:
+    known = stored(site)
+    with opened(site) as ref:
+        first = everything(ref.stream(shuffle=True, shuffle_seed=1, num_shards=20))
+        with site.storage.change("a", "1", version="2") as change:
+            change.append(records(1))
+        site.path().unlink()
+        if becomes == "a table":
+            (site.path().parents[1] / "2" / "cache.mdb").rename(site.path())
+        assert set(first) < set(known) == set(everything(ref.stream(shuffle=True, shuffle_seed=1)))
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_what_was_replaced_and_is_no_part_is_told(site: Site, status: int) -> None:
+    stored(site)
+
+    def twist(asked: Asked) -> Answer | None:
+        return Answer(status, {}, b"") if "yogadl.parts" in asked.path else None
+
+    with opened(site) as ref, site.twisting(twist):
+        site.storage.submit(records(7), "a", "1")
+        with pytest.raises(CacheReplacedError, match=r"a/1/cache\.mdb has \d+ bytes now"):
+            everything(ref.stream())
+
+
 def test_nothing_there(site: Site) -> None:
     with pytest.raises(CacheNotFoundError, match="404"):
         opened(site, "nothing/1/cache.mdb")

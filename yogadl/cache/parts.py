@@ -229,6 +229,19 @@ def read_header(path: pathlib.Path) -> tuple[headers.Header, MappedFile]:
     return header_of(file, shown(path)), file
 
 
+def check_file(path: pathlib.Path, digest: bytes) -> None:
+    """Sees that a whole file of format 1 has a digest.
+
+    Raises:
+        CacheFormatError: it has not.
+        FileSystemError: it cannot be opened.
+    """
+    header, file = read_header(path)
+    if header.digest != digest:
+        raise ChecksumError(f"{shown(path)} is another file than it should be; copy it again")
+    check_digest(file, header, shown(path))
+
+
 def parts_of(path: pathlib.Path) -> dict[bytes, int]:
     """The digests of the parts that a file names, if it is a table, and their bytes.
 

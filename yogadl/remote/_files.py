@@ -53,6 +53,7 @@ class RemoteFiles:
         claim: makes the folder for that, if somebody has removed it.
         space: says what may be kept.
         runs: which of their records are those of the version; without, all of them in order.
+        elsewhere: where the same comes from once it is not there any more; without, from nowhere.
 
     Attributes:
         counts, sizes, entries, salts: see above.
@@ -71,6 +72,7 @@ class RemoteFiles:
         claim: Callable[[], object],
         space: Space,
         runs: Runs | None = None,
+        elsewhere: Callable[[int], RemoteObject] | None = None,
     ) -> None:
         self.sizes = sizes
         self.traffic = Traffic()
@@ -88,6 +90,7 @@ class RemoteFiles:
         self.salts = salts
         self.counts = counts
         self._objects = objects
+        self._elsewhere = elsewhere
         self._paths = paths
         self._claim = claim
         self._space = space
@@ -239,6 +242,8 @@ class RemoteFiles:
         )
         made.twice, made.others = self.twice, self._others
         made.failed = self._failed
+        if self._elsewhere is not None:
+            made.elsewhere = self._elsewhere(number)
         return self._open.add(number, made)
 
     def _open_sparse(self, path: pathlib.Path, size: int) -> SparseFile:

@@ -133,6 +133,8 @@ def open_remote(
         lambda _number: folder / OBJECTS_FOLDER / f"{header.digest.hex()}.mdb",
         claim,
         space,
+        # Who commits on a plain file makes it a part of a table.
+        elsewhere=None if header.part_count else lambda _number: part_of(header.digest),
     )
     _keep(main.file(0), head.data)
     sections = _Sections(main.file(0), page, header)

@@ -22,6 +22,8 @@ from yogadl.dataref._remote import RemoteDataRef
 from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
+    CacheReplacedError,
+    CatalogueError,
     InvalidArgumentError,
     StorageFullError,
     StoreError,
@@ -413,11 +415,19 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         if info is None or info.metadata.get(CONTENT_KEY) != made.digest.hex():
             raise self._missing(version)
         try:
-            names = f"{version.dataset_id!r}, {version.dataset_version!r}"
-            advice = f"storage.compact({names}) stores it in parts of its own, and then it can be"
-            parts.take(info, made.digest, f"{advice} changed at once")
+            call = f"storage.compact({version.dataset_id!r}, {version.dataset_version!r})"
+            advice = f"{call} stores it in parts of its own, and then it can be changed at once"
+            parts.take(info, made.digest, advice)
         except ObjectGoneError:
             raise self._missing(version) from None
+        # Else somebody who is slower might make the table the part.
+        if self._conditions.decide_races(version.key) and self._conditions.bind_copies(version.key):
+            names = version.dataset_id, version.dataset_version
+            try:
+                self._make_table(version, _listed(names, info), made, parts)
+            except (CacheReplacedError, CatalogueError) as error:
+                # Then it is stored twice. Whoever replaced it may have done just this.
+                _log.info("%s stays a plain file: %s", version, error)
 
     def _publish_new(self, file: PartialFile, version: ObjectVersion, parts: PartBuilder) -> Entry:
         try:

@@ -20,7 +20,7 @@ import numpy as np
 from yogadl.cache.files import make_folders, moment, shown, telling
 from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile
-from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of, read_header
+from yogadl.cache.parts import PARTS_FOLDER, check_file, part_path, parts_of, read_header
 from yogadl.cache.record_reader import RecordReader
 from yogadl.catalogue import Catalogue, Entry, Key
 from yogadl.dataref import LMDBDataRef, StoredDataRef
@@ -36,7 +36,7 @@ from yogadl.storage._base import CacheStorage, check_configurations
 from yogadl.storage._collected import CollectedParts
 from yogadl.storage._commits.made import Made, read_made
 from yogadl.storage._configurations import LFSConfigurations
-from yogadl.storage._copying.copying import OpenOriginal, check_file
+from yogadl.storage._copying.copying import OpenOriginal
 from yogadl.storage._described import Parents, describe, describe_file, sizes_of
 from yogadl.storage._disk.lock import local_lock
 from yogadl.storage._disk.objects import LocalObjects

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import dataclasses
 import datetime
 import pathlib
 import secrets
@@ -14,19 +13,14 @@ from typing import Any
 
 from yogadl.cache.partial import PartialFile, claimed
 from yogadl.cache.record_reader import RecordReader
-from yogadl.cache.table_writer import write_version
-from yogadl.catalogue import DoomedError, Entry
-from yogadl.dataref import StoredDataRef
+from yogadl.catalogue import Entry
 from yogadl.errors import (
     CacheNotFoundError,
-    CacheReplacedError,
-    CatalogueError,
     ForeignFileError,
     InvalidArgumentError,
     VersionExistsError,
 )
 from yogadl.format.provenance import is_text
-from yogadl.storage._building.submission import Parts
 from yogadl.storage._catalogued import Found
 from yogadl.storage._commits.begun import Begun
 from yogadl.storage._commits.change import Change
@@ -35,37 +29,19 @@ from yogadl.storage._commits.lineage import changes_of, is_parent
 from yogadl.storage._commits.made import Made
 from yogadl.storage._commits.new_records import PartWriter
 from yogadl.storage._commits.purpose import Purpose, new_change
-from yogadl.storage._commits.rewriting import stored_anew, taken_back
+from yogadl.storage._commits.rewriting import taken_back
 from yogadl.storage._commits.user_metadata import metadata_digest
 from yogadl.storage._disk.scratch import scratch_folder
-from yogadl.storage._history import HistoryStorage
-from yogadl.storage._listed import Listed
 from yogadl.storage._listing import V
+from yogadl.storage._renewed_versions import RenewingStorage
 
 _ATTEMPTS = 3
 
 
-class VersionedStorage(HistoryStorage[V]):
+class VersionedStorage(RenewingStorage[V]):
     """See the module; derived by ``CacheStorage``."""
 
     # What a kind of storage supplies
-
-    @abc.abstractmethod
-    def _adding(self, version: V, may_stamp: bool, /) -> contextlib.AbstractContextManager[Parts]:
-        """What parts of a version are stored by, none of which is collected before the end.
-
-        Args:
-            version: that is to be published before the end.
-            may_stamp: whether parts may get another name, see ``Parts.store``.
-        """
-
-    @abc.abstractmethod
-    def _part_bytes(self, given: Any) -> int | None:
-        """Where parts are cut, by what the user says of it, ``None`` for nothing."""
-
-    @abc.abstractmethod
-    def _open_whole(self, version: V) -> StoredDataRef:
-        """A stored version, all of which is about to be read."""
 
     @abc.abstractmethod
     def _open_part(self, version: V, digest: bytes) -> RecordReader:
@@ -78,7 +54,8 @@ class VersionedStorage(HistoryStorage[V]):
 
     @abc.abstractmethod
     def _take(self, version: V, made: Made, parts: Any) -> None:
-        """Makes the plain file that a version is a part, too, without transferring it."""
+        """Makes the plain file that a version is a part, too, without transferring it. Where that
+        is a copy, the version becomes a table of the part."""
 
     @abc.abstractmethod
     def _publish_new(self, file: PartialFile, version: V, parts: Any) -> Entry:
@@ -87,17 +64,6 @@ class VersionedStorage(HistoryStorage[V]):
         Raises:
             VersionExistsError: it is there.
         """
-
-    @abc.abstractmethod
-    def _publish_again(self, file: PartialFile, version: V, parts: Any, listed: Listed) -> Entry:
-        """Stores the same records in place of a version in some state; see :meth:`_publish_new`.
-
-        Raises:
-            CacheReplacedError: it is in another state.
-        """
-
-    def _replaced(self, version: V) -> CacheReplacedError:
-        return CacheReplacedError(f"{version} was replaced or deleted meanwhile; try again")
 
     # Changing
 
@@ -380,77 +346,6 @@ class VersionedStorage(HistoryStorage[V]):
             f"{version} was made from {parent.dataset_version!r}, which was replaced since by "
             "another version of this name, so what it changed cannot be taken back"
         )
-
-    def compact(self, dataset_id: str, name: str, *, part_bytes: int | None = None) -> None:
-        """Stores the records of a version anew, in parts that have them in order and nothing else.
-
-        It is the same version as before, of the same content id; who reads it goes on reading what
-        he has open. So it is read as fast as one that was submitted, and what was dropped of it is
-        stored no longer, when other versions do not have it and it is collected.
-
-        Args:
-            dataset_id: of it.
-            name: a version or a tag.
-            part_bytes: see ``submit``.
-
-        Raises:
-            CacheNotFoundError: there is no such version or tag, or it is not committed.
-            ChecksumError: its records are damaged; nothing was changed.
-            CacheReplacedError: it was replaced or deleted meanwhile.
-            CatalogueError: the catalogue does not have it, and cannot be changed; it would be the
-                newest version by that.
-            UnsafeStoreError: the bucket has no conditional writes that can be trusted; likewise.
-        """
-        version, tag = self._named(dataset_id, name)
-        self._prove_tags(version)
-        size = self._part_bytes(part_bytes)
-        listed = self._look(version)
-        if listed is None:
-            raise self._replaced(version) if tag is None else self._left_by(tag, version)
-        known = self._catalogue.load(dataset_id)
-        # With an entry, it would be taken for committed.
-        entry = self._check_committed(listed, known)
-        # It is no newer by that, and the file that is there says so as long as this has an entry.
-        since, number = listed.stored(entry)
-        if listed.entry_in(known) is None:
-            again = dataclasses.replace(entry, stored=(since, number))
-            if not self._enter_again(again, listed, version):
-                raise CatalogueError(
-                    f"{version} is not in the catalogue, which cannot be changed now (the log says "
-                    "why), so it would be the newest version when it is compacted; try again later"
-                )
-        with claimed(version.claim) as path, self._adding(version, True) as parts:
-            parts.begin()
-            made = self._made(version)
-            writer = PartWriter(version.label, path, parts, size)
-            with self._open_whole(version) as ref:
-                stored = stored_anew(made, ref.reader, writer)
-            with write_version(
-                path,
-                stored.groups,
-                stored.spec,
-                None,
-                metadata=made.renewed_since(since, number, listed.tag),
-                created_ns=made.created_ns,
-                sums=made.sums,
-            ) as file:
-                entry = self._publish_again(file, version, parts, listed)
-        try:
-            self._enter_again(dataclasses.replace(entry, stored=(since, number)), listed, version)
-        except CacheReplacedError:
-            self._withdraw(version, entry.object_tag)
-            raise
-
-    def _enter_again(self, entry: Entry, listed: Listed, version: V) -> bool:
-        """Enters a version of the same records as what is stored; whether it could.
-
-        Raises:
-            CacheReplacedError: that is about to be deleted.
-        """
-        try:
-            return self._enter(entry, listed.tag)
-        except DoomedError:
-            raise self._replaced(version) from None
 
 
 def _new_name() -> str:

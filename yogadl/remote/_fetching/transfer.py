@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from yogadl.backoff import Backoff
 from yogadl.cache.memory import private_memory
 from yogadl.errors import StoreError
+from yogadl.remote._fetching.remote_object import ChangedError
 from yogadl.remote._fetching.work import EndedError, Work
 from yogadl.remote._local.sparse_file import CELL
 
@@ -90,10 +91,13 @@ class Transfer:
             # A cell is marked as a whole, so it is fetched as a whole.
             self._at = self._at // CELL * CELL
             work.requests += 1
+            asked = file.asked
             try:
                 into = None if self._is_kept else self.memory[self._at - work.start :]
-                connections.read(file.asked, file.size, self._at, work.stop, self._take, into)
+                connections.read(asked, file.size, self._at, work.stop, self._take, into)
                 answered(connections.longest_wait)
+            except ChangedError as error:
+                file.move(asked, error)
             except StoreError as error:
                 # Of a cell, the same bytes may come again and again, now more and now fewer.
                 reached = self._at // CELL * CELL
@@ -103,6 +107,9 @@ class Transfer:
                     furthest = reached
                     pauses.progressed()
                 if not pauses.waits(error):
+                    # Who may not list a bucket may not know either that something is not there.
+                    if file.changed and not error.is_transient:
+                        raise ChangedError(file.changed) from error
                     raise
 
     def _take(self, offset: int, data: memoryview) -> None:

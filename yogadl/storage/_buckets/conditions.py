@@ -9,7 +9,11 @@ import threading
 
 from yogadl.errors import UnsafeStoreError
 from yogadl.storage._configurations import BaseCloudConfigurations
-from yogadl.storage._objects.probe import cannot_be_trusted, what_is_wrong
+from yogadl.storage._objects.probe import (
+    cannot_be_trusted,
+    copies_what_was_meant,
+    what_is_wrong,
+)
 from yogadl.storage._objects.store import ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -28,6 +32,7 @@ class ConditionalWrites:
         self._configurations = configurations
         self._are_heeded: bool | None = configurations.conditional_writes
         self._decide: bool | None = None
+        self._copies: bool | None = None
         self._wrong = self._wrong_in_races = ""
         self._probing = os.getpid(), threading.Lock()
 
@@ -87,6 +92,13 @@ class ConditionalWrites:
                 self._wrong_in_races = self._try_out(key, True)
                 self._decide = not self._wrong_in_races
         return self._decide
+
+    def bind_copies(self, key: str) -> bool:
+        """Whether the store copies no other state of an object than what is meant."""
+        if self._copies is None:
+            folder = pathlib.PurePosixPath(key).parent
+            self._copies = self._store.is_proven or copies_what_was_meant(self._store, f"{folder}/")
+        return self._copies
 
     def _try_out(self, key: str, races: bool) -> str:
         folder = pathlib.PurePosixPath(key).parent

@@ -290,11 +290,13 @@ class KeptCopy:
     def _committed(self, file: PartialFile, content: str | None) -> Iterator[None]:
         """Makes a whole file the copy, which is not removed meanwhile.
 
+        What it was before is removed at the end, since it may be a part of what it is now.
+
         Args:
             file: to be the copy.
             content: its digest, with which it was compared; ``None`` if it cannot be named by it.
         """
-        lock = None
+        lock = path = None
         if content is not None and self._contents.claim():
             path = self._contents.path(content)
             try:
@@ -306,13 +308,14 @@ class KeptCopy:
                 _log.info("%s is not named by its contents: %s", self.path, error)
             else:
                 self._contents.note_opened(path, self.path)
-                self._contents.forget(but=path)
         if lock is None:
             if followed(self.path) != self.path:
                 self.path.unlink()
             if self._local_parts.publish(make_trusted(file), self.path):
                 self._local_parts.collect_after()
         yield
+        if lock is not None:
+            self._contents.forget(but=path)
         del lock
 
     @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pathlib
+from collections.abc import Callable
 
 from yogadl.cache.partial import PartialFile
 from yogadl.dataref import LMDBDataRef
@@ -73,6 +74,12 @@ class LocalCopy:
             return True
         found = by_content(self._contents, info)
         return found is not None and self._contents.has_parts(found)
+
+    def copied(
+        self, digest: bytes, size: int, make_file: Callable[[], PartialFile]
+    ) -> PartialFile | None:
+        """A file with a part that is here as a plain version; see ``Contents.copied``."""
+        return self._contents.copied(digest, size, make_file)
 
     def claim(self) -> pathlib.Path:
         """The path of a copy to be, beside which the file can be made that :meth:`install` takes.

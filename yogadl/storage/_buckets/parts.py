@@ -19,10 +19,8 @@ import xxhash
 
 from yogadl.cache.files import telling
 from yogadl.cache.partial import PartialFile, remove_leftovers
-from yogadl.cache.parts import PARTS_FOLDER, part_path, parts_of, read_header
-from yogadl.cache.whole_file import check_digest
+from yogadl.cache.parts import PARTS_FOLDER, check_file, part_path, parts_of
 from yogadl.errors import ChecksumError, LocalDirectoryError, StoreError
-from yogadl.format.header import Header
 from yogadl.remote._local.whole import is_whole
 from yogadl.storage._buckets.part_control import CONTROL_OBJECT, ControlObject
 from yogadl.storage._disk.contents import Contents
@@ -242,7 +240,9 @@ class BucketParts:
                 for digest in found:
                     path = part_path(table, digest)
                     staged = functools.partial(contents.staged, path)
-                    with self._downloaded(staged, str(table), digest) as file:
+                    # What was a plain file, and is here, need not come again.
+                    copied = contents.copied(digest, sizes[digest], staged)
+                    with copied or self._downloaded(staged, str(table), digest) as file:
                         contents.place(file, path)
 
     def _missing(self, table: pathlib.Path, sizes: dict[bytes, int], check: bool) -> list[bytes]:
@@ -284,7 +284,7 @@ class BucketParts:
                 file = stack.enter_context(staged())
                 download(self._store, info, file)
                 try:
-                    _check(file.path, digest)
+                    check_file(file.path, digest)
                 except ChecksumError as error:
                     _log.warning("Download %d of %s: %s", attempt, key, error)
                     seen.add(file_digest(file.path))
@@ -314,21 +314,8 @@ def _is_there(path: pathlib.Path, digest: bytes, size: int, check: bool) -> bool
         if trusted_status(path) is None or path.stat().st_size != size:
             return False
         if check:
-            _check(path, digest)
+            check_file(path, digest)
     except (OSError, ChecksumError) as error:
         _log.warning("%s is downloaded again: %s", path, error)
         return False
     return True
-
-
-def _check(path: pathlib.Path, digest: bytes) -> Header:
-    """Sees that a file is the part of a digest.
-
-    Raises:
-        ChecksumError: it is not.
-    """
-    header, file = read_header(path)
-    if header.digest != digest:
-        raise ChecksumError(f"{path} is another part")
-    check_digest(file, header, str(path))
-    return header

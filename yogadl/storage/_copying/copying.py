@@ -11,14 +11,12 @@ from typing import Any, Protocol
 from yogadl.cache.file_reader import FileReader
 from yogadl.cache.opening import open_cache
 from yogadl.cache.partial import PartialFile, claimed, remove_leftovers
-from yogadl.cache.parts import read_header
-from yogadl.cache.whole_file import check_digest
+from yogadl.cache.parts import check_file
 from yogadl.dataref import LMDBDataRef
 from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
     CatalogueError,
-    ChecksumError,
     InvalidArgumentError,
 )
 from yogadl.storage._commits.made import Made
@@ -179,18 +177,6 @@ class Copier:
             raise CatalogueError(
                 f"{target} is stored, and could not be entered in the catalogue; copy it again"
             )
-
-
-def check_file(path: pathlib.Path, digest: bytes) -> None:
-    """Sees that a file of format 1 has a digest.
-
-    Raises:
-        CacheFormatError: it has not.
-    """
-    header, file = read_header(path)
-    if header.digest != digest:
-        raise ChecksumError(f"{path} is another file than it should be; copy it again")
-    check_digest(file, header, str(path))
 
 
 def _append_pieces(file: PartialFile, reader: FileReader) -> None:

@@ -6,11 +6,11 @@ import pathlib
 from collections.abc import Mapping
 
 from yogadl.cache.partial import PartialFile
-from yogadl.cache.parts import parts_of, read_header
+from yogadl.cache.parts import check_file, parts_of, read_header
 from yogadl.errors import CacheFormatError, ChecksumError
 from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._commits.made import Made, read_made
-from yogadl.storage._copying.copying import MakeFile, OpenOriginal, check_file
+from yogadl.storage._copying.copying import MakeFile, OpenOriginal
 from yogadl.storage._objects.metadata_keys import CONTENT_KEY
 from yogadl.storage._objects.store import ObjectInfo, ObjectStore
 from yogadl.storage._objects.transfer import download
@@ -67,7 +67,8 @@ class FarOriginal:
             except CacheFormatError:
                 # The copy's disk has damaged it.
                 self._near = None
-        return self._version.parts.load(digest, make_file, self._version.name)
+        found = self._version.local.copied(digest, self.parts[digest], make_file)
+        return found or self._version.parts.load(digest, make_file, self._version.name)
 
 
 def _download_table(store: ObjectStore, info: ObjectInfo, path: pathlib.Path) -> None:

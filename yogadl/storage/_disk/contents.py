@@ -20,14 +20,14 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from yogadl.cache.files import telling
 from yogadl.cache.held import hold, is_replaced
 from yogadl.cache.mapping import Descriptor, open_file
 from yogadl.cache.noted import fingerprint_of
 from yogadl.cache.partial import PartialFile, remove_leftovers
-from yogadl.cache.parts import OBJECTS_FOLDER, part_path, parts_of
+from yogadl.cache.parts import OBJECTS_FOLDER, check_file, part_path, parts_of
 from yogadl.errors import (
     CacheFormatError,
     CacheNotFoundError,
@@ -74,6 +74,36 @@ class Contents:
         path = self.path(digest)
         is_here = self._folders.safe_pieces() and is_own(path) and is_whole(path, size)
         return path if is_here else None
+
+    def copied(
+        self, digest: bytes, size: int, staged: Callable[[], PartialFile]
+    ) -> PartialFile | None:
+        """A file with what a version is, which was compared with its digest; ``None`` if not all
+        of it is here.
+
+        Args:
+            digest: of the version.
+            size: of its file, in bytes.
+            staged: makes an empty file.
+
+        Raises:
+            StorageFullError: the disk is full, or nearly so.
+        """
+        path = self.find(digest.hex(), size)
+        if path is None:
+            return None
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(staged())
+            try:
+                source = open_file(path)
+                while data := os.pread(source.number, _PIECE, file.size):
+                    file.append(data)
+                check_file(file.path, digest)
+            except (OSError, CacheFormatError) as error:
+                _log.info("%s is not copied, but downloaded: %s", path, error)
+                return None
+            stack.pop_all()
+            return file
 
     def claim(self) -> bool:
         """Whether something can be kept here; makes the folders for it."""

@@ -19,7 +19,12 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from yogadl.errors import StoreError, UnsafeStoreError
-from yogadl.storage._objects.store import ABSENT, ObjectStore, PreconditionFailedError
+from yogadl.storage._objects.store import (
+    ABSENT,
+    ObjectGoneError,
+    ObjectStore,
+    PreconditionFailedError,
+)
 
 _RACERS = 16
 _PATIENCE = 60.0
@@ -54,6 +59,29 @@ def what_is_wrong(store: ObjectStore, prefix: str, *, races: bool = True) -> str
     except _WrongError as error:
         return str(error)
     return ""
+
+
+def copies_what_was_meant(store: ObjectStore, prefix: str) -> bool:
+    """Whether a store refuses to copy an object that was replaced since it was looked at.
+
+    Args:
+        store: the bucket.
+        prefix: what the keys of objects of its own are to begin with.
+
+    Raises:
+        StoreError: the store cannot be tried out.
+    """
+    with _object(store, prefix) as key, _object(store, prefix) as copy:
+        store.write(key, b"before")
+        found = store.head(key)
+        store.write(key, b"after")
+        if found is None:
+            return False
+        try:
+            store.copy(found, copy, {})
+        except ObjectGoneError:
+            return True
+    return False
 
 
 def _try_out(store: ObjectStore, prefix: str, races: bool) -> None:
