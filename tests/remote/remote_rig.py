@@ -113,6 +113,8 @@ class Web:
         start, stop = int(found[1]), min(int(found[2]) + 1, len(data))
         asked = Asked(path, start, stop, len(data), len(self.asked))
         self.asked.append(asked)
+        if start >= len(data):
+            return Answer(416, {"Content-Range": f"bytes */{len(data)}"}, b"")
         headers = {"Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"}
         made = Answer(206, headers, data[start:stop])
         return made if self.twist is None else self.twist(asked, made)

@@ -420,12 +420,14 @@ def test_what_became_a_part_is_read_as_that(site: Site, becomes: str) -> None:
 def test_what_was_replaced_and_is_no_part_is_told(site: Site, status: int) -> None:
     stored(site)
 
-    def twist(asked: Asked) -> Answer | None:
-        return Answer(status, {}, b"") if "yogadl.parts" in asked.path else None
+    def twist(asked: Asked, answer: Answer) -> Answer:
+        return Answer(status, {}, b"") if "yogadl.parts" in asked.path else answer
 
     with opened(site) as ref, site.twisting(twist):
-        site.storage.submit(records(7), "a", "1")
-        with pytest.raises(CacheReplacedError, match=r"a/1/cache\.mdb has \d+ bytes now"):
+        with site.storage.change("a", "1", version="2") as change:
+            change.append(records(1))
+        site.storage.submit(records(7), "a", "1", spec=SPEC)
+        with pytest.raises(CacheReplacedError, match=r"a/1/cache\.mdb"):
             everything(ref.stream())
 
 

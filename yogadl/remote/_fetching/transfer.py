@@ -87,17 +87,23 @@ class Transfer:
         pauses = Backoff(stop=file.ended)
         self._has_come, connections.ended = connections.has_come, file.ended
         furthest = work.start
+        asked, gone = file.asked, ""
         while self._at < work.stop:
             # A cell is marked as a whole, so it is fetched as a whole.
             self._at = self._at // CELL * CELL
             work.requests += 1
-            asked = file.asked
             try:
                 into = None if self._is_kept else self.memory[self._at - work.start :]
                 connections.read(asked, file.size, self._at, work.stop, self._take, into)
                 answered(connections.longest_wait)
+                if gone:
+                    file.asked = asked
             except ChangedError as error:
-                file.move(asked, error)
+                if gone:
+                    raise ChangedError(gone) from error
+                if file.elsewhere in (None, asked):
+                    raise
+                asked, gone = file.elsewhere, str(error)
             except StoreError as error:
                 # Of a cell, the same bytes may come again and again, now more and now fewer.
                 reached = self._at // CELL * CELL
@@ -107,9 +113,9 @@ class Transfer:
                     furthest = reached
                     pauses.progressed()
                 if not pauses.waits(error):
-                    # Who may not list a bucket may not know either that something is not there.
-                    if file.changed and not error.is_transient:
-                        raise ChangedError(file.changed) from error
+                    # Who may not list a bucket is not told that something is not there.
+                    if gone and not error.is_transient:
+                        raise ChangedError(gone) from error
                     raise
 
     def _take(self, offset: int, data: memoryview) -> None:

@@ -81,7 +81,6 @@ class RemoteFile:
     Attributes:
         asked: where it comes from.
         elsewhere: where the same bytes are once they are not there any more, if anywhere.
-        changed: why they are asked for there; empty as long as they are not.
         size: of it, in bytes.
         pieces: what is there.
         traffic: where to count.
@@ -102,7 +101,6 @@ class RemoteFile:
     space: Space
     ended: threading.Event
     elsewhere: RemoteObject | None = None
-    changed: str = ""
     failures: collections.deque[tuple[int, int, float, BaseException]] = field(
         default_factory=lambda: collections.deque(maxlen=_FAILURES)
     )
@@ -117,23 +115,6 @@ class RemoteFile:
     def server(self) -> str:
         """See ``RemoteObject.server``."""
         return self.asked.server
-
-    def move(self, asked: RemoteObject, error: ChangedError) -> None:
-        """Asks elsewhere from now on.
-
-        Args:
-            asked: where it is not any more, which another thread may have found out, too.
-            error: why.
-
-        Raises:
-            ChangedError: it is nowhere else.
-        """
-        if self.elsewhere is None:
-            raise error
-        if asked is self.elsewhere:
-            raise ChangedError(self.changed) from error
-        self.changed = str(error)
-        self.asked = self.elsewhere
 
     def note_passed(self, start: int, stop: int) -> None:
         """Says that bulk has gone over a range, mostly one behind the last."""
