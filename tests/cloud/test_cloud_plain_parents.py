@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from yogadl.errors import CacheReplacedError, ConflictError, StoreError
+from yogadl.errors import AccessDeniedError, CacheReplacedError, ConflictError, StoreError
 from yogadl.storage import LFSStorage
 
 COUNT, MORE, SIDE = 300, 10, 64
@@ -211,6 +211,21 @@ def test_two_commit_at_once(rig: Any, local: pathlib.Path, elsewhere: pathlib.Pa
         found = storage.fetch("digits", version)
         assert len(found) == COUNT + count
         check(found)
+
+
+def test_who_may_not_replace_it_stores_it_twice(rig: Any, local: pathlib.Path) -> None:
+    storage = rig.make_storage(local)
+    begin(storage)
+    before = stored(rig)
+
+    def refuse() -> None:
+        raise AccessDeniedError("this object is locked")
+
+    amid(storage, refuse)
+    append(storage)
+    assert before < stored(rig) / 2
+    for version in ("1", "2"):
+        check(storage.fetch("digits", version))
 
 
 def test_it_fails_amid_that(rig: Any, local: pathlib.Path) -> None:

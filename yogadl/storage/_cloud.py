@@ -20,6 +20,7 @@ from yogadl.catalogue import Catalogue, Entry, Key
 from yogadl.dataref import LMDBDataRef, StoredDataRef
 from yogadl.dataref._remote import RemoteDataRef
 from yogadl.errors import (
+    AccessDeniedError,
     CacheFormatError,
     CacheNotFoundError,
     CacheReplacedError,
@@ -425,7 +426,7 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             names = version.dataset_id, version.dataset_version
             try:
                 self._make_table(version, _listed(names, info), made, parts)
-            except (CacheReplacedError, CatalogueError) as error:
+            except (AccessDeniedError, CacheReplacedError, CatalogueError) as error:
                 # Then it is stored twice. Whoever replaced it may have done just this.
                 _log.info("%s stays a plain file: %s", version, error)
 
