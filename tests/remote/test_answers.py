@@ -122,6 +122,22 @@ def test_a_beginning_that_drips_is_asked_for_again(
         assert everything(ref.stream()) == wanted
 
 
+def test_a_first_answer_that_stalls_is_asked_for_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = stored(site)
+    monkeypatch.setattr(_open, "_HEAD_SECONDS", 0.2)
+    # Longer than a test may take.
+    monkeypatch.setattr(backoff, "LIMITS", dataclasses.replace(backoff.LIMITS, answer=3600.0))
+
+    def stall(asked: Asked, made: Answer) -> Answer:
+        made.stalls = 0.0 if asked.number else 3600.0
+        return made
+
+    with site.twisting(stall), opened(site) as ref:
+        assert everything(ref.stream()) == wanted
+
+
 def _trickling(_asked: Asked, made: Answer) -> Answer:
     made.trickles = lambda: True
     return made

@@ -45,8 +45,9 @@ Array = np.ndarray[Any, Any]
 HEAD_BYTES = 256 << 10
 """Read at first: takes no longer than less, and has all of a table of a thousand parts."""
 
-# That they may take; what came until then is enough if the header is whole, since all else can be
-# fetched like any other range. Otherwise, the next try may take twice as long.
+# For the answer to begin, and then for all of it; what came until then is enough if the header is
+# whole, since all else can be fetched like any other range. If not, the next try may take twice as
+# long.
 _HEAD_SECONDS = 3.0
 _FETCHES = 3
 # In bytes, since it is read as a whole: of ten million parts.

@@ -70,6 +70,8 @@ class Connections:
         self.ended = threading.Event()
         self.refusals = 0.0
         self.since = self.longest_wait = 0.0
+        # For an answer, and for more of it; ``None`` for as long as anybody's.
+        self._patience: float | None = None
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -122,13 +124,14 @@ class Connections:
             least: so many bytes are enough, or all that there are, if the answer breaks off or
                 takes too long.
             most: how many bytes to ask for.
-            seconds: that it may take, from the answer on; a connection may be very slow, and
-                another one not.
+            seconds: that the answer may take to begin, and it and each piece of it from then on; a
+                connection may be very slow, and another one not.
 
         Raises:
             ChangedError, StoreError: see :meth:`read`.
             NoRangesError: likewise; a proxy may have answered for once.
         """
+        self._patience = seconds
         return self._accepted(asked, lambda at: self._head(at, asked, least, most, seconds))
 
     def _accepted(self, asked: RemoteObject, ask: Callable[[Address], Result]) -> Result:
@@ -246,7 +249,7 @@ class Connections:
             if connection is None:
                 while len(self._open) >= _MOST_HOSTS:
                     self._drop(next(iter(self._open)))
-                connection = self._open[key] = key.connect()
+                connection = self._open[key] = key.connect(self._patience)
                 self.since = started
             connection.request("GET", target, headers=headers)
             self._socket = connection.sock

@@ -40,8 +40,13 @@ class Host:
             return urllib.parse.urlunsplit((*parts[:4], ""))
         return urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
 
-    def connect(self) -> http.client.HTTPConnection:
-        """An open connection."""
+    def connect(self, seconds: float | None = None) -> http.client.HTTPConnection:
+        """An open connection.
+
+        Args:
+            seconds: to wait for an answer, and for more of it; as long as ``backoff.LIMITS`` has it
+                if that is less, or ``None``.
+        """
         limits = backoff.LIMITS
         host = urllib.parse.urlsplit(self.proxy).netloc.rpartition("@")[2] or self.netloc
         made: http.client.HTTPConnection
@@ -54,7 +59,7 @@ class Host:
             made = http.client.HTTPConnection(host, timeout=limits.connect)
         made.response_class = Answer
         made.connect()
-        made.sock.settimeout(limits.answer)
+        made.sock.settimeout(limits.answer if seconds is None else min(seconds, limits.answer))
         return made
 
 
