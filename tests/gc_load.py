@@ -114,7 +114,8 @@ def build(place: Place) -> None:
                 place.storage.delete("data", version)
         else:
             values = np.arange(first, first + FIRST // 2)
-            place.storage.submit(values, "data", version, part_bytes=6000)
+            size = roll.choice([None, 6000])
+            place.storage.submit(values, "data", version, part_bytes=size)
 
 
 def commit(place: Place) -> None:
@@ -184,7 +185,7 @@ def run(storage: Any, other: Any, folder: pathlib.Path, seed: int = 1) -> None:
     """Has all of them at work for some seconds, and kills one after another."""
     folder.mkdir()
     roll = random.Random(seed)
-    storage.submit(np.arange(FIRST), "data", "0", part_bytes=4000)
+    storage.submit(np.arange(FIRST), "data", "0")
     storage.tag("data", "main", "0")
     storage.tag("data", "first", "0")
     seeds = itertools.count(seed)

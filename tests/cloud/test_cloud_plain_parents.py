@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -224,6 +225,21 @@ def test_who_may_not_replace_it_stores_it_twice(rig: Any, local: pathlib.Path) -
     amid(storage, refuse)
     append(storage)
     assert before < stored(rig) / 2
+    for version in ("1", "2"):
+        check(storage.fetch("digits", version))
+
+
+def test_what_a_trial_leaves_is_collected(rig: Any, local: pathlib.Path) -> None:
+    storage = rig.make_storage(local)
+    begin(storage)
+    append(storage)
+    left = [f"data/digits/{folder}/yogadl.probe-{'0' * 32}" for folder in ("1", "yogadl.parts")]
+    for key in left:
+        rig.raw.put(key, b"after")
+    storage.collect_parts("digits")
+    assert set(left) < set(rig.raw.list())
+    storage.collect_parts("digits", older_than=datetime.timedelta(0))
+    assert not [key for key in rig.raw.list() if "probe" in key]
     for version in ("1", "2"):
         check(storage.fetch("digits", version))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -69,9 +70,10 @@ _REFUSED_SYNCS = (
 def prepare(place: Place) -> None:
     """What all processes find: of each id a version, and a branch that is at it."""
     storage = place.storage(HERE)
-    for dataset_id in IDS:
+    # One of parts, and plain files, which become parts by the first commit.
+    for dataset_id, part_bytes in itertools.zip_longest(IDS, [900]):
         data = records.first_records(FIRST_START)
-        storage.submit(data, dataset_id, FIRST_VERSION, part_bytes=900)
+        storage.submit(data, dataset_id, FIRST_VERSION, part_bytes=part_bytes)
         for tag in (BRANCH, "first"):
             storage.tag(dataset_id, tag, FIRST_VERSION)
 

@@ -421,8 +421,9 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
             parts.take(info, made.digest, advice)
         except ObjectGoneError:
             raise self._missing(version) from None
+        part = version.parts.key(made.digest)
         # Else somebody who is slower might make the table the part.
-        if self._conditions.decide_races(version.key) and self._conditions.bind_copies(version.key):
+        if self._conditions.decide_races(version.key) and self._conditions.bind_copies(part):
             names = version.dataset_id, version.dataset_version
             try:
                 self._make_table(version, _listed(names, info), made, parts)

@@ -93,6 +93,7 @@ from yogadl.storage._collected import (
     skipped,
 )
 from yogadl.storage._objects.metadata_keys import FORMAT_KEY
+from yogadl.storage._objects.probe import is_probe
 from yogadl.storage._objects.store import ObjectGoneError, ObjectInfo, ObjectStore
 from yogadl.storage._objects.transfer import download, in_parallel
 from yogadl.storage._paths import CACHE_FILE
@@ -163,7 +164,7 @@ class PartCollector:
                 # Those of other machines may wait for that, as this one for those that died there.
                 self._take_out(control, tag, gone)
             raise NotNowError(f"{len(alive)} builders are at work there")
-        sizes, tables, receipts = self._listed()
+        sizes, tables, left = self._listed()
         deleted = {f"{self._parts.folder}/{version}/{CACHE_FILE}" for version in doomed}
         needed = self._needed([info for info in tables if info.key not in deleted])
         if needed is None:
@@ -178,8 +179,8 @@ class PartCollector:
             return None
         self._forget(gone)
         self._remove_strays(control)
-        for info in receipts:
-            # Nobody builds, and who begins again does what this says once more.
+        for info in left:
+            # Nobody builds, and who begins again does what a receipt says once more.
             if now - info.created.timestamp() >= grace:
                 self._store.delete(info.key)
         if removed:
@@ -223,8 +224,9 @@ class PartCollector:
         return tuple(StoredPart(self._id, digest.hex(), sizes[digest]) for digest in digests)
 
     def _listed(self) -> tuple[dict[bytes, int], list[ObjectInfo], list[ObjectInfo]]:
-        """The parts that are there and their bytes, the files of versions, and receipts."""
-        sizes, tables, receipts = {}, [], []
+        """The parts that are there and their bytes, the files of versions, and what those who were
+        killed may have left."""
+        sizes, tables, left = {}, [], []
         prefix = f"{self._parts.folder}/"
         for info in self._store.list(prefix):
             digest = self._parts.digest_of(info.key)
@@ -232,9 +234,9 @@ class PartCollector:
                 sizes[digest] = info.size
             elif info.key.removeprefix(prefix).split("/")[1:] == [CACHE_FILE]:
                 tables.append(info)
-            elif self._parts.is_receipt(info.key):
-                receipts.append(info)
-        return sizes, tables, receipts
+            elif self._parts.is_receipt(info.key) or is_probe(info.key):
+                left.append(info)
+        return sizes, tables, left
 
     def _see_whether_allowed(self) -> None:
         if self._parts.is_collecting_forbidden():

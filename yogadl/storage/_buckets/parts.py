@@ -27,6 +27,7 @@ from yogadl.storage._disk.contents import Contents
 from yogadl.storage._disk.lock import local_lock
 from yogadl.storage._disk.note import FOLDER_MODE, make_trusted, trusted_status
 from yogadl.storage._objects.metadata_keys import DIGEST_KEY
+from yogadl.storage._objects.probe import is_probe
 from yogadl.storage._objects.store import (
     ABSENT,
     ObjectInfo,
@@ -98,10 +99,11 @@ class BucketParts:
         return key.startswith(self._prefix) and RECEIPT_NAME.fullmatch(name) is not None
 
     def looked_at(self) -> Looked:
-        """Whether there is any part, or receipt of one; else, whether there is a control."""
+        """Whether there is any part, or what is left of storing one; else, whether there is a
+        control."""
         has_control = False
         for info in self._store.list(self._prefix):
-            if self.digest_of(info.key) or self.is_receipt(info.key):
+            if self.digest_of(info.key) or self.is_receipt(info.key) or is_probe(info.key):
                 return Looked(has_any=True)
             has_control |= info.key == f"{self._prefix}{CONTROL_OBJECT}"
         return Looked(has_control=has_control)

@@ -26,10 +26,16 @@ from yogadl.storage._objects.store import (
     PreconditionFailedError,
 )
 
+_NAME = "yogadl.probe-"
 _RACERS = 16
 _PATIENCE = 60.0
 
 _Write: TypeAlias = Callable[[str, bytes, str], object]
+
+
+def is_probe(key: str) -> bool:
+    """Whether an object is one of those by which a store is tried out; who is killed leaves it."""
+    return key.rpartition("/")[2].startswith(_NAME)
 
 
 class _WrongError(Exception):
@@ -111,7 +117,7 @@ def cannot_be_trusted(store: ObjectStore, what: str) -> UnsafeStoreError:
 
 @contextlib.contextmanager
 def _object(store: ObjectStore, prefix: str) -> Iterator[str]:
-    key = f"{prefix}yogadl.probe-{uuid.uuid4().hex}"
+    key = f"{prefix}{_NAME}{uuid.uuid4().hex}"
     try:
         yield key
     except BaseException:
