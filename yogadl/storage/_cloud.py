@@ -41,6 +41,7 @@ from yogadl.storage._buckets.part_builder import PartBuilder
 from yogadl.storage._buckets.part_collector import PartCollector
 from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._buckets.publisher import publish, upload_version
+from yogadl.storage._buckets.taking import taken
 from yogadl.storage._buckets.told import told_head, told_of
 from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._building.pieces import BucketPieces
@@ -57,7 +58,7 @@ from yogadl.storage._disk.parts import LocalParts
 from yogadl.storage._disk.versions import LocalVersions
 from yogadl.storage._listed import Listed
 from yogadl.storage._objects.bucket_objects import BucketObjects
-from yogadl.storage._objects.metadata_keys import BYTES_KEY, CONTENT_KEY, FORMAT_KEY, PARTS_KEY
+from yogadl.storage._objects.metadata_keys import BYTES_KEY, FORMAT_KEY, PARTS_KEY
 from yogadl.storage._objects.store import (
     ABSENT,
     ObjectGoneError,
@@ -411,25 +412,27 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
                 f"{self._store.url}/{key} was lost since it was stored"
             ) from None
 
-    def _take(self, version: ObjectVersion, made: Made, parts: PartBuilder) -> None:
-        info = told_head(self._store, version.key)
-        if info is None or info.metadata.get(CONTENT_KEY) != made.digest.hex():
-            raise self._missing(version)
-        try:
-            call = f"storage.compact({version.dataset_id!r}, {version.dataset_version!r})"
-            advice = f"{call} stores it in parts of its own, and then it can be changed at once"
-            parts.take(info, made.digest, advice)
-        except ObjectGoneError:
-            raise self._missing(version) from None
-        part = version.parts.key(made.digest)
-        # Else somebody who is slower might make the table the part.
-        if self._conditions.decide_races(version.key) and self._conditions.bind_copies(part):
+    def _take(self, version: ObjectVersion, made: Made, parts: PartBuilder) -> bool:
+        def fetch(info: ObjectInfo) -> LMDBDataRef:
+            return self._fetch(version, True, info)
+
+        if parts.is_removed(made.digest):
+            # It may get this name in two days, and others at once.
+            with contextlib.suppress(CacheReplacedError):
+                self.compact(version.dataset_id, version.dataset_version)
+            return False
+        info = taken(self._store, self._conditions, version, made.digest, parts, fetch)
+        if info is None:
+            return False
+        if self._conditions.decide_races(version.key):
             names = version.dataset_id, version.dataset_version
             try:
                 self._make_table(version, _listed(names, info), made, parts)
             except (AccessDeniedError, CacheReplacedError, CatalogueError) as error:
                 # Then it is stored twice. Whoever replaced it may have done just this.
                 _log.info("%s stays a plain file: %s", version, error)
+                parts.may_publish = False
+        return True
 
     def _publish_new(self, file: PartialFile, version: ObjectVersion, parts: PartBuilder) -> Entry:
         try:

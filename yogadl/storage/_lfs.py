@@ -281,22 +281,25 @@ class LFSStorage(CacheStorage[FileVersion]):
     def _open_part(self, version: FileVersion, digest: bytes) -> RecordReader:
         return open_cache(part_path(version.path, digest))
 
-    def _take(self, version: FileVersion, made: Made, parts: _PartFiles) -> None:
+    def _take(self, version: FileVersion, made: Made, parts: _PartFiles) -> bool:
         parts.begin()
         path = part_path(version.path, made.digest)
         staged = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
         with telling("link", path):
             if path.exists():
-                return
-            os.link(version.path, staged)
+                return True
             try:
+                os.link(version.path, staged)
                 # It may have been replaced.
                 if read_header(staged)[0].digest != made.digest:
-                    raise self._missing(version)
+                    return False
                 os.replace(staged, path)
+            except FileNotFoundError:
+                return False
             finally:
                 # Of two names of one file, none is replaced.
                 staged.unlink(missing_ok=True)
+        return True
 
     def _publish_new(self, file: PartialFile, version: FileVersion, parts: _PartFiles) -> Entry:
         del parts

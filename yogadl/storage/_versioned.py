@@ -53,9 +53,9 @@ class VersionedStorage(RenewingStorage[V]):
         """
 
     @abc.abstractmethod
-    def _take(self, version: V, made: Made, parts: Any) -> None:
+    def _take(self, version: V, made: Made, parts: Any) -> bool:
         """Makes the plain file that a version is a part, too, without transferring it. Where that
-        is a copy, the version becomes a table of the part."""
+        is a copy, the version becomes a table of the part. ``False`` if it is another by now."""
 
     @abc.abstractmethod
     def _publish_new(self, file: PartialFile, version: V, parts: Any) -> Entry:
@@ -226,18 +226,27 @@ class VersionedStorage(RenewingStorage[V]):
 
     def _made_to_share(self, version: V, parts: Any) -> Made:
         """Of what a version is made, whose parts are not collected from now on."""
+        for _ in range(_ATTEMPTS):
+            made = self._made_to_change(version)
+            parts.adopt(made.digests)
+            if made.is_table or self._take(version, made, parts):
+                return made
+        raise self._replaced(version)
+
+    def _made_to_change(self, version: V) -> Made:
+        """Of what a version is made.
+
+        Raises:
+            ForeignFileError: it is of 0.1.4, and cannot be changed.
+        """
         try:
-            made = self._made(version)
+            return self._made(version)
         except ForeignFileError as error:
             raise ForeignFileError(
                 f"{version} is no file of this format (yogadl 0.1.4's is another), so it cannot be "
                 f"changed; submit what fetch({version.dataset_id!r}, {version.dataset_version!r}) "
                 "gives as another version, and change that"
             ) from error
-        parts.adopt(made.digests)
-        if not made.is_table:
-            self._take(version, made, parts)
-        return made
 
     def revert(
         self,

@@ -155,7 +155,7 @@ def remove(version: KeptVersion, shares: _Shares | None = None) -> int:
         parts = (shares or _Shares(version.path.parent.parent)).only_of(version)
         note = notes.load(version.path)
         for link in note.links:
-            _remove_link(pathlib.Path(link), version.path)
+            remove_link(pathlib.Path(link), version.path)
         notes.lose_version(version.path, *note.names)
         # The version itself goes last: what is left of its parts would not be found otherwise.
         for part in parts:
@@ -241,7 +241,7 @@ def collect(folder: pathlib.Path) -> None:
         _remove_parts(folder, shares)
 
 
-def _remove_link(link: pathlib.Path, path: pathlib.Path) -> None:
+def remove_link(link: pathlib.Path, path: pathlib.Path) -> None:
     """Removes a link to a file, and with it what says that it is current."""
     try:
         if link.is_symlink() and os.path.realpath(link) == os.path.realpath(path):

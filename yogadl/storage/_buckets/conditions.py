@@ -7,7 +7,7 @@ import os
 import pathlib
 import threading
 
-from yogadl.errors import UnsafeStoreError
+from yogadl.errors import AccessDeniedError, UnsafeStoreError
 from yogadl.storage._configurations import BaseCloudConfigurations
 from yogadl.storage._objects.probe import (
     cannot_be_trusted,
@@ -97,7 +97,13 @@ class ConditionalWrites:
         """Whether the store copies no other state of an object than what is meant."""
         if self._copies is None:
             folder = pathlib.PurePosixPath(key).parent
-            self._copies = self._store.is_proven or copies_what_was_meant(self._store, f"{folder}/")
+            try:
+                self._copies = self._store.is_proven or copies_what_was_meant(
+                    self._store, f"{folder}/"
+                )
+            except AccessDeniedError as error:
+                _log.info("It is not known what %s copies: %s", self._store.url, error)
+                self._copies = False
         return self._copies
 
     def _try_out(self, key: str, races: bool) -> str:

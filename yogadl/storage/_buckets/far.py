@@ -7,8 +7,10 @@ import pathlib
 import shutil
 
 from yogadl.cache.partial import reserve_of
+from yogadl.cache.parts import OBJECTS_FOLDER
 from yogadl.errors import CacheReplacedError, ForeignFileError
 from yogadl.remote._fetching.remote_object import ChangedError, GoneError
+from yogadl.remote._local.becoming import become_parts
 from yogadl.remote._open import look_at, open_remote
 from yogadl.remote._records import RemoteRecords
 from yogadl.storage._buckets.parts import BucketParts
@@ -67,7 +69,7 @@ def open_far(
         asked = store.remote(key, store.tag_of(key, head.answer))
         folders.claim_pieces()
         try:
-            return open_remote(
+            found = open_remote(
                 asked,
                 head,
                 folders.claim_pieces,
@@ -81,6 +83,10 @@ def open_far(
                 f"{error}. What yogadl 0.1.4 wrote can be read once it is downloaded, "
                 "fetch(…, download=True)"
             ) from error
+        else:
+            table = folders.pieces / OBJECTS_FOLDER / f"{found.version.info.digest}.mdb"
+            become_parts(folders.pieces, asked.name, table)
+            return found
     raise CacheReplacedError(
         f"{store.url}/{key} was replaced {_ATTEMPTS} times while it was opened; fetch it when "
         "those who submit it have finished"

@@ -308,6 +308,7 @@ class KeptCopy:
                 _log.info("%s is not named by its contents: %s", self.path, error)
             else:
                 self._contents.note_opened(path, self.path)
+                self._contents.become_parts(path)
         if lock is None:
             if followed(self.path) != self.path:
                 self.path.unlink()

@@ -85,25 +85,38 @@ class PartBuilder(Closing):
         self._prepare()
         if digest in self._removed and self._may_stamp:
             return False
-        self._check_not_removed(digest, "copy to another id, or later")
+        if self.is_removed(digest):
+            raise StoreError(
+                f"{self._parts.key(digest)} was collected less than two days ago, and cannot be "
+                "stored again before then; copy to another id, or later"
+            )
         self._parts.store(file, digest, self._is_known)
         self._stored.add(digest)
         return True
 
-    def take(self, info: ObjectInfo, digest: bytes, advice: str) -> None:
-        """Makes the plain file of a version a part of its digest, too.
+    def is_removed(self, digest: bytes) -> bool:
+        """Whether a part may not get its name, since one of this name was collected of late.
+
+        Raises:
+            StoreError: the bucket cannot be read or written to.
+        """
+        self._prepare()
+        if digest in self._removed:
+            self._forget_names()
+        return digest in self._removed
+
+    def take(self, info: ObjectInfo, digest: bytes) -> None:
+        """Has the bucket make the plain file of a version a part of its digest, too.
 
         Args:
             info: of the file.
-            digest: of it.
-            advice: what to do if there was such a part until a short time ago.
+            digest: of it, whose name may be used.
 
         Raises:
             ObjectGoneError: it was deleted or replaced.
             StoreError: the bucket cannot be written to, or this builder was away for too long.
         """
         self._prepare()
-        self._check_not_removed(digest, advice)
         self._parts.take(info, digest)
         self._stored.add(digest)
 
@@ -111,15 +124,6 @@ class PartBuilder(Closing):
         self.begin()
         if self._is_known and boot_seconds() - self._renewed > _RENEW_SECONDS:
             self._renew()
-
-    def _check_not_removed(self, digest: bytes, advice: str) -> None:
-        if digest in self._removed:
-            self._forget_names()
-        if digest in self._removed:
-            raise StoreError(
-                f"{self._parts.key(digest)} was collected less than two days ago, and cannot be "
-                f"stored again before then; {advice}"
-            )
 
     def _forget_names(self) -> None:
         """Forgets the names of parts that were removed long ago; collecting does, too, but nobody

@@ -412,11 +412,7 @@ class Committer(Generic[V]):
 
     def _made_of(self, name: str) -> Made:
         version = self._storage._version(self._target.dataset_id, name)
-        made = self._storage._made(version)
-        self._parts.adopt(made.digests)
-        if not made.is_table:
-            self._storage._take(version, made, self._parts)
-        return made
+        return self._storage._made_to_share(version, self._parts)
 
     def _rebased(self, hunks: Hunks, base: Made, head: Made) -> Hunks:
         assert self._branch is not None

@@ -158,8 +158,8 @@ class Copier:
                 # What a file says may be anything.
                 version = self._to._version(target.dataset_id, parent)
                 plain = self._to._made(version)
-                if not plain.is_table and plain.digest in missing - self._parts.removed:
-                    self._to._take(version, plain, self._parts)
+                may_be = not plain.is_table and plain.digest in missing - self._parts.removed
+                if may_be and self._to._take(version, plain, self._parts):
                     found.add(plain.digest)
             except (CacheNotFoundError, CacheFormatError, InvalidArgumentError) as error:
                 _log.debug("Nothing is taken of %r: %s", parent, error)

@@ -35,6 +35,7 @@ from yogadl.errors import (
     LocalDirectoryError,
     StorageFullError,
 )
+from yogadl.remote._local.becoming import become_parts
 from yogadl.remote._local.kept import STAGED_FILE, alone, collect, forget, settled
 from yogadl.remote._local.notes import note_opened
 from yogadl.remote._local.sparse_file import SparseFile, open_sparse
@@ -217,6 +218,11 @@ class Contents:
         """Removes what is of no object any more, unless somebody has it open."""
         if self._folders.safe_pieces():
             collect(self._folders.pieces)
+
+    def become_parts(self, table: pathlib.Path) -> None:
+        """Makes what is here of versions, and named as parts by what the object is now, those."""
+        if self._folders.safe_pieces():
+            become_parts(self._folders.pieces, self._name, table)
 
     def forget(self, but: pathlib.Path | None = None) -> None:
         """Removes what the object was before it became ``but``, or before it was deleted."""

@@ -35,7 +35,7 @@ from yogadl.storage._objects.s3_errors import (
 )
 from yogadl.storage._objects.s3_object import S3Object
 from yogadl.storage._objects.s3_session import S3Session
-from yogadl.storage._objects.s3_upload import S3Upload
+from yogadl.storage._objects.s3_upload import S3Upload, checksums_of
 from yogadl.storage._objects.store import (
     SMALL_BYTES,
     ObjectGoneError,
@@ -256,6 +256,8 @@ class S3Store(ObjectStore):
                     CopySourceIfMatch=f'"{info.tag}"',
                     Metadata=dict(metadata),
                     MetadataDirective="REPLACE",
+                    # What was uploaded in parts has one of theirs.
+                    **checksums_of(client),
                 )
             except ClientError as error:
                 if code_of(error) in (*MISSING, *FAILED_PRECONDITIONS):

@@ -140,7 +140,7 @@ class S3Upload:
         raise NetworkError(f"{self._target['Key']} arrived altered {_ATTEMPTS} times")
 
     def _in_parts(self) -> str:
-        checksums = _checksums(self._client)
+        checksums = checksums_of(self._client)
         upload = {**self._target, "UploadId": self._patiently(self._begin)}
         try:
             step = max(PART_BYTES, -(-self._size // _MOST_PARTS))
@@ -158,7 +158,7 @@ class S3Upload:
     def _begin(self) -> Any:
         try:
             answer = self._client.create_multipart_upload(
-                **self._target, **_checksums(self._client), Metadata=self._metadata
+                **self._target, **checksums_of(self._client), Metadata=self._metadata
             )
             return field(answer, "UploadId")
         except (EndpointConnectionError, ConnectTimeoutError):
@@ -318,7 +318,7 @@ class _Part:
         return size
 
 
-def _checksums(client: Any) -> dict[str, str]:
+def checksums_of(client: Any) -> dict[str, str]:
     """What asks for checksums, as boto3's own uploads do unless it is told not to."""
     wanted = getattr(client.meta.config, "request_checksum_calculation", None)
     return {"ChecksumAlgorithm": "CRC32"} if wanted == "when_supported" else {}
