@@ -43,7 +43,7 @@ def test_metadata_are_set_without_a_download(
     # It is found out once whether the bucket can be trusted.
     there.tag("a", "main", "1")
     there.tag("plain", "main", "1")
-    for name, most in (("a", 20), ("plain", 27)):
+    for name, most in (("a", 20), ("plain", 30)):
         with rig.counting() as requests:
             made = there.set_metadata(name, "main", {"license": "CC0"})
         assert len(requests) <= most
