@@ -92,7 +92,10 @@ class World:
 
     def act(self) -> None:
         """One of them does something, while others come in between."""
-        acts = [self._enter, self._tag, self._untag, self._take_out, self._commit, self._commit]
+        acts = [
+            *(self._enter, self._tag, self._untag, self._take_out),
+            *(self._commit, self._commit, self._find),
+        ]
         act = self._roll.choice(acts)
         self._at_work.append(None)
         try:
@@ -130,6 +133,25 @@ class World:
 
         self._at_work[-1] = apply
         self._naming(lambda: writer.enter(entry(*key, made)))
+
+    def _find(self, writer: Any) -> None:
+        """Enters what was found without, and what is another file by now."""
+        known, made = writer.load(), self._new()
+        count = self._roll.choice([1, 2, 6])
+        keys = [(self._roll.choice(IDS), f"{made}-{at}") for at in range(count)]
+        keys += self._roll.sample(sorted(known.entries), min(2, len(known.entries)))
+
+        def apply() -> None:
+            for key in keys:
+                before = known.entries.get(key)
+                seen = None if before is None else before.provenance.change
+                if self.model.entries.get(key) == seen and key not in self.model.tags:
+                    self.model.entries[key] = made
+
+        self._at_work[-1] = apply
+        writer.enter_found([entry(*key, made) for key in keys], known)
+        # It may have been given up.
+        self._at_work[-1] = None
 
     def _take_out(self, writer: Any) -> None:
         key = self._known()

@@ -20,7 +20,7 @@ import pytest
 from catalogued import CatalogueSuite, names
 
 from yogadl.errors import CatalogueError, TagMovedError
-from yogadl.storage import LFSStorage
+from yogadl.storage import LFSStorage, _listing
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -106,6 +106,15 @@ def test_what_goes_while_it_is_listed_is_left_out(
 
 class TestLocalCatalogue(CatalogueSuite):
     """All of it."""
+
+
+class TestLookedUpLocally(CatalogueSuite):
+    """All of it, where whoever looks enters at once what others are about to enter, or never do."""
+
+    @pytest.fixture(autouse=True)
+    def _nothing_is_young(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_listing, "_YOUNG", -datetime.timedelta(days=400))
+        monkeypatch.setattr(LFSStorage, "_looking_begins_catalogue", True)
 
 
 def test_a_storage_can_be_pickled(place: Disk) -> None:

@@ -6,11 +6,12 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from yogadl.catalogue import _segment
 from yogadl.catalogue._entry import Entry, Key
+from yogadl.catalogue._kept import is_another, is_committed, kept
 from yogadl.catalogue._known import Known
 from yogadl.catalogue._root import READS, ROOT, CatalogueObjects, Root
 from yogadl.catalogue._state import (
@@ -21,13 +22,16 @@ from yogadl.catalogue._state import (
     State,
     tag_of_object,
 )
-from yogadl.errors import CatalogueError, TagMovedError, YogadlError
+from yogadl.errors import CatalogueError, TagMovedError, UnsafeStoreError, YogadlError
 
 SEGMENT_ENDING = ".entries"
 CLOCK = "clock.json"
 
 ENTRY_SECONDS = 10.0
 """For which an entry is tried to be made; without it, the version is found by its own file."""
+
+FOUND_SECONDS = 2.0
+"""For which entries of what was found without are tried to be made, while a reader waits."""
 
 CHANGE_SECONDS = 120.0
 """For which others' changes may get in the way of one that matters."""
@@ -71,6 +75,8 @@ class Catalogue:
         # What the root was last seen to say, and the tag it had then.
         self._seen: tuple[State, str] | None = None
         self._segment: tuple[str, dict[Key, Raw]] | None = None
+        # Who may only read need not ask each time.
+        self._is_refused = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_seen": None, "_segment": None}
@@ -97,7 +103,7 @@ class Catalogue:
             except ValueError as error:
                 _log.warning("%s: %r is left out: %s", self._objects.where, key, error)
         keys = raws.keys() if is_whole else None
-        return Known(entries, state.tags, state.removed, state.identity, keys)
+        return Known(entries, state.tags, state.removed, state.identity, keys, state)
 
     def tags(self, dataset_id: str, patience: float | None = None) -> Mapping[str, str]:
         """The tags of an id, and at which version each is; raises what :meth:`load` does."""
@@ -192,6 +198,41 @@ class Catalogue:
         except _ForgottenError:
             # What was seen is so old. To enter it once more does no harm.
             self._change(change, make, patience)
+
+    def enter_found(self, entries: Iterable[Entry], known: Known) -> None:
+        """Adds entries of what had none, and whose files were asked, in one change.
+
+        They make nothing newer: each has the number that the version had, 0 if it had none.
+        Whatever others have done to a version since the catalogue was asked stays; if the older
+        entries were written anew, nothing is done.
+
+        Args:
+            entries: what the files say.
+            known: what the catalogue said before they were asked.
+
+        Raises:
+            YogadlError: that cannot be done.
+        """
+        # With entries lost, what is not committed could not be told.
+        if self._is_refused or known.keys is None:
+            return
+        before, change = known.state, _new_id()
+        found = before.fitting(kept(entries), before)
+        if not found:
+            return
+
+        def make(state: State) -> State | None:
+            fitting = state.fitting(found, before) if state.segment == before.segment else {}
+            return state.with_found(fitting, change) if fitting else None
+
+        try:
+            if before.with_found(found, change).is_full:
+                self._merge(before, FOUND_SECONDS, found)
+            else:
+                self._change(change, make, FOUND_SECONDS, self._seen)
+        except (PermissionError, UnsafeStoreError):
+            self._is_refused = True
+            raise
 
     def take_out(self, key: Key, object_tag: str, is_forced: bool, outdated: str = "") -> str:
         """Removes the entry of a version that is about to be deleted. It cannot be tagged any more.
@@ -354,7 +395,7 @@ class Catalogue:
         assert change
 
         def make(state: State) -> State | None:
-            if _change_of(state.entries.get(entry.key)) == change:
+            if is_committed(state.entries.get(entry.key), change):
                 return None
             if state.removed.get(entry.key) == entry.object_tag:
                 raise CatalogueError(
@@ -363,7 +404,7 @@ class Catalogue:
                 )
             committed = state.committed(entry, branch, expect)
             # Of what was stored since the commit was begun, nearly always, there is an entry here.
-            if expect is not None and _is_another(
+            if expect is not None and is_another(
                 state.entries.get((entry.dataset_id, expect)), content_id
             ):
                 raise ReplacedError(f"version {expect!r} was stored anew, with other records")
@@ -375,7 +416,7 @@ class Catalogue:
             except (NameTakenError, ReplacedError, TagMovedError, _ForgottenError) as error:
                 # So many others may have come in between that it is among the older ones.
                 _, raws, _ = self._load()
-                if _change_of(raws.get(entry.key)) == change:
+                if is_committed(raws.get(entry.key), change):
                     return None
                 if not isinstance(error, _ForgottenError):
                     raise
@@ -424,8 +465,11 @@ class Catalogue:
         except YogadlError as error:
             _log.info("%s has more entries than it should: %s", self._root.name, error)
 
-    def _merge(self, before: State, patience: float | None) -> None:
-        """Writes the entries of the root and the older ones into a new segment."""
+    def _merge(
+        self, before: State, patience: float | None, found: Mapping[Key, Raw] | None = None
+    ) -> None:
+        """Writes the entries of the root and the older ones into a new segment, and those of what
+        was found without; see :meth:`enter_found`."""
         change = _new_id()
         older = {} if before.segment is None else self._read_segment(before.segment)
         if older is None and self._read(patience).segment != before.segment:
@@ -434,12 +478,14 @@ class Catalogue:
         older = older or {}
         # Of what has no entry, it cannot be said from then on that it never had one.
         has_lost = before.segment is not None and len(older) != before.segment.count
-        entries = _segment.together(before, older)
+        if found and has_lost:
+            return
+        entries = {**_segment.together(before, older), **(found or {})}
         data, segment = _segment.encode(entries.values(), change)
         self._objects.write(_key(segment.name), data, None, patience)
 
         def make(state: State) -> State | None:
-            if state.segment != before.segment:
+            if state.segment != before.segment or any(map(state.is_tag, found or ())):
                 return None
             return state.merged(before, segment, change, has_lost)
 
@@ -447,7 +493,9 @@ class Catalogue:
         self._seen = state, _ = self._root.change(make, patience)
         if state.segment == segment:
             self._segment = segment.name, entries
-            self._tidy(state, before.retired)
+            # A reader has waited long enough.
+            if not found:
+                self._tidy(state, before.retired)
 
     def _tidy(self, state: State, retired: tuple[str, ...]) -> None:
         """Deletes segments that nobody needs: of those who were killed, and those retired long ago.
@@ -470,16 +518,3 @@ def _key(name: str) -> str:
 
 def _new_id() -> str:
     return uuid.uuid4().hex
-
-
-def _is_another(raw: Raw | None, content_id: str) -> bool:
-    """Whether an entry is surely of other records."""
-    found = None if raw is None else raw.get("content_id")
-    return bool(found and content_id) and found != content_id
-
-
-def _change_of(raw: Raw | None) -> str:
-    """The id of the commit of an entry."""
-    made = None if raw is None else raw.get("made")
-    found = made.get("change") if isinstance(made, Mapping) else None
-    return found if isinstance(found, str) else ""

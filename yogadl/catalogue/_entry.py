@@ -86,12 +86,15 @@ class Entry:
         content_id: empty if not known.
         provenance: from what and by whom, without the function's arguments and source.
         is_whole: whether that is all that the file says; the rest was too long.
-        number: of the change by which it was entered, 0 if by none; the later, the greater.
+        number: of the change by which it was entered, the later, the greater; 0 if that was by none
+            of its own, as its file was found without an entry.
         stored: if its file was written anew since, when the version was stored, by the store's
             clock, and the number that it had then; else ``None``.
         going_to: of a commit whose file was asked, where it was to be entered. It is not kept.
         renewed: of a file that was asked, and had been written anew, what it says of that. It is
             not kept.
+        is_sure: whether a file that was asked will always say the same, and not only because it is
+            damaged, or could not be read as a whole. It is not kept.
     """
 
     dataset_id: str
@@ -109,6 +112,7 @@ class Entry:
     stored: tuple[datetime.datetime, int] | None = None
     going_to: GoingTo | None = None
     renewed: Renewed | None = None
+    is_sure: bool = True
 
     @property
     def key(self) -> Key:

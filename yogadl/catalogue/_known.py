@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from yogadl.catalogue._entry import Entry, Key
 from yogadl.catalogue._going_to import GoingTo
+from yogadl.catalogue._state import State
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Known:
         removed: what was about to be deleted not long ago, and the tag of the object that it was.
         identity: that no other catalogue has; empty before the first change.
         keys: of all entries, those that are left out, too; ``None`` if some are lost.
+        state: of its root.
     """
 
     entries: Mapping[Key, Entry]
@@ -28,6 +30,12 @@ class Known:
     removed: Mapping[Key, str] = field(default_factory=dict)
     identity: str = ""
     keys: Collection[Key] | None = ()
+    state: State = field(default_factory=State, repr=False)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a catalogue, and not only what it would say."""
+        return self.state.count > 0
 
     def is_uncommitted(self, key: Key, going_to: GoingTo | None) -> bool:
         """Whether a version was published by a commit that has not been carried out: it is under

@@ -123,13 +123,17 @@ class State:
         found = self.tags_of(key[0])
         return tuple(sorted(tag for tag, version in found.items() if version == key[1]))
 
+    def is_tag(self, key: Key) -> bool:
+        """Whether a version has the name of a tag."""
+        return key[1] in self.tags_of(key[0])
+
     def check_name(self, key: Key) -> None:
         """Sees that a version to be entered does not have the name of a tag.
 
         Raises:
             NameTakenError: it has.
         """
-        if key[1] in self.tags_of(key[0]):
+        if self.is_tag(key):
             raise NameTakenError(
                 f"{key[1]!r} became a tag of data set {key[0]!r} meanwhile, so nothing was stored "
                 "as a version of that name; choose another, or remove the tag (untag), and do it "
@@ -140,6 +144,24 @@ class State:
         """The tag of the object that a version's entry is about; empty if it is not among the
         newest."""
         return tag_of_object(self.entries.get(key)) or ""
+
+    def fitting(self, found: Mapping[Key, Raw], before: State) -> dict[Key, Raw]:
+        """Those entries of what was found without that can be added by now.
+
+        What was entered or removed meanwhile is not among them, nor what has the name of a tag.
+
+        Args:
+            found: the entries.
+            before: the state when they were looked for; since then, the older entries must be the
+                same.
+        """
+        return {
+            key: raw
+            for key, raw in found.items()
+            if self.entries.get(key) == before.entries.get(key)
+            and key not in self.removed
+            and not self.is_tag(key)
+        }
 
     @property
     def is_full(self) -> bool:
@@ -172,6 +194,11 @@ class State:
         entries[entry.key] = dataclasses.replace(entry, number=self.count + 1).to_json()
         removed = {key: tag for key, tag in self.removed.items() if key != entry.key}
         return self.after(change, entries=entries, removed=removed)
+
+    def with_found(self, found: Mapping[Key, Raw], change: str) -> State:
+        """With entries of what was found without; see :meth:`fitting`."""
+        rest = {key: raw for key, raw in self.entries.items() if key not in found}
+        return self.after(change, entries={**rest, **found})
 
     def without_entry(self, key: Key, object_tag: str, is_forced: bool, change: str) -> State:
         """Without the entry of a version that is about to be deleted; nobody tags it any more.

@@ -12,6 +12,7 @@ from dataclasses import astuple, dataclass
 import xxhash
 
 from yogadl.errors import (
+    CacheFormatError,
     ChecksumError,
     ForeignFileError,
     TruncatedCacheError,
@@ -143,6 +144,16 @@ def is_header(page: bytes) -> bool:
 def is_table(page: bytes) -> bool:
     """Whether a header page says, unchecked, that the file is a table of parts."""
     return any(page[_PARTS_OFFSET : _PARTS_OFFSET + 8])
+
+
+def is_nearly_header(page: bytes, file_size: int) -> bool:
+    """Whether a page that is none would be one but for its magic, which is damaged then."""
+    mended = page[:PAGE_HEADER] + MAGIC + page[PAGE_HEADER + len(MAGIC) :]
+    try:
+        unpack(mended, file_size, "")
+    except CacheFormatError:
+        return False
+    return True
 
 
 def unpack(page: bytes, file_size: int, name: str) -> Header:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ from yogadl.cache.content_id import TokenSums
 from yogadl.cache.partial import PartialFile
 from yogadl.cache.parts import parts_of
 from yogadl.catalogue import Entry, GoingTo, Key, Renewed, parsed_spec
-from yogadl.errors import CacheFormatError, ChecksumError
+from yogadl.errors import CacheFormatError, ChecksumError, ForeignFileError
 from yogadl.format import header as headers
 from yogadl.format.provenance import METADATA_KEY, Provenance
 
@@ -61,9 +62,12 @@ def describe(
         provenance = Provenance.from_json(found)
         parents = provenance.parents
         parts, own = sizes(parents) if header.part_count else (0, 0)
+    except ForeignFileError as error:
+        _log.info("Of %s, little is known: %s", name, error)
+        return dataclasses.replace(bare, is_sure=not headers.is_nearly_header(page, size))
     except (CacheFormatError, ValueError, RecursionError) as error:
         _log.info("Of %s, little is known: %s", name, error)
-        return bare
+        return dataclasses.replace(bare, is_sure=False)
     return Entry(
         *key,
         object_size=size,

@@ -116,7 +116,8 @@ class KeptVersions(ToldVersions[V]):
         if count is not None:
             keys = {listed.key for listed in pending}
             rest = [listed for listed in there if listed.key not in keys]
-            outdated = _outdated(self._entries(rest, known), known, count, latest)
+            found = self._looked_up(rest, known, enters=not dry_run)
+            outdated = _outdated(found, known, count, latest)
         if not dry_run:
             outdated = [one for one in outdated if self._removes(one)]
             unfinished = [one for one in unfinished if self._gives_up(one, known)]

@@ -161,6 +161,9 @@ class LFSStorage(CacheStorage[FileVersion]):
         self._tensorflow_config = tensorflow_config
         self._catalogue = Catalogue(LocalObjects(directory / CATALOGUE_FOLDER))
 
+    # It would be of the user who looks, and as his umask has it.
+    _looking_begins_catalogue = False
+
     def _fetch(self, version: FileVersion, check_records: bool) -> LMDBDataRef:
         try:
             return LMDBDataRef(version.path, check_records=check_records)
@@ -199,20 +202,29 @@ class LFSStorage(CacheStorage[FileVersion]):
         try:
             with open(path, "rb", buffering=0) as file:
                 found = _listed(*listed.key, path, os.fstat(file.fileno()))
+                has_parents = True
 
                 def read(offset: int, length: int) -> bytes:
                     return os.pread(file.fileno(), length, offset)
 
                 def sizes(parents: Parents) -> tuple[int, int | None]:
-                    return sizes_of(parts_of(path), parents, self._parts_of)
+                    return sizes_of(parts_of(path), parents, parts_of_parent)
 
-                return found, describe(found.key, found.size, found.tag, read, sizes)
+                def parts_of_parent(key: Key) -> dict[bytes, int]:
+                    nonlocal has_parents
+                    theirs = self._parts_of(key)
+                    has_parents = has_parents and bool(theirs)
+                    return theirs
+
+                entry = describe(found.key, found.size, found.tag, read, sizes)
+                # They may be copied a moment later.
+                return found, dataclasses.replace(entry, is_sure=entry.is_sure and has_parents)
         except FileNotFoundError:
             raise
         except OSError as error:
             _log.warning("Of %s, nothing is known: %s", shown(path), error.strerror)
             size = listed.size
-            return listed, Entry(*listed.key, size, listed.tag, size=size)
+            return listed, Entry(*listed.key, size, listed.tag, size=size, is_sure=False)
 
     def _parts_of(self, key: Key) -> dict[bytes, int]:
         """The parts of a version, and their bytes; none of one that cannot be read.

@@ -5,17 +5,25 @@ from __future__ import annotations
 import abc
 import bisect
 import builtins
+import dataclasses
+import datetime
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from yogadl.catalogue import Catalogue, CatalogueEntry, Entry, Known
 from yogadl.core import Storage
-from yogadl.errors import CacheNotFoundError
+from yogadl.errors import CacheNotFoundError, YogadlError
 from yogadl.storage._listed import Age, Listed, ages_of
 from yogadl.storage._version import Version
 
+_FEW = 16
+_YOUNG = datetime.timedelta(minutes=1)
+
 V = TypeVar("V", bound=Version)
+
+_log = logging.getLogger(__name__)
 
 
 class ListedStorage(Storage, Generic[V]):
@@ -24,6 +32,9 @@ class ListedStorage(Storage, Generic[V]):
     # What a kind of storage supplies
 
     _catalogue: Catalogue
+
+    # Whether there is to be a catalogue only because somebody has looked at what is stored.
+    _looking_begins_catalogue: ClassVar[bool] = True
 
     @abc.abstractmethod
     def _version(self, dataset_id: str, dataset_version: str) -> V:
@@ -56,8 +67,9 @@ class ListedStorage(Storage, Generic[V]):
         """What is stored, sorted by id and version; no records are read.
 
         What the catalogue does not know, as it was stored by an earlier yogadl, for one, is found
-        all the same: a few kilobytes of each such file are read. Two reads of the catalogue, and,
-        of a bucket, a request for each 1,000 objects of versions.
+        all the same: a few kilobytes of each such file are read, once, as it is entered then, if
+        this user may do so. Two reads of the catalogue, and, of a bucket, a request for each 1,000
+        objects of versions.
 
         Args:
             dataset_id: list only the versions of this one; of one that there is not, none.
@@ -72,7 +84,7 @@ class ListedStorage(Storage, Generic[V]):
         known = self._catalogue.load(dataset_id)
         found = [
             entry.shown(listed.stored(entry)[0], known.tags_at(listed.key))
-            for listed, entry in self._entries(self._listed(dataset_id), known)
+            for listed, entry in self._looked_up(self._listed(dataset_id), known)
         ]
         return sorted(found, key=lambda entry: (entry.dataset_id, entry.dataset_version))
 
@@ -89,9 +101,48 @@ class ListedStorage(Storage, Generic[V]):
             if not known.is_uncommitted(entry.key, entry.going_to):
                 yield listed, known.with_age(entry, listed.created)
 
-    def _newest_first(self, dataset_id: str) -> Iterator[tuple[Listed, Entry]]:
+    def _looked_up(
+        self, there: Iterable[Listed], known: Known, enters: bool = True
+    ) -> builtins.list[tuple[Listed, Entry]]:
+        """The same of all of it; what had to be looked up in files is entered, so that it need not
+        be the next time.
+
+        Args:
+            there: what is stored.
+            known: what the catalogue said.
+            enters: whether to.
+        """
+        pairs = builtins.list(self._entries(there, known))
+        found = [pair for pair in pairs if pair[1].is_sure and pair[0].entry_in(known) is None]
+        if enters and found and (known.is_begun or self._looking_begins_catalogue):
+            self._enter_found(found, known)
+        return pairs
+
+    def _enter_found(self, found: Sequence[tuple[Listed, Entry]], known: Known) -> None:
+        oldest = min(listed.created for listed, _ in found)
+        now = datetime.datetime.now(datetime.timezone.utc)
+        if len(found) <= _FEW and oldest > now - _YOUNG:
+            # Who has just stored it is about to enter it.
+            return
+        # As old as before: what was never entered is between the others by its time.
+        entries = [
+            dataclasses.replace(entry, number=listed.stored(entry)[1]) for listed, entry in found
+        ]
+        try:
+            self._catalogue.enter_found(entries, known)
+        except YogadlError as error:
+            _log.debug("Of %d versions, files are read each time: %s", len(found), error)
+
+    def _newest_first(
+        self, dataset_id: str, enters: bool = False
+    ) -> Iterator[tuple[Listed, Entry]]:
         """The versions of an id, and what is known of them, the newest first; of those without an
-        entry, files are asked only as it gets to them."""
+        entry, files are asked only as it gets to them.
+
+        Args:
+            dataset_id: of them.
+            enters: see :meth:`_looked_up`.
+        """
         known = self._catalogue.load(dataset_id)
         entered = builtins.list[tuple[Listed, Entry]]()
         # Those that another program has copied, mostly, and those of which nothing is known.
@@ -105,7 +156,7 @@ class ListedStorage(Storage, Generic[V]):
                 entered.append((listed, entry))
             else:
                 (changed if listed.key in known.entries else others).append(listed)
-        entered += self._entries(changed, known)
+        entered += self._looked_up(changed, known, enters)
         ages = ages_of(entered)
         waiting: builtins.list[tuple[Age, Listed, Entry | None]] = [
             (ages[listed.key], listed, entry) for listed, entry in entered
@@ -159,7 +210,7 @@ class ListedStorage(Storage, Generic[V]):
             StoreError: the bucket cannot be listed.
         """
         self._version(dataset_id, "any")
-        for listed, _ in self._newest_first(dataset_id):
+        for listed, _ in self._newest_first(dataset_id, enters=True):
             return listed.dataset_version
         raise self._none_of(dataset_id)
 

@@ -49,7 +49,7 @@ class ToldVersions(VersionedStorage[V]):
         size = as_index("sample", sample, 0)
         self._version(dataset_id, "any" if name is None else name)
         known = self._catalogue.load(dataset_id)
-        there = list(self._entries(self._listed(dataset_id), known))
+        there = self._looked_up(self._listed(dataset_id), known)
         entries = {
             entry.dataset_version: entry.shown(listed.stored(entry)[0], known.tags_at(listed.key))
             for listed, entry in there

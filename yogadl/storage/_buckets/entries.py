@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 from collections.abc import Iterator, Sequence
@@ -49,10 +50,12 @@ def _described(store: ObjectStore, key: Key, info: ObjectInfo) -> tuple[ObjectIn
                 return None
             info = now
     size = info.size
-    return info, Entry(*key, object_size=size, object_tag=info.tag, size=size)
+    return info, Entry(*key, object_size=size, object_tag=info.tag, size=size, is_sure=False)
 
 
 def _entry(store: ObjectStore, key: Key, info: ObjectInfo) -> Entry:
+    is_told = True
+
     def read(offset: int, length: int) -> bytes:
         stop = min(offset + length, info.size)
         return bytes_of(store, info, offset, stop) if stop > offset else b""
@@ -62,8 +65,11 @@ def _entry(store: ObjectStore, key: Key, info: ObjectInfo) -> Entry:
         head = store.head(info.key)
         if head is None or head.tag != info.tag:
             raise ObjectGoneError(info.key)
+        nonlocal is_told
         told = told_of(store, head).metadata.get(BYTES_KEY, "")
-        parts = max(0, int(told) - info.size) if told.isdecimal() else 0
+        is_told = told.isdecimal()
+        parts = max(0, int(told) - info.size) if is_told else 0
         return parts, None if parents else parts
 
-    return describe(key, info.size, info.tag, read, sizes)
+    found = describe(key, info.size, info.tag, read, sizes)
+    return found if is_told else dataclasses.replace(found, is_sure=False)

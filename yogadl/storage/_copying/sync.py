@@ -72,7 +72,7 @@ def synced(
     dry_run: bool,
 ) -> Synced:
     """See ``CacheStorage.sync``."""
-    here, there = _stored(source, dataset_id), _stored(to, dataset_id)
+    here, there = (_stored(one, dataset_id, not dry_run) for one in (source, to))
     keys, tags = _chosen(here, dataset_id, names, str(source))
     missing = _missing(here, there, keys, force)
     moves = _moves(source, here, there, tags, force)
@@ -92,10 +92,10 @@ def synced(
     )
 
 
-def _stored(storage: Any, dataset_id: str | None) -> _Stored:
+def _stored(storage: Any, dataset_id: str | None, enters: bool) -> _Stored:
     known = storage._catalogue.load(dataset_id)
     there = (one for one in storage._listed(dataset_id) if not one.is_doomed(known))
-    found = storage._entries(there, known)
+    found = storage._looked_up(there, known, enters)
     return _Stored({one.key: (one, entry) for one, entry in oldest_first(found)}, known)
 
 
