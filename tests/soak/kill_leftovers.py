@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from kill_place import HERE, THERE, Place
 
 from yogadl.cache.parts import PARTS_FOLDER
-from yogadl.catalogue._catalogue import CLOCK, SEGMENT_ENDING
+from yogadl.catalogue._catalogue import CLOCK
 from yogadl.catalogue._root import ROOT
+from yogadl.catalogue._segments import SEGMENT_ENDING
 from yogadl.storage._buckets.part_control import CONTROL_OBJECT
 from yogadl.storage._disk.tables import BUILDING_FILE, TABLE_ENDING
 from yogadl.storage._paths import CACHE_FILE, CATALOGUE_FOLDER, LEASE_OBJECT, LOCK_FILE

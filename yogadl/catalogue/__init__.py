@@ -6,7 +6,6 @@ small objects that it keeps all that in.
 
 from yogadl.catalogue._catalogue import (
     ENTRY_SECONDS,
-    SEGMENT_ENDING,
     Catalogue,
     DoomedError,
     ReplacedError,
@@ -16,6 +15,7 @@ from yogadl.catalogue._going_to import GoingTo
 from yogadl.catalogue._known import Known
 from yogadl.catalogue._renewed import Renewed
 from yogadl.catalogue._root import ROOT, CatalogueObjects
+from yogadl.catalogue._segments import SEGMENT_ENDING
 from yogadl.catalogue._state import Expected, NameTakenError
 
 __all__ = [

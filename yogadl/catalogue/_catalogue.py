@@ -9,22 +9,21 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from yogadl.catalogue import _segment
 from yogadl.catalogue._entry import Entry, Key
 from yogadl.catalogue._kept import is_another, is_committed, kept
 from yogadl.catalogue._known import Known
-from yogadl.catalogue._root import READS, ROOT, CatalogueObjects, Root
+from yogadl.catalogue._root import CatalogueObjects, Root
+from yogadl.catalogue._segment import together
+from yogadl.catalogue._segments import Segments
 from yogadl.catalogue._state import (
     Expected,
     NameTakenError,
     Raw,
-    SegmentName,
     State,
     tag_of_object,
 )
 from yogadl.errors import CatalogueError, TagMovedError, UnsafeStoreError, YogadlError
 
-SEGMENT_ENDING = ".entries"
 CLOCK = "clock.json"
 
 ENTRY_SECONDS = 10.0
@@ -36,7 +35,6 @@ FOUND_SECONDS = 2.0
 CHANGE_SECONDS = 120.0
 """For which others' changes may get in the way of one that matters."""
 
-_ORPHAN_SECONDS = 86400.0
 _ATTEMPTS = 5
 _PAUSE = 0.1
 # Who was to merge may have been killed.
@@ -72,14 +70,14 @@ class Catalogue:
     def __init__(self, objects: CatalogueObjects) -> None:
         self._objects = objects
         self._root = Root(objects)
+        self._segments = Segments(objects)
         # What the root was last seen to say, and the tag it had then.
         self._seen: tuple[State, str] | None = None
-        self._segment: tuple[str, dict[Key, Raw]] | None = None
         # Who may only read need not ask each time.
         self._is_refused = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_seen": None, "_segment": None}
+        return {**self.__dict__, "_seen": None}
 
     # Asking
 
@@ -137,34 +135,12 @@ class Catalogue:
             state = self._read()
             if state.segment is None:
                 return state, dict(state.entries), True
-            older = self._read_segment(state.segment)
+            older = self._segments.read(state.segment)
             # Otherwise it was replaced meanwhile.
             if older is not None:
-                return state, _segment.together(state, older), len(older) == state.segment.count
+                return state, together(state, older), len(older) == state.segment.count
         _log.warning("%s: a segment is missing.", self._objects.where)
         return state, dict(state.entries), False
-
-    def _read_segment(self, segment: SegmentName) -> dict[Key, Raw] | None:
-        """Its entries; ``None`` if it is not there."""
-        known = self._segment
-        if known is not None and known[0] == segment.name:
-            return known[1]
-        key = _key(segment.name)
-        for _ in range(READS):
-            found = self._objects.read(key, largest=segment.size)
-            if found is None:
-                return None
-            try:
-                older = _segment.decode(found[0], segment, f"{self._objects.where}/{key}")
-            except CatalogueError as error:
-                # It may be the answer that is damaged.
-                failure = error
-            else:
-                self._segment = segment.name, older
-                return older
-        # Each entry can be made anew.
-        _log.warning("%s. What is stored is found by its own files.", failure)
-        return {}
 
     # Changing
 
@@ -297,7 +273,7 @@ class Catalogue:
             return False
         if state.segment is None or key in state.removed:
             return True
-        older = self._read_segment(state.segment)
+        older = self._segments.read(state.segment)
         # Of a damaged one, nothing is known.
         return older is not None and len(older) == state.segment.count and key not in older
 
@@ -306,7 +282,7 @@ class Catalogue:
         if it has none, as far as can be read."""
         if key in state.entries or key in state.removed or state.segment is None:
             return state.tag_of(key)
-        older = self._read_segment(state.segment) or {}
+        older = self._segments.read(state.segment) or {}
         return tag_of_object(older.get(key)) or ""
 
     def tag(
@@ -471,7 +447,7 @@ class Catalogue:
         """Writes the entries of the root and the older ones into a new segment, and those of what
         was found without; see :meth:`enter_found`."""
         change = _new_id()
-        older = {} if before.segment is None else self._read_segment(before.segment)
+        older = {} if before.segment is None else self._segments.read(before.segment)
         if older is None and self._read(patience).segment != before.segment:
             # Somebody else has just done so.
             return
@@ -480,9 +456,8 @@ class Catalogue:
         has_lost = before.segment is not None and len(older) != before.segment.count
         if found and has_lost:
             return
-        entries = {**_segment.together(before, older), **(found or {})}
-        data, segment = _segment.encode(entries.values(), change)
-        self._objects.write(_key(segment.name), data, None, patience)
+        entries = {**together(before, older), **(found or {})}
+        segment = self._segments.write(entries.values(), change, patience)
 
         def make(state: State) -> State | None:
             if state.segment != before.segment or any(map(state.is_tag, found or ())):
@@ -491,29 +466,9 @@ class Catalogue:
 
         self._seen = None
         self._seen = state, _ = self._root.change(make, patience)
-        if state.segment == segment:
-            self._segment = segment.name, entries
-            # A reader has waited long enough.
-            if not found:
-                self._tidy(state, before.retired)
-
-    def _tidy(self, state: State, retired: tuple[str, ...]) -> None:
-        """Deletes segments that nobody needs: of those who were killed, and those retired long ago.
-
-        Who is reading one that is gone reads the root again.
-        """
-        assert state.segment is not None
-        times = self._objects.times()
-        now = times.get(ROOT, 0.0)
-        needed = {_key(name) for name in (state.segment.name, *state.retired)}
-        for key, written in times.items():
-            is_old = now - written > _ORPHAN_SECONDS or key in map(_key, retired)
-            if key.endswith(SEGMENT_ENDING) and key not in needed and is_old:
-                self._objects.delete(key)
-
-
-def _key(name: str) -> str:
-    return f"{name}{SEGMENT_ENDING}"
+        # A reader has waited long enough.
+        if state.segment == segment and not found:
+            self._segments.tidy((segment.name, *state.retired), before.retired)
 
 
 def _new_id() -> str:
