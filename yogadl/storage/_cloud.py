@@ -41,7 +41,6 @@ from yogadl.storage._buckets.part_builder import PartBuilder
 from yogadl.storage._buckets.part_collector import PartCollector
 from yogadl.storage._buckets.parts import BucketParts
 from yogadl.storage._buckets.publisher import publish, upload_version
-from yogadl.storage._buckets.taking import taken
 from yogadl.storage._buckets.told import told_head, told_of
 from yogadl.storage._buckets.version import ObjectVersion
 from yogadl.storage._building.pieces import BucketPieces
@@ -51,6 +50,7 @@ from yogadl.storage._commits.made_of_object import made_of_object
 from yogadl.storage._configurations import BaseCloudConfigurations
 from yogadl.storage._copying.copying import OpenOriginal, Original
 from yogadl.storage._copying.objects import FarOriginal
+from yogadl.storage._copying.taking import taken
 from yogadl.storage._disk.contents import Contents
 from yogadl.storage._disk.folders import LocalFolders
 from yogadl.storage._disk.kept_segment import KeptSegment
