@@ -173,6 +173,23 @@ def test_what_stays(made: pathlib.Path, steps: list[tuple[Any, ...]]) -> None:
             kept.let_go()
 
 
+@pytest.mark.parametrize("inner", [OBJECTS_FOLDER, PARTS_FOLDER])
+def test_what_stands_beside_no_file_goes(tmp_path: pathlib.Path, inner: str) -> None:
+    """As who was killed between two renames leaves it."""
+    for each in (OBJECTS_FOLDER, PARTS_FOLDER):
+        (tmp_path / each).mkdir()
+    folder = tmp_path / inner
+    (folder / "00.mdb").touch()
+    beside = {folder / f"00.mdb{suffix}" for suffix in (".cells", ".whole")}
+    for path in (*beside, folder / "11.mdb.cells", folder / "11.mdb.whole"):
+        path.write_bytes(b"1")
+    if inner == OBJECTS_FOLDER:
+        note_opened(folder / "00.mdb", "name")
+    collect(tmp_path)
+    left = set(folder.glob("*.cells")) | set(folder.glob("*.whole"))
+    assert left == (beside if inner == OBJECTS_FOLDER else set())
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -36,6 +36,8 @@ _LOCK_FILE = "yogadl.lock"
 # Beside a link, for yogadl 0.1.4, which looks for no more than that.
 _COPY_NOTE = "local_metadata.json"
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+# What says which bytes of a file are there, which nobody makes before the file itself.
+_BESIDE = (".cells", ".whole")
 # For who was stopped while he removes something.
 _PATIENCE = 5.0
 _POLL_SECONDS = 0.02
@@ -234,11 +236,21 @@ def collect(folder: pathlib.Path) -> None:
     with settled(folder, fcntl.LOCK_EX):
         for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
             remove_all_leftovers(folder / inner)
+            _remove_strays(folder / inner)
         shares = _Shares(folder)
         for path in _versions_in(folder):
             if not notes.load(path).names:
                 remove(_kept_version(path), shares)
         _remove_parts(folder, shares)
+
+
+def _remove_strays(folder: pathlib.Path) -> None:
+    """Removes what stands beside no file, of who was killed while he renamed or removed one."""
+    for suffix in _BESIDE:
+        for path in folder.glob(f"*{VERSION_SUFFIX}{suffix}"):
+            if not path.with_name(path.name.removesuffix(suffix)).exists():
+                _log.info("%s is of a file that is gone, and is removed.", path)
+                path.unlink(missing_ok=True)
 
 
 def remove_link(link: pathlib.Path, path: pathlib.Path) -> None:
@@ -291,7 +303,7 @@ def _on_disk(path: pathlib.Path) -> int:
 def _family(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A file and what stands beside it."""
     if path.name.endswith(VERSION_SUFFIX):
-        for suffix in (".cells", ".whole", ".json"):
+        for suffix in (*_BESIDE, ".json"):
             yield path.with_name(path.name + suffix)
     # Last: who opens it meanwhile waits for the lock on it, and finds that all is gone.
     yield path
