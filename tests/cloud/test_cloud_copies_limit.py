@@ -162,6 +162,7 @@ def test_list_pin_and_prune(stored: Any, elsewhere: pathlib.Path) -> None:
     del ref
     assert storage.local.prune() == 0
     again.verify()
+    pickled = pickle.dumps(again)
     again.close()
     del again
     assert storage.local.prune() > SIZE
@@ -170,6 +171,8 @@ def test_list_pin_and_prune(stored: Any, elsewhere: pathlib.Path) -> None:
     assert storage.local.prune() > SIZE
     assert everything(elsewhere) == []
     assert used(elsewhere) < 200_000
+    with pytest.raises(CacheNotFoundError, match=r"not on this machine any more.*fetch it again"):
+        pickle.loads(pickled)
     check(storage.fetch("a", "1", download=True))
 
 

@@ -61,6 +61,11 @@ def _open(
         # A file where a folder would be has nothing below it, either.
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise
+        if is_kept(path):
+            raise CacheNotFoundError(
+                f"{shown(path)} is not on this machine any more, as nobody had it open; fetch it "
+                "again"
+            ) from error
         raise CacheNotFoundError(f"there is no cache at {shown(path)}; build it first") from error
     if not stat.S_ISREG(os.fstat(descriptor.number).st_mode):
         raise ForeignFileError(f"{shown(path)} is no regular file, so it is no cache")
