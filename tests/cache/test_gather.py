@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yogadl.cache.gather import _parts, gather
+from yogadl.cache.gather import Toucher, _parts, gather
 
 Array = np.ndarray[Any, Any]
 # No period that a wrong place could hide behind.
@@ -51,6 +51,62 @@ def check(buffer: Array, offsets: Array, size: int) -> None:
 @given(place=places(300, st.integers(1, 300)))
 def test_small_items(place: tuple[Array, int]) -> None:
     check(BUFFER[:300], *place)
+
+
+@given(
+    begin=st.integers(0, 9),
+    end=st.integers(280, 300),
+    size=st.sampled_from([1, 2, 4, 8, 16]),
+    words=st.lists(st.integers(0, 300)),
+)
+def test_words(begin: int, end: int, size: int, words: list[int]) -> None:
+    """At multiples of their size, wherever the buffer begins and ends."""
+    buffer = BUFFER[begin:end]
+    last = len(buffer) // size - 1
+    check(buffer, np.array([size * min(word, last) for word in words], "i8"), size)
+    for outside in (-size, size * (last + 1)):
+        with pytest.raises(IndexError):
+            gather(buffer, np.array([0, outside]), size)
+
+
+@given(
+    count=st.integers(1, 2000),
+    size=st.integers(700, 12_500),
+    seed=st.integers(0, 100),
+)
+@settings(max_examples=20)
+def test_into_memory_in_several_pieces(count: int, size: int, seed: int) -> None:
+    offsets = np.random.RandomState(seed).randint(0, len(BUFFER) - size + 1, count)
+    offsets[-1] = len(BUFFER) - size
+    out = np.zeros((count, size), "u1")
+    assert np.shares_memory(gather(BUFFER, offsets, size, out), out)
+    assert (out == sliced(BUFFER, offsets, size)).all()
+
+
+@given(
+    count=st.integers(0, 600),
+    size=st.integers(1, 300_000) | st.integers(1, 1 << 62),
+    first=st.integers(0, 300_000),
+    width=st.integers(0, 20),
+)
+def test_only_what_is_in_the_items_is_touched(
+    count: int, size: int, first: int, width: int
+) -> None:
+    """They may be all that is mapped."""
+    toucher = Toucher(size, min(first, size - 1), width)
+    toucher.touch(BUFFER[:size], np.zeros(count, "i8"))
+
+
+def test_every_page_is_touched_but_that_which_is_read_first() -> None:
+    for width, pages in ((0, {0, 1, 2, 3}), (8, {0, 1, 2})):
+        toucher = Toucher(13_000, 12_900, width)
+        assert {place // 4096 for place in toucher._places.tolist()} == pages
+    with pytest.raises(IndexError):
+        toucher.touch(BUFFER, np.full(100, len(BUFFER)))
+    toucher.touch(BUFFER, np.full(10, len(BUFFER)))
+    assert len(Toucher(3144, 3136, 8)._places) == 0
+    assert len(Toucher(3144, 3132, 12)._places) == 1
+    assert len(Toucher(1000, 0, 0)._places) == 0
 
 
 @given(place=places(len(BUFFER), st.integers(1000, 1050) | st.integers(4000, 600_000)))

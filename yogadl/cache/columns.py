@@ -9,7 +9,7 @@ import numpy as np
 
 from yogadl import dtypes
 from yogadl import spec as specs
-from yogadl.cache.gather import gather
+from yogadl.cache.gather import Toucher, gather
 from yogadl.cache.memory import LARGE_BYTES, returning
 from yogadl.cache.spans import Spans
 from yogadl.errors import ChecksumError, SpecMismatchError
@@ -50,7 +50,9 @@ class ColumnReader:
         small = [place for place in self._fixed if 0 < place.nbytes < WIDE_ALIGNMENT]
         # Small arrays lie side by side at the end of the fixed part: one gather brings them all.
         self._small_start = min((place.offset for place in small), default=0)
-        self._small_end = max((place.offset + place.nbytes for place in small), default=0)
+        small_end = max((place.offset + place.nbytes for place in small), default=0)
+        self._small_size = small_end - self._small_start
+        self._toucher = Toucher(layout.content_size or 0, self._small_start, self._small_size)
 
     def read(
         self,
@@ -104,8 +106,9 @@ class ColumnReader:
         if value_size is not None and value_size > INLINE_LIMIT:
             offsets = offsets + LEAD
         count = len(offsets)
-        start, end = self._small_start, self._small_end
-        small = gather(buffer, offsets + start, end - start) if end else None
+        self._toucher.touch(buffer, offsets)
+        start, size = self._small_start, self._small_size
+        small = gather(buffer, offsets + start, size) if size else None
         columns = []
         for number, place in enumerate(self._fixed):
             target = None if out is None else out[number]
@@ -114,7 +117,7 @@ class ColumnReader:
             elif place.nbytes and small is not None:
                 at = place.offset - start
                 # A row alone is contiguous wherever it lies, and would be taken unaligned as it is.
-                raw = small[:, at : at + place.nbytes].copy()
+                raw = small if place.nbytes == size else small[:, at : at + place.nbytes].copy()
             else:
                 raw = np.empty((count, 0), "u1")
             column = raw.view(place.dtype).reshape(count, *place.shape)
