@@ -86,8 +86,9 @@ class MappedFile(MappedRange):
 
     def is_cached(self, offset: int) -> bool:
         """Whether the byte at an offset is in the page cache; ``False`` where that is not known."""
-        if kept(self._key) is None and self.is_present(offset):
-            # Of a thousand parts, most have no descriptor, which takes far longer to open.
+        if self.is_present(offset):
+            # To ask of the file takes several times as long, and to open it, which would have to be
+            # done for most of a thousand parts, far longer.
             return True
         descriptor = self._descriptor() if _NO_WAIT else None
         if descriptor is None:
