@@ -167,7 +167,7 @@ def test_who_opens_something_is_served_though_what_comes_takes_long(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "LIMITS", dataclasses.replace(backoff.LIMITS, patience=12.0))
-    site.store(records(2, 4_000_000), spec=SPEC)
+    site.store(records(6, 4_000_000), spec=SPEC)
     with site.ref(Never()) as ref, site.twisting(trickle):
         site.web.most_connections = 1
         with reading(ref):
