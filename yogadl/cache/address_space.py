@@ -58,6 +58,8 @@ class AddressSpace:
 
     def is_cached(self, offset: int) -> bool:
         """See ``MappedFile.is_cached``."""
+        if self._range.is_present(offset):
+            return True
         number = int(np.searchsorted(self.bases, offset, side="right")) - 1
         return self.file(number).is_cached(offset - int(self.bases[number]))
 
