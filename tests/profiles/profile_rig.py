@@ -27,14 +27,16 @@ class Clock:
 
 
 class SlowDisk(np.ndarray):
-    """A file of which every page takes a second, by a clock."""
+    """A file of which every page takes a second, by a clock, when its first byte is touched: others
+    are read of pages that are there, see ``Toucher``."""
 
     clock: Clock
     touched: list[int]
 
     def take(self, places: Any, *rest: Any, **named: Any) -> Any:
-        self.touched += places.tolist()
-        self.clock.now += len(places)
+        if not (places % PAGE).any():
+            self.touched += places.tolist()
+            self.clock.now += len(places)
         return super().take(places, *rest, **named)
 
 
