@@ -80,13 +80,16 @@ def _is_library(module: Any, name: str) -> bool:
 def is_library_module(module: types.ModuleType) -> bool:
     """Whether a module is a library's."""
     space = vars(module)
+    # Nearly all of thousands have one.
+    file = space.get("__file__")
+    if isinstance(file, str):
+        return is_library_file(file)
     name = space.get("__name__", "")
     if name == "__main__":
-        file = space.get("__file__")
-        return isinstance(file, str) and is_library_file(file)
-    place = _place(space)
-    if place:
-        return is_library_file(place)
+        return False
+    folder = _folder(space)
+    if folder:
+        return is_library_file(folder)
     spec = space.get("__spec__")
     origin = getattr(spec, "origin", None)
     if origin in _INSIDE:
@@ -101,10 +104,8 @@ def name_of_module(module: types.ModuleType) -> str:
     return str(vars(module).get("__name__", ""))
 
 
-def _place(space: dict[str, Any]) -> str:
-    file = space.get("__file__")
-    if isinstance(file, str):
-        return file
+def _folder(space: dict[str, Any]) -> str:
+    """Of a package without a file of its own; empty if there is none."""
     try:
         return os.path.join(next(iter(space.get("__path__", ()))), "")
     except (StopIteration, TypeError):

@@ -366,12 +366,12 @@ def is_immutable(kind: type) -> bool:
 
 def library_of(module: Any) -> str:
     """The library that a module is of, by the name of the module."""
-    return _library_of(module) if isinstance(module, str) else ""
+    return _library_at(module.partition(".")[0]) if isinstance(module, str) else ""
 
 
-@functools.lru_cache(maxsize=16384)
-def _library_of(module: str) -> str:
-    return PYTHON if is_standard(module) else module.partition(".")[0]
+@functools.lru_cache(maxsize=4096)
+def _library_at(top: str) -> str:
+    return PYTHON if is_standard(top) else top
 
 
 def found_in(libraries: Collection[str], is_unseen: bool) -> tuple[list[Patch], list[abc.ABCMeta]]:
