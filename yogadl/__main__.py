@@ -139,7 +139,9 @@ def _tag(options: argparse.Namespace) -> None:
             raise InvalidArgumentError("--expect and --new are for setting a tag: give a version")
         tags = storage.tags(name)
         if tag not in tags:
-            raise CacheNotFoundError(f"there is no tag {tag!r} of data set {name!r} in {storage}")
+            raise CacheNotFoundError(
+                f"there is no tag {tag!r} of data set {name!r} in {storage._where}"
+            )
         _tell(tags[tag])
         return
     # Names mean what they mean to fetch: versions, and else tags.
@@ -162,7 +164,7 @@ def _expected(options: argparse.Namespace) -> dict[str, Any]:
 
 def _unknown(dataset_id: str, storage: Any) -> CacheNotFoundError:
     """Who mistypes an id is told, whatever nothing means to a program."""
-    return CacheNotFoundError(f"there is no data set {dataset_id!r} in {storage}")
+    return CacheNotFoundError(f"there is no data set {dataset_id!r} in {storage._where}")
 
 
 def _card(options: argparse.Namespace) -> None:

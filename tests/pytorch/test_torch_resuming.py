@@ -10,6 +10,8 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 pytest.importorskip("torch.utils.data", reason="needs PyTorch")
@@ -104,6 +106,34 @@ def test_from_an_offset(dataref: LMDBDataRef, then_shard: bool) -> None:
     expected = plain_epochs(dataref, 2, 4, **order)
     for workers in (0, 2):
         check_every_place(streaming(dataref, 2, **order), expected, num_workers=workers)
+
+
+@given(
+    size=st.integers(1, COUNT + 1),
+    drop=st.booleans(),
+    shards=st.integers(1, 3),
+    offset=st.integers(0, COUNT),
+    then_shard=st.booleans(),
+)
+def test_a_place_is_that_of_the_stream(
+    dataref: LMDBDataRef, size: int, drop: bool, shards: int, offset: int, then_shard: bool
+) -> None:
+    """Also behind an epoch's last batch, whatever is left out after it: in the next epoch."""
+    order = {
+        **SHUFFLED,
+        "num_shards": shards,
+        "start_offset": offset,
+        "shuffle_then_shard": then_shard,
+    }
+    stream = dataref.stream(**order)
+    dataset = IterableDataset(dataref.stream(**order), size, drop_remainder=drop)
+    for _ in range(2):
+        batches, items = iter(stream.batches(size, drop_remainder=drop)), iter(dataset)
+        for batch in batches:
+            assert numbers(next(items)) == numbers(batch)
+            assert dataset.state_dict() == stream.state_dict()
+        assert list(items) == []
+        assert dataset.state_dict() == stream.state_dict()
 
 
 def test_torch_batches_of_single_records(dataref: LMDBDataRef) -> None:

@@ -68,7 +68,7 @@ class RenewingStorage(HistoryStorage[V]):
         Raises:
             CacheNotFoundError: there is no such version or tag, or it is not committed.
             ChecksumError: its records are damaged; nothing was changed.
-            CacheReplacedError: it was replaced or deleted meanwhile.
+            CacheReplacedError: it was replaced or deleted meanwhile, or somebody else compacted it.
             CatalogueError: the catalogue does not have it, and cannot be changed; it would be the
                 newest version by that.
             UnsafeStoreError: the bucket has no conditional writes that can be trusted; likewise.
@@ -182,4 +182,7 @@ class RenewingStorage(HistoryStorage[V]):
             raise self._replaced(version) from None
 
     def _replaced(self, version: V) -> CacheReplacedError:
-        return CacheReplacedError(f"{version} was replaced or deleted meanwhile; try again")
+        return CacheReplacedError(
+            f"{version} was compacted by somebody else meanwhile, replaced or deleted; look what "
+            "is there, and try again if need be"
+        )

@@ -166,8 +166,12 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
 
     def _next_place(self, progress: EpochProgress) -> EpochOffset:
         """The place after the items that an iterator has given out, which is no worker's."""
-        begun = Place.at(self.stream.epochs.order, *progress.place)
-        return EpochOffset(*begun.after(progress.taken * (self.batch_size or 1)).what_comes())
+        size = self.batch_size or 1
+        reached = Place.at(self.stream.epochs.order, *progress.place).after(progress.taken * size)
+        if self.drop_remainder and progress.taken and reached.left < size:
+            # What is left is dropped.
+            return EpochOffset(reached.epoch + 1, 0)
+        return EpochOffset(*reached.what_comes())
 
     def __getstate__(self) -> dict[str, Any]:
         # Iterators stay behind.

@@ -163,7 +163,10 @@ class PartCollector:
             if gone and not dry_run:
                 # Those of other machines may wait for that, as this one for those that died there.
                 self._take_out(control, tag, gone)
-            raise NotNowError(f"{len(alive)} builders are at work there")
+            raise NotNowError(
+                f"{len(alive)} builders are at work there, or were killed, which is known on their "
+                "own machine a quarter of an hour later, and after a week on others"
+            )
         sizes, tables, left = self._listed()
         deleted = {f"{self._parts.folder}/{version}/{CACHE_FILE}" for version in doomed}
         needed = self._needed([info for info in tables if info.key not in deleted])

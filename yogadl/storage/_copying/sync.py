@@ -73,7 +73,7 @@ def synced(
 ) -> Synced:
     """See ``CacheStorage.sync``."""
     here, there = (_stored(one, dataset_id, not dry_run) for one in (source, to))
-    keys, tags = _chosen(here, dataset_id, names, str(source))
+    keys, tags = _chosen(here, dataset_id, names, source._where)
     missing = _missing(here, there, keys, force)
     moves = _moves(source, here, there, tags, force)
     if moves:
