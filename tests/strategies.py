@@ -221,3 +221,57 @@ def same(one: Any, two: Any) -> bool:
             return same(one.reshape(-1).tolist(), two.reshape(-1).tolist())
         return one.tobytes() == two.tobytes()
     return bool(one == two)
+
+
+def alike(one: Any, two: Any) -> bool:
+    """Whether two values of components are the same: as numbers where they are of two dtypes, and
+    otherwise to the bit."""
+    if is_named(one) or is_named(two):
+        return (
+            is_named(one)
+            and is_named(two)
+            and (type(one).__name__, one._fields) == (type(two).__name__, two._fields)
+            and alike(tuple(one), tuple(two))
+        )
+    if isinstance(one, dict) or isinstance(two, dict):
+        both = isinstance(one, dict) and isinstance(two, dict)
+        return both and one.keys() == two.keys() and all(alike(one[key], two[key]) for key in one)
+    if isinstance(one, tuple) or isinstance(two, tuple):
+        both = isinstance(one, tuple) and isinstance(two, tuple)
+        return both and len(one) == len(two) and all(map(alike, one, two))
+    if one is None or two is None:
+        return one is two
+    if isinstance(one, bytes) or isinstance(two, bytes):
+        return type(one) is type(two) and bool(one == two)
+    first, second = np.asarray(one), np.asarray(two)
+    if first.shape != second.shape or first.dtype == second.dtype:
+        return same(first, second)
+    if object in (first.dtype, second.dtype):
+        return False
+    return all(map(_are_one_number, first.ravel(), second.ravel()))
+
+
+def _are_one_number(one: Any, two: Any) -> bool:
+    are_signed = _has_negative_zero(one.dtype) and _has_negative_zero(two.dtype)
+    are_complex = one.dtype.kind == two.dtype.kind == "c"
+    (real, imaginary), (other_real, other_imaginary) = _parts(one), _parts(two)
+    return _is_equal(real, other_real, are_signed) and _is_equal(
+        imaginary, other_imaginary, are_complex
+    )
+
+
+def _is_equal(one: float, two: float, are_signed: bool) -> bool:
+    # Python compares integers and floats exactly.
+    is_one = one == two or (one != one and two != two)
+    is_zero = are_signed and one == two == 0
+    return is_one and (not is_zero or np.signbit(one) == np.signbit(two))
+
+
+def _parts(number: Any) -> tuple[float, float]:
+    if number.dtype.kind == "c":
+        return float(number.real), float(number.imag)
+    return (int(number) if number.dtype.kind in "iub" else float(number)), 0.0
+
+
+def _has_negative_zero(dtype: np.dtype[Any]) -> bool:
+    return "int" not in dtype.name and dtype.name != "bool" and "fnu" not in dtype.name

@@ -113,6 +113,28 @@ def test_what_reads_all_records_takes_few_requests(
     assert len(requests) <= 30
 
 
+def test_a_diff_reads_no_more_than_what_was_cast(
+    s3: Any, local: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    storage, rng = s3.make_storage(local), np.random.default_rng(1)
+    storage.submit({"n": np.arange(300)}, "a", "1")
+    storage.tag("a", "main", "1")
+    with storage.change("a", "main", version="2") as change:
+        change.add("x", rng.integers(0, 256, (300, 20_000), "u1"))
+    with storage.change("a", "main", version="3") as change:
+        change.cast("n", "int8")
+    there = s3.make_storage(elsewhere)
+    for _ in range(2):
+        with s3.counting() as requests:
+            found = there.diff("a", "2", "3")
+        assert sum(request.received for request in requests) < 1_000_000
+        assert found.changed.tolist() == [[*range(128, 300)]] * 2
+        assert found.components == {"n": 172}
+        # It is the same where all is on this machine.
+        for version in ("2", "3"):
+            there.fetch("a", version).close()
+
+
 def test_opening_takes_few_requests(s3: Any, local: pathlib.Path, elsewhere: pathlib.Path) -> None:
     # What Google says of an object that is missing is not what its emulator does.
     storage = s3.make_storage(local)

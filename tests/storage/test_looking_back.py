@@ -14,8 +14,9 @@ import pytest
 from changed import Apply, Model, changes, dict_specs, make_versions, record_changes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import records, same
+from strategies import alike, records, same
 
+from yogadl import spec as specs
 from yogadl.errors import CacheNotFoundError, ConflictError
 from yogadl.spec import OptionalSpec, TensorSpec
 from yogadl.storage import LFSStorage
@@ -27,12 +28,20 @@ from yogadl.versions.hunks import Hunks
 Step = Callable[[LFSStorage], object]
 
 
-def _common(one: Model, two: Model, record: Any) -> Any:
-    """What a record has of the components of two versions; all of it if they have one spec."""
-    if not (isinstance(one.spec, dict) and isinstance(two.spec, dict)):
-        return record if same(one.spec, two.spec) else {}
-    names = [name for name in one.spec if same(two.spec.get(name), one.spec[name])]
-    return {name: record[name] for name in names}
+def _are_same(before: Model, after: Model, old: Any, new: Any) -> dict[Any, bool]:
+    """Of the components that two versions have, which are the same in a record of each."""
+    if not (isinstance(before.spec, dict) and isinstance(after.spec, dict)):
+        return {"record": _is_same(before.spec, after.spec, old, new)}
+    return {
+        name: _is_same(before.spec[name], after.spec[name], old[name], new[name])
+        for name in before.spec
+        if name in after.spec
+    }
+
+
+def _is_same(spec: Any, other: Any, one: Any, two: Any) -> bool:
+    nests = [specs.map_leaves(lambda _: specs.NoneSpec(), it) for it in (spec, other)]
+    return same(*nests) and alike(one, two)
 
 
 def _check_diff(found: VersionDiff, before: Model, after: Model) -> None:
@@ -46,21 +55,15 @@ def _check_diff(found: VersionDiff, before: Model, after: Model) -> None:
     old, new = np.delete(np.arange(counts[0]), gone), np.delete(np.arange(counts[1]), come)
     assert len(old) == len(new)
 
-    def shared(model: Model, position: int) -> Any:
-        return _common(before, after, model.records[position])
-
     for one, two in zip(old.tolist(), new.tolist(), strict=True):
-        assert same(shared(before, one), shared(after, two))
-    differing: dict[Any, int] = {}
+        assert all(_are_same(before, after, before.records[one], after.records[two]).values())
+    differing: collections.Counter[Any] = collections.Counter()
     for one, two in found.changed.T.tolist():
-        pair = shared(before, one), shared(after, two)
-        assert (isinstance(pair[0], dict) and not pair[0]) or not same(*pair)
-        if isinstance(pair[0], dict):
-            for name in pair[0]:
-                if not same(pair[0][name], pair[1][name]):
-                    differing[name] = differing.get(name, 0) + 1
-    if isinstance(before.spec, dict) and isinstance(after.spec, dict):
-        assert found.components == differing
+        own = _are_same(before, after, before.records[one], after.records[two])
+        # If nothing is in common, it is what stands in for others.
+        assert not own or not all(own.values())
+        differing.update(name for name, is_same in own.items() if not is_same)
+    assert found.components == differing
 
 
 @given(st.data())

@@ -4,7 +4,7 @@ and joined."""
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,11 +69,15 @@ class LeafMap:
         positions: Array,
         out: Sequence[Array] | None,
         spans: bool,
+        wanted: Collection[int] | None = None,
     ) -> list[Column]:
-        """See ``RecordReader.read_columns``; ``readers`` are those of the groups."""
+        """See ``RecordReader.read_columns``, and ``read_leaves`` for ``wanted``; ``readers`` are
+        those of the groups."""
         columns: list[Column] = [None] * len(self._leaves)
         for reader, places in zip(readers, self._places, strict=True):
             kept = [place for place in places if place is not None]
+            if wanted is not None and not any(place in wanted for place in kept):
+                continue
             target = None
             if out is not None and len(kept) == len(places):
                 target = [out[place] for place in kept]
@@ -171,6 +175,9 @@ class JoinedLeaves(RecordReader):
 
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         return self._leaf_map.columns(self._readers, positions, out, spans)
+
+    def read_leaves(self, positions: Array, wanted: Collection[int]) -> list[Column]:
+        return self._leaf_map.columns(self._readers, positions, None, False, wanted)
 
     def _record(self, position: int) -> Any:
         return self._leaf_map.record(self._readers, position)

@@ -7,7 +7,7 @@ import contextlib
 import copy
 import dataclasses
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -124,6 +124,20 @@ class RecordReader(Closing):
     @abc.abstractmethod
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         """See :meth:`read_columns`."""
+
+    def read_leaves(
+        self,
+        positions: Array,
+        wanted: Collection[int],  # noqa: ARG002 # for others
+    ) -> list[Column]:
+        """As :meth:`read_columns`, for who needs some leaves only: what lies apart from all of
+        these is not read, and ``None`` in place of a column.
+
+        Args:
+            positions: likewise.
+            wanted: the numbers of the leaves.
+        """
+        return self.read_columns(positions)
 
     def read_record(self, position: int) -> Any:
         """One record, a nest as of the spec, its arrays fresh and writable."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from yogadl.cache.columns import Column
 from yogadl.cache.grouped import LeafMap, joined_tokens
 from yogadl.cache.mapping import Extents
 from yogadl.cache.traffic import Traffic
+from yogadl.errors import CacheFormatError
 from yogadl.format.codec import RecordCodec
 from yogadl.remote._files import RemoteFiles
 from yogadl.remote._near import Near
@@ -54,6 +55,15 @@ class RemoteGroups(RemoteRecords):
         self, positions: Array, out: Sequence[Array] | None, spans: bool
     ) -> list[Column]:
         return self._leaf_map.columns(self._readers, positions, out, spans)
+
+    def read_leaves(self, positions: Array, wanted: Collection[int]) -> list[Column]:
+        whole = self._whole()
+        if whole is not None:
+            try:
+                return whole.read_leaves(positions, wanted)
+            except CacheFormatError as error:
+                self._give_up_near(error)
+        return self._leaf_map.columns(self._readers, positions, None, False, wanted)
 
     def _far_record(self, position: int) -> Any:
         return self._leaf_map.record(self._readers, position)

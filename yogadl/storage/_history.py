@@ -44,6 +44,9 @@ class HistoryStorage(CataloguedStorage[V]):
     def diff(self, dataset_id: str, before: str, after: str) -> VersionDiff:
         """What two versions differ in: records, spec, and metadata.
 
+        Values whose dtypes differ are compared as numbers: a cast that keeps them changes no
+        record.
+
         Args:
             dataset_id: of both.
             before: a version or a tag.

@@ -2,87 +2,191 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+import xxhash
 
 from yogadl import spec as specs
+from yogadl.cache.columns import Column
+from yogadl.cache.content_id import mixed
+from yogadl.cache.encoding import content_tokens
 from yogadl.cache.record_reader import RecordReader
 from yogadl.cache.table_writer import StoredGroups
+from yogadl.format.codec import RecordCodec
 from yogadl.storage._commits.made import Made, runs_of, same_specs
-from yogadl.storage._commits.new_records import projected
+from yogadl.storage._commits.values import (
+    are_numbers,
+    differing_numbers,
+    nested_alike,
+    packed_column,
+)
 from yogadl.versions.runs import Runs
 
 Array = np.ndarray[Any, Any]
-LeafPairs = Mapping[Any, list[tuple[int, int]]]
 
 _STEP = 4096
+# Of what is read at once.
+_MOST_BYTES = 64 << 20
+_TOKENS_BYTES = 1 << 20
+
+
+class LeafPair(NamedTuple):
+    """A leaf of two versions.
+
+    Attributes:
+        one: its number in the one.
+        two: in the other.
+        leaf: what it is in the one.
+        other: in the other.
+    """
+
+    one: int
+    two: int
+    leaf: specs.Leaf
+    other: specs.Leaf
+
+    @property
+    def are_of_one_spec(self) -> bool:
+        """Whether it is the same in both."""
+        return same_specs(self.leaf, self.other)
+
+    def differing(self, old: Column, new: Column) -> Array:
+        """Which of as many values of both differ, bool ``[n]``."""
+        if self.are_of_one_spec:
+            return differing(old, new)
+        if are_numbers(old) and are_numbers(new) and old.shape == new.shape:
+            return differing_numbers(old, new)
+        one = packed_column(old, self.leaf, self.other)
+        two = packed_column(new, self.other, self.leaf)
+        return np.array([a != b for a, b in zip(one, two, strict=True)], bool)
+
+
+LeafPairs = Mapping[Any, "list[LeafPair] | None"]
 
 
 def common_leaves(before: specs.Structure, after: specs.Structure) -> LeafPairs:
-    """The components that two specs have in common, by name, and the numbers of their leaves in
-    both. What are no dicts have one, ``record``, if they are the same."""
+    """The components that two specs have in common, by name, and their leaves in both; ``None`` of
+    one that is nested otherwise, of which every value is another. What are no dicts have one,
+    ``record``."""
+    places = [_numbered(spec) for spec in (before, after)]
     if not (isinstance(before, dict) and isinstance(after, dict)):
-        count = len(list(specs.leaves(before)))
-        return {"record": [(at, at) for at in range(count)] if same_specs(before, after) else []}
-    found: dict[Any, list[tuple[int, int]]] = {}
-    places = []
-    for spec in (before, after):
-        numbers = list(range(len(list(specs.leaves(spec)))))
-        places.append(specs.unflatten(spec, numbers))
-    for name, child in before.items():
-        if name in after and same_specs(after[name], child):
-            one = specs.flatten(child, places[0][name])
-            two = specs.flatten(child, places[1][name])
-            found[name] = list(zip(one, two, strict=True))
-    return found
+        return {"record": _leaf_pairs(before, after, *places)}
+    return {
+        name: _leaf_pairs(child, after[name], *[nest[name] for nest in places])
+        for name, child in before.items()
+        if name in after
+    }
+
+
+def _numbered(spec: specs.Structure) -> Any:
+    """The numbers of the leaves of a spec, in its nest."""
+    return specs.unflatten(spec, range(len(list(specs.leaves(spec)))))
+
+
+def _leaf_pairs(
+    one: specs.Structure, two: specs.Structure, numbers: Any, others: Any
+) -> list[LeafPair] | None:
+    if not nested_alike(one, two):
+        return None
+    columns = specs.flatten(one, numbers), specs.flatten(two, others)
+    return list(map(LeafPair, *columns, specs.leaves(one), specs.leaves(two)))
 
 
 def differing_components(
-    pairs: Array, before: RecordReader, after: RecordReader, leaves: LeafPairs
+    pairs: Array,
+    may_differ: Mapping[Any, Array],
+    before: RecordReader,
+    after: RecordReader,
+    leaves: LeafPairs,
 ) -> dict[Any, Array]:
     """Of each component, in which pairs of records it differs, bool ``[n]``.
 
     Args:
         pairs: positions in the one and in the other, int64 ``[2, n]``.
+        may_differ: of each component, in which of them it has to be looked at, bool ``[n]``.
         before: the one.
         after: the other.
         leaves: of the components, see :func:`common_leaves`.
     """
-    found = {name: np.zeros(pairs.shape[1], bool) for name in leaves}
-    for start in range(0, pairs.shape[1], _STEP):
-        some = slice(start, start + _STEP)
-        old, new = before.read_columns(pairs[0, some]), after.read_columns(pairs[1, some])
-        for name, own in leaves.items():
-            for one, two in own:
-                found[name][some] |= differing(old[one], new[two])
+    found = {
+        name: may_differ[name] & (own is None) if own != [] else np.zeros(pairs.shape[1], bool)
+        for name, own in leaves.items()
+    }
+    read = {name: own for name, own in leaves.items() if own}
+    size = max(reader.bytes_in_order for reader in (before, after))
+    step = max(1, min(_STEP, _MOST_BYTES // size))
+    for start in range(0, pairs.shape[1] if read else 0, step):
+        some = np.arange(start, min(start + step, pairs.shape[1]))
+        for names, rows in _looked_at(some, {name: may_differ[name] for name in read}):
+            wanted = [pair for name in names for pair in read[name]]
+            old = before.read_leaves(pairs[0, rows], {pair.one for pair in wanted})
+            new = after.read_leaves(pairs[1, rows], {pair.two for pair in wanted})
+            for name in names:
+                for pair in read[name]:
+                    found[name][rows] |= pair.differing(old[pair.one], new[pair.two])
     return found
 
 
-def of_common_leaves(
+def _looked_at(some: Array, may_differ: Mapping[Any, Array]) -> Iterator[tuple[list[Any], Array]]:
+    """Which components are to be looked at in which of some places: each of these once."""
+    masks = np.stack([mask[some] for mask in may_differ.values()])
+    kinds, numbers = masks[:, :1], np.zeros(len(some), np.int64)
+    if (masks != kinds).any():
+        # Rarely, for sorting takes as long as comparing.
+        kinds, numbers = np.unique(masks, axis=1, return_inverse=True)
+    for number, kind in enumerate(kinds.T):
+        names = [name for name, is_one in zip(may_differ, kind, strict=True) if is_one]
+        if names:
+            yield names, some[numbers.reshape(-1) == number]
+
+
+def tokens_in_common(
     before: RecordReader, after: RecordReader, leaves: LeafPairs
-) -> tuple[RecordReader, RecordReader]:
-    """Two readers of no more than the components that both have, in one spec.
+) -> tuple[tuple[Array, Array], tuple[Array, Array] | None]:
+    """Tokens of the components that two have, which are the same where their values are; and of
+    no more than has the same spec in both, if that is less and there is any.
 
     Args:
         before: the one.
         after: the other.
         leaves: of the components, see :func:`common_leaves`; some at least.
     """
-    names = {name: before.spec[name] for name in leaves}
-    numbers = [
-        {
-            name: specs.unflatten(child, [pair[side] for pair in leaves[name]])
-            for name, child in names.items()
-        }
-        for side in (0, 1)
-    ]
-    one, two = (
-        projected(reader, names, specs.flatten(names, places))
-        for reader, places in zip((before, after), numbers, strict=True)
-    )
-    return one, two
+    pairs = [pair for own in leaves.values() for pair in own or ()]
+    alike = [pair for pair in pairs if pair.are_of_one_spec]
+    others = [pair for pair in pairs if not pair.are_of_one_spec]
+    one = _tokens(before, [(it.one, it.leaf, it.other) for it in (*alike, *others)], len(alike))
+    two = _tokens(after, [(it.two, it.other, it.leaf) for it in (*alike, *others)], len(alike))
+    return (one[1], two[1]), (one[0], two[0]) if alike and others else None
+
+
+def _tokens(
+    reader: RecordReader, leaves: list[tuple[int, specs.Leaf, specs.Leaf]], alike: int
+) -> tuple[Array, Array]:
+    """Tokens of some leaves of all records, uint64 ``[n]``: of the first ones, and of all.
+
+    Args:
+        reader: of the records.
+        leaves: their numbers, their specs and those that they have in the other version.
+        alike: how many have the same spec there.
+    """
+    count, wanted = len(reader), {number for number, _, _ in leaves}
+    firsts, wholes = np.zeros(count, "u8"), np.zeros(count, "u8")
+    codec = RecordCodec(tuple(leaf for _, leaf, _ in leaves[:alike])) if alike else None
+    step = max(1, _TOKENS_BYTES // reader.bytes_in_order)
+    for start in range(0, count, step):
+        rows = np.arange(start, min(start + step, count))
+        columns = reader.read_leaves(rows, wanted)
+        if codec is not None:
+            known = [columns[number] for number, _, _ in leaves[:alike]]
+            firsts[rows] = content_tokens(codec, known)
+        found = firsts[rows]
+        for number, leaf, other in leaves[alike:]:
+            packed = packed_column(columns[number], leaf, other)
+            found = mixed(found, np.array(list(map(xxhash.xxh3_64_intdigest, packed)), "u8"))
+        wholes[rows] = found
+    return firsts, wholes
 
 
 class LeafPlaces:
@@ -107,33 +211,38 @@ class LeafPlaces:
             groups.append((runs_of(group), np.array(known, np.int64)))
         return stored, groups
 
-    def may_differ(self, pairs: Array, leaves: LeafPairs) -> Array:
-        """Of which pairs of records a leaf is not in the same place of the same part, bool ``[n]``.
+    def may_differ(self, pairs: Array, leaves: LeafPairs) -> dict[Any, Array]:
+        """Of each component, in which pairs of records a leaf of it is not in the same place of the
+        same part, bool ``[n]``.
 
         Args:
             pairs: see :func:`differing_components`.
             leaves: likewise.
         """
-        found = np.zeros(pairs.shape[1], bool)
-        seen = set()
-        for own in leaves.values():
-            for numbers in own:
-                one, two = (
-                    (0, number) if stored.leaves is None else stored.leaves[number]
-                    for (stored, _), number in zip(self._sides, numbers, strict=True)
+        of_groups: dict[tuple[int, int], Array] = {}
+        found = {}
+        for name, own in leaves.items():
+            found[name] = np.full(pairs.shape[1], own is None)
+            for pair in own or ():
+                (group, number), (other, its_number) = (
+                    (0, at) if stored.leaves is None else stored.leaves[at]
+                    for (stored, _), at in zip(self._sides, (pair.one, pair.two), strict=True)
                 )
-                if one[1] != two[1]:
-                    return np.ones(pairs.shape[1], bool)
-                seen.add((one[0], two[0]))
-        for groups in seen:
-            parts, places = zip(
-                *[
-                    self._at(side, *each)
-                    for side, each in enumerate(zip(groups, pairs, strict=True))
-                ],
-                strict=True,
-            )
-            found |= (parts[0] != parts[1]) | (places[0] != places[1])
+                if number != its_number:
+                    found[name][:] = True
+                    break
+                if (group, other) not in of_groups:
+                    of_groups[group, other] = self._are_elsewhere(pairs, (group, other))
+                found[name] |= of_groups[group, other]
+        return found
+
+    def _are_elsewhere(self, pairs: Array, groups: tuple[int, int]) -> Array:
+        """Which pairs of records are not in the same place of the same part, of a group of each."""
+        (parts, places), (others, other_places) = (
+            self._at(side, group, positions)
+            for side, (group, positions) in enumerate(zip(groups, pairs, strict=True))
+        )
+        found: Array = (parts != others) | (places != other_places)
         return found
 
     def _at(self, side: int, group: int, positions: Array) -> tuple[Array, Array]:
@@ -163,14 +272,10 @@ def equal_records(one: RecordReader, two: RecordReader, positions: Array, others
 
 def differing(one: Any, two: Any) -> Array:
     """Which values of two columns differ, bit by bit where they are numbers."""
-    if _is_plain(one) and _is_plain(two) and one.shape == two.shape and one.size:
+    if are_numbers(one) and are_numbers(two) and one.shape == two.shape and one.size:
         found: Array = (_bytes_of(one) != _bytes_of(two)).any(axis=1)
         return found
     return np.array([not _same(a, b) for a, b in zip(one, two, strict=True)], bool)
-
-
-def _is_plain(column: Any) -> bool:
-    return isinstance(column, np.ndarray) and column.dtype != object
 
 
 def _bytes_of(column: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from yogadl.storage._commits.comparing import (
     LeafPlaces,
     common_leaves,
     differing_components,
-    of_common_leaves,
+    tokens_in_common,
 )
 from yogadl.storage._commits.lineage import Changes, changes_between, changes_since
 from yogadl.storage._commits.made import Made, same_specs
@@ -42,8 +42,10 @@ class VersionDiff:
         deleted: positions in ``before`` of records that are not in ``after``, int64 ``[d]``.
         added: positions in ``after`` of records that are not in ``before``, int64 ``[a]``.
         changed: positions in ``before`` and in ``after`` of records that stand in for others, int64
-            ``[2, c]``: other values of what both specs have.
-        components: of how many of the changed records each component is another, by its name.
+            ``[2, c]``: other values of a component that both specs have; numbers of two dtypes are
+            compared as numbers. If the specs have none in common, all that stand in for others.
+        components: of how many of the changed records each component is another, by its name;
+            ``record`` where records are no dicts.
         metadata: the keys of the metadata that differ.
     """
 
@@ -100,8 +102,8 @@ def diff_of(
     different specs, by those since the version that both were made from; else records are the same
     if their tokens are, which are 64 bits, or those of the components that both have.
 
-    Only changed records are read; where components were changed, those of which a common one was
-    stored anew; and all of the components that both have if the specs differ, and nothing is known.
+    Only changed records are read; where components were changed, what was stored anew of those that
+    both have; and all of the components that both have if the specs differ, and nothing is known.
 
     Args:
         before: the one.
@@ -112,11 +114,14 @@ def diff_of(
     changes = _changes(before, after, made_of, readers)
     pairs, deleted, added = _paired(changes, before.count)
     leaves = common_leaves(before.spec, after.spec)
-    if changes.of_components:
-        pairs = np.concatenate([pairs, _stored_anew(before, after, changes.hunks, leaves)], axis=1)
-        pairs = pairs[:, np.argsort(pairs[0])]
-    differing = differing_components(pairs, *readers(), leaves) if pairs.shape[1] else {}
-    if any(leaves.values()) and differing:
+    may_differ = {name: np.ones(pairs.shape[1], bool) for name in leaves}
+    # Otherwise only what is nested otherwise is another in records that stay.
+    stay = {name: own for name, own in leaves.items() if changes.of_components or own is None}
+    if stay:
+        found = _stored_anew(before, after, changes.hunks, stay)
+        pairs, may_differ = _put_together((pairs, may_differ), found)
+    differing = differing_components(pairs, may_differ, *readers(), leaves) if pairs.size else {}
+    if differing:
         pairs = pairs[:, np.any(list(differing.values()), axis=0)]
     keys = sorted({*before.metadata, *after.metadata})
     return VersionDiff(
@@ -154,15 +159,40 @@ def _changes(
         found = changes_between(made_of, before, after)
         if found is not None:
             return found
-    both = readers()
-    if not before.has_spec_of(after):
-        leaves = common_leaves(before.spec, after.spec)
-        if not any(leaves.values()):
-            return Changes(Hunks.of([(0, before.count, after.count)]), of_components=False)
-        both = of_common_leaves(*both, leaves)
-    tokens, others = (reader.tokens(np.arange(len(reader))) for reader in both)
+    if before.has_spec_of(after):
+        tokens = [reader.tokens(np.arange(len(reader))) for reader in readers()]
+        return Changes(_matched(*tokens), of_components=False)
+    leaves = common_leaves(before.spec, after.spec)
+    if not any(leaves.values()):
+        return Changes(Hunks.of([(0, before.count, after.count)]), of_components=False)
+    all_tokens, of_one_spec = tokens_in_common(*readers(), leaves)
+    hunks = _matched(*all_tokens)
+    edits = () if of_one_spec is None else (Edit(_aligned(hunks, *of_one_spec)),)
+    return Changes(hunks, of_components=False, edits=edits)
+
+
+def _matched(tokens: Array, others: Array) -> Hunks:
+    """What one version changes of another, by the tokens of their records."""
     runs = matched(tokens, others, lambda places, _: np.ones(len(places), bool))
-    return Changes(hunks_of(runs, before.count)[0], of_components=False)
+    return hunks_of(runs, len(tokens))[0]
+
+
+def _aligned(hunks: Hunks, tokens: Array, others: Array) -> Hunks:
+    """The same changes in smaller ones that touch, so that records stand in for those of which they
+    have the tokens."""
+    found: list[tuple[int, int, int]] = []
+    firsts = hunks.moved(hunks.starts, ends=True).tolist()
+    for (start, stop, count), first in zip(hunks.triples(), firsts, strict=True):
+        if (stop - start, count) == (1, 1):
+            found.append((start, stop, count))
+            continue
+        inner = _matched(tokens[start:stop], others[first : first + count])
+        at = 0
+        for begin, end, new in [*inner.triples(), (stop - start, stop - start, 0)]:
+            found.append((start + at, start + begin, begin - at))
+            found.append((start + begin, start + end, new))
+            at = end
+    return Hunks(*np.array(found, np.int64).reshape(-1, 3).T.copy()).effective()
 
 
 def _paired(changes: Changes, count: int) -> tuple[Array, Array, Array]:
@@ -186,18 +216,41 @@ def _paired(changes: Changes, count: int) -> tuple[Array, Array, Array]:
     return pairs, np.setdiff1d(old, pairs[0], assume_unique=True), new[~stands_in]
 
 
-def _stored_anew(before: Made, after: Made, hunks: Hunks, leaves: LeafPairs) -> Array:
+def _stored_anew(
+    before: Made, after: Made, hunks: Hunks, leaves: LeafPairs
+) -> tuple[Array, dict[Any, Array]]:
     """The positions in both, int64 ``[2, n]``, of records that stay, and of which some leaves that
-    both versions have were stored anew, so that they may be others."""
+    both versions have were stored anew, so that they may be others; and of each component, in which
+    of them it may be, bool ``[n]``."""
     places, whole = LeafPlaces(before, after), hunks.applied(before.count, PARENT + 1)
     found = [np.empty((2, 0), np.int64)]
+    masks = {name: [np.empty(0, bool)] for name in leaves}
     for start in range(0, after.count, _STEP):
         positions = np.arange(start, min(start + _STEP, after.count))
         sources, old = whole.at(positions)
         stays = sources == PARENT
         pairs = np.stack([old[stays], positions[stays]])
-        found.append(pairs[:, places.may_differ(pairs, leaves)])
-    return np.concatenate(found, axis=1)
+        own = places.may_differ(pairs, leaves)
+        some = np.any(list(own.values()), axis=0)
+        found.append(pairs[:, some])
+        for name, mask in own.items():
+            masks[name].append(mask[some])
+    return np.concatenate(found, axis=1), {
+        name: np.concatenate(parts) for name, parts in masks.items()
+    }
+
+
+def _put_together(
+    one: tuple[Array, Mapping[Any, Array]], two: tuple[Array, Mapping[Any, Array]]
+) -> tuple[Array, dict[Any, Array]]:
+    """Positions and masks of both, see :func:`_stored_anew`, in the order of the first positions;
+    of the components of the one."""
+    pairs = np.concatenate([one[0], two[0]], axis=1)
+    order, none = np.argsort(pairs[0]), np.zeros(two[0].shape[1], bool)
+    masks = {
+        name: np.concatenate([mask, two[1].get(name, none)])[order] for name, mask in one[1].items()
+    }
+    return pairs[:, order], masks
 
 
 def _ranges(starts: Array, counts: Array) -> Array:
