@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from yogadl.cache.partial import remove_all_leftovers
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, parts_of, read_header
-from yogadl.remote._local.kept import collect, forget, kept_versions, remove_unused, set_pinned
+from yogadl.remote._local.collecting import collect, remove_unused
+from yogadl.remote._local.kept import forget, kept_versions, set_pinned
 from yogadl.remote._local.notes import note_opened
 from yogadl.remote._local.own_file import replace_file
 from yogadl.storage import LFSStorage

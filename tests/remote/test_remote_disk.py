@@ -22,7 +22,8 @@ from waiting import wait_until
 
 from yogadl.cache.parts import read_header
 from yogadl.remote._fetching import passing
-from yogadl.remote._local.kept import collect, kept_versions
+from yogadl.remote._local.collecting import collect
+from yogadl.remote._local.kept import kept_versions
 from yogadl.remote._local.space import FreeSpace
 from yogadl.remote._local.sparse_file import CELL, SparseFile
 

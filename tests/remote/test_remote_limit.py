@@ -24,10 +24,12 @@ from waiting import wait_until
 
 from yogadl.dataref import RemoteDataRef
 from yogadl.remote import _near, _remembered
+from yogadl.remote._local import collecting
 from yogadl.remote._local import kept as kept_module
 from yogadl.remote._local import ledger as ledger_module
 from yogadl.remote._local import space as space_module
-from yogadl.remote._local.kept import kept_versions, remove_unused, set_pinned
+from yogadl.remote._local.collecting import remove_unused
+from yogadl.remote._local.kept import kept_versions, set_pinned
 from yogadl.remote._local.notes import note_opened
 from yogadl.remote._local.space import LimitedSpace
 
@@ -422,7 +424,7 @@ def test_a_version_that_is_read_stays_whatever_else_is_opened(
 def test_nobody_waits_for_who_was_stopped_while_he_removes(
     stored: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_module, "_PATIENCE", 0.1)
+    monkeypatch.setattr(collecting, "_PATIENCE", 0.1)
     keep(stored, 1, limited(stored, 1 << 30))
     with kept_module.settled(stored.folder, fcntl.LOCK_SH):
         with pytest.raises(TimeoutError, match=r"another process has had the lock for 0\.1 s"):
@@ -436,7 +438,7 @@ def test_nobody_waits_for_who_was_stopped_while_he_removes(
 def test_a_pin_that_comes_while_room_is_made(stored: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     space = limited(stored, 3 * VERSION)
     read(stored, 1, space)
-    find = kept_module.kept_versions
+    find = collecting.kept_versions
 
     def find_and_pin(folder: pathlib.Path) -> Any:
         found = find(folder)
@@ -444,7 +446,7 @@ def test_a_pin_that_comes_while_room_is_made(stored: Site, monkeypatch: pytest.M
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(kept_module, "kept_versions", find_and_pin)
+        patched.setattr(collecting, "kept_versions", find_and_pin)
         assert remove_unused([stored.folder], ALL) == 0
     assert is_kept(stored, 1)
     # And one that comes too late says so.

@@ -161,11 +161,11 @@ class _counting_evictions(logging.Handler):  # noqa: N801 - a context manager
 
     def __enter__(self) -> Counter[str]:
         self.counted: Counter[str] = Counter()
-        logging.getLogger("yogadl.remote._local.kept").addHandler(self)
+        logging.getLogger("yogadl.remote._local.collecting").addHandler(self)
         return self.counted
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("yogadl.remote._local.kept").removeHandler(self)
+        logging.getLogger("yogadl.remote._local.collecting").removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         self.counted["versions evicted"] += record.getMessage().startswith("Removed")

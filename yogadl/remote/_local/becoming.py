@@ -57,6 +57,8 @@ def _lets_go(path: pathlib.Path, name: str, table: pathlib.Path) -> bool:
         return False
     for link in note.links:
         remove_link(pathlib.Path(link), path)
+    # What has no note is of no object, and collected if this is killed.
+    notes.note_of(path).unlink(missing_ok=True)
     notes.lose_version(path, *note.names)
     return True
 
@@ -68,5 +70,4 @@ def _rename(path: pathlib.Path, part: pathlib.Path) -> None:
         os.rename(cells_of(path), cells_of(part))
     # It says what it is by a time that this has changed.
     note_of(path).unlink(missing_ok=True)
-    notes.note_of(path).unlink(missing_ok=True)
     _log.info("%s is %s now.", path, part)

@@ -19,11 +19,10 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from yogadl.cache.files import leads_to, telling
-from yogadl.cache.partial import remove_all_leftovers
 from yogadl.cache.parts import OBJECTS_FOLDER, PARTS_FOLDER, part_path, parts_of_sparse
 from yogadl.errors import YogadlError
 from yogadl.remote._local import notes
@@ -36,10 +35,9 @@ _LOCK_FILE = "yogadl.lock"
 # Beside a link, for yogadl 0.1.4, which looks for no more than that.
 _COPY_NOTE = "local_metadata.json"
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-# What says which bytes of a file are there, which nobody makes before the file itself.
-_BESIDE = (".cells", ".whole")
-# For who was stopped while he removes something.
-_PATIENCE = 5.0
+BESIDE = (".cells", ".whole", ".json")
+"""What stands beside a file has these behind its name; nobody makes it before the file itself."""
+
 _POLL_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
@@ -81,7 +79,7 @@ def set_pinned(version: KeptVersion, pinned: bool) -> bool:
         with open(descriptor, "rb") as file:
             # Who removes it has it to himself, and looks then whether it is pinned.
             fcntl.flock(file, fcntl.LOCK_SH)
-            if not os.fstat(file.fileno()).st_nlink:
+            if not leads_to(path, file.fileno()):
                 return False
             notes.set_pinned(path, pinned)
     return True
@@ -89,21 +87,23 @@ def set_pinned(version: KeptVersion, pinned: bool) -> bool:
 
 def kept_versions(folder: pathlib.Path) -> list[KeptVersion]:
     """What is kept in the folder of a store, last opened last."""
-    found = [_kept_version(path) for path in _versions_in(folder)]
+    found = [kept_version(path) for path in versions_in(folder)]
     return sorted(found, key=lambda version: version.opened)
 
 
-def _versions_in(folder: pathlib.Path) -> list[pathlib.Path]:
+def versions_in(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The files of the versions in the folder of a store."""
     return sorted((folder / OBJECTS_FOLDER).glob(f"*{VERSION_SUFFIX}"))
 
 
-def _kept_version(path: pathlib.Path) -> KeptVersion:
+def kept_version(path: pathlib.Path) -> KeptVersion:
+    """What is kept of the version of a file."""
     note, parts = notes.load(path), _parts(path)
     nbytes = sum(map(_on_disk, (path, *parts)))
     return KeptVersion(path, note.names, note.opened, note.pinned, parts, nbytes)
 
 
-class _Shares:
+class Shares:
     """How many of a store's versions have a part; each table is read once.
 
     Args:
@@ -140,7 +140,7 @@ class _Shares:
             self._counts.update(self._parts[come])
 
 
-def remove(version: KeptVersion, shares: _Shares | None = None) -> int:
+def remove(version: KeptVersion, shares: Shares | None = None) -> int:
     """Removes a version and the parts that no other has, unless somebody has it open or pinned it.
 
     Args:
@@ -154,51 +154,18 @@ def remove(version: KeptVersion, shares: _Shares | None = None) -> int:
     with alone(version.path) as is_alone:
         if not is_alone or notes.load(version.path).pinned:
             return 0
-        parts = (shares or _Shares(version.path.parent.parent)).only_of(version)
+        parts = (shares or Shares(version.path.parent.parent)).only_of(version)
         note = notes.load(version.path)
         for link in note.links:
             remove_link(pathlib.Path(link), version.path)
+        # What has no note is of no object, and collected if this is killed.
+        freed += _unlink(notes.note_of(version.path))
         notes.lose_version(version.path, *note.names)
         # The version itself goes last: what is left of its parts would not be found otherwise.
         for part in parts:
             with alone(part) as is_free:
-                freed += _unlink(part) if is_free else 0
-        freed += _unlink(version.path)
-    return freed
-
-
-def remove_unused(folders: Iterable[pathlib.Path], nbytes: int) -> int:
-    """Removes versions that nobody has open and that are not pinned, the least recently opened
-    first, until so many bytes are free; before them, parts of no version.
-
-    Returns:
-        How many bytes it freed.
-
-    Raises:
-        TimeoutError: another process removes or stores something all the time, or was stopped.
-    """
-    with contextlib.ExitStack() as stack:
-        # In one order, so that none of two waits for the other.
-        stores = sorted(folders)
-        for folder in stores:
-            stack.enter_context(settled(folder, fcntl.LOCK_EX, _PATIENCE))
-        return _remove_unused({folder: kept_versions(folder) for folder in stores}, nbytes)
-
-
-def _remove_unused(kept: dict[pathlib.Path, list[KeptVersion]], nbytes: int) -> int:
-    for folder in kept:
-        for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
-            remove_all_leftovers(folder / inner)
-    shares_of = {folder: _Shares(folder) for folder in kept}
-    freed = sum(_remove_parts(folder, shares) for folder, shares in shares_of.items())
-    found = [(it, shares_of[folder]) for folder, versions in kept.items() for it in versions]
-    for version, shares in sorted(found, key=lambda one: one[0].opened):
-        if freed >= nbytes:
-            break
-        gone = remove(version, shares)
-        freed += gone
-        if gone:
-            _log.info("Removed %s, %.1f MB, to make room.", version.path, gone / 1e6)
+                freed += unlink_all(part) if is_free else 0
+        freed += unlink_all(version.path)
     return freed
 
 
@@ -221,36 +188,10 @@ def forget(folder: pathlib.Path, name: str, but: pathlib.Path | None = None) -> 
                 continue
             is_of_others = any(other != name for other in names)
             if not is_of_others:
-                remove(_kept_version(path))
+                remove(kept_version(path))
             # What is open now is removed when the object is replaced the next time.
             if is_of_others or not path.exists():
                 notes.lose_version(path, name)
-
-
-def collect(folder: pathlib.Path) -> None:
-    """Removes what is of no object any more, unless somebody has it open.
-
-    Args:
-        folder: of the store.
-    """
-    with settled(folder, fcntl.LOCK_EX):
-        for inner in (OBJECTS_FOLDER, PARTS_FOLDER):
-            remove_all_leftovers(folder / inner)
-            _remove_strays(folder / inner)
-        shares = _Shares(folder)
-        for path in _versions_in(folder):
-            if not notes.load(path).names:
-                remove(_kept_version(path), shares)
-        _remove_parts(folder, shares)
-
-
-def _remove_strays(folder: pathlib.Path) -> None:
-    """Removes what stands beside no file, of who was killed while he renamed or removed one."""
-    for suffix in _BESIDE:
-        for path in folder.glob(f"*{VERSION_SUFFIX}{suffix}"):
-            if not path.with_name(path.name.removesuffix(suffix)).exists():
-                _log.info("%s is of a file that is gone, and is removed.", path)
-                path.unlink(missing_ok=True)
 
 
 def remove_link(link: pathlib.Path, path: pathlib.Path) -> None:
@@ -262,16 +203,6 @@ def remove_link(link: pathlib.Path, path: pathlib.Path) -> None:
     except OSError as error:
         # It leads nowhere then, and is replaced when the version is fetched again.
         _log.info("%s stays: %s", link, error)
-
-
-def _remove_parts(folder: pathlib.Path, shares: _Shares) -> int:
-    """Removes the parts that no version has, and nobody has open."""
-    needed, freed = shares.all(), 0
-    for part in (folder / PARTS_FOLDER).glob(f"*{VERSION_SUFFIX}"):
-        if part not in needed:
-            with alone(part) as is_free:
-                freed += _unlink(part) if is_free else 0
-    return freed
 
 
 def disk_bytes(folder: pathlib.Path) -> int:
@@ -303,25 +234,27 @@ def _on_disk(path: pathlib.Path) -> int:
 def _family(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A file and what stands beside it."""
     if path.name.endswith(VERSION_SUFFIX):
-        for suffix in (*_BESIDE, ".json"):
+        for suffix in BESIDE:
             yield path.with_name(path.name + suffix)
     # Last: who opens it meanwhile waits for the lock on it, and finds that all is gone.
     yield path
 
 
+def unlink_all(path: pathlib.Path) -> int:
+    """Removes a file that nobody has open, and what stands beside it; how many bytes that frees."""
+    return sum(map(_unlink, _family(path)))
+
+
 def _unlink(path: pathlib.Path) -> int:
-    freed = 0
-    for each in _family(path):
-        try:
-            nbytes = 512 * os.lstat(each).st_blocks
-            each.unlink()
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            _log.info("%s stays: %s", each, error)
-        else:
-            freed += nbytes
-    return freed
+    try:
+        nbytes = 512 * os.lstat(path).st_blocks
+        path.unlink()
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        _log.info("%s stays: %s", path, error)
+        return 0
+    return nbytes
 
 
 @contextlib.contextmanager

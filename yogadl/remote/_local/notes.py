@@ -3,7 +3,8 @@
 Beside a version's file stands ``<name>.json``, which says of which objects it is, when it was last
 opened, whether it is pinned, and which symbolic links lead to it. ``<digest of an object's
 name>.names`` says under which digests that object was opened, so that who replaces it need not read
-all notes; the notes are what counts. Who changes any of it holds ``notes.lock``.
+all notes; the notes are what counts. It may say so of others, which do no harm, but has all whose
+notes have the object, whenever a process is killed. Who changes any of it holds ``notes.lock``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _LARGEST_NOTE = 64 << 10
 _MOST_NAMES = 16
 _LATEST = 2.0**37
 _NOTES_LOCK = "notes.lock"
+_NAMES_SUFFIX = ".names"
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _STEM = re.compile(r"[0-9a-f]{1,128}")
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -65,8 +67,9 @@ def note_opened(path: pathlib.Path, name: str, link: pathlib.Path | None = None)
             note = load(path)
             names = _first(name, note.names)
             links = note.links if link is None else _first(os.path.abspath(link), note.links)
-            _save(path, Note(names, time.time(), note.pinned, links))
+            # In this order: what a note says without that, nobody who replaces the object finds.
             _change_versions(path.parent, name, lambda found: _first(path.stem, found))
+            _save(path, Note(names, time.time(), note.pinned, links))
     except OSError as error:
         _log.info("It cannot be noted that %s was opened: %s", path, error)
 
@@ -107,16 +110,31 @@ def lose_name(path: pathlib.Path, name: str, but: pathlib.Path | None) -> bool:
 
 
 def lose_version(path: pathlib.Path, *names: str) -> None:
-    """Notes that an object need not look for a version any more, or that several need not."""
+    """Notes that an object need not look for a version any more, or that several need not, unless
+    somebody has opened it as that object by now."""
     try:
         with changing_notes(path):
-            for name in names:
+            for name in set(names).difference(load(path).names):
                 _change_versions(
                     path.parent, name, lambda found: tuple(it for it in found if it != path.stem)
                 )
     except OSError as error:
         # Who looks for it does not find it.
         _log.info("It cannot be noted that %s goes: %s", path, error)
+
+
+def lose_what_is_gone(folder: pathlib.Path) -> None:
+    """Notes that objects need not look for versions that are not there, as who was killed while he
+    removed one did not."""
+    try:
+        for path in folder.glob(f"*{_NAMES_SUFFIX}"):
+            # Most have none such: then nobody is kept from changing notes.
+            if not _are_there(path):
+                with changing_notes(path):
+                    _keep_those_there(path)
+    except OSError as error:
+        # Who looks for them does not find them.
+        _log.info("It cannot be noted what is gone from %s: %s", folder, error)
 
 
 def versions_of(folder: pathlib.Path, name: str) -> list[pathlib.Path]:
@@ -176,17 +194,44 @@ def _first(one: str, others: tuple[str, ...]) -> tuple[str, ...]:
 def _names_of(folder: pathlib.Path, name: str) -> pathlib.Path:
     # A name may have bytes that are no text.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return folder / f"{digest[:32]}.names"
+    return folder / f"{digest[:32]}{_NAMES_SUFFIX}"
 
 
 def _stems(path: pathlib.Path) -> tuple[str, ...]:
     """Names, without their suffix, of the versions in a file of them."""
     try:
-        found = _read(path)
-        return tuple(stem for stem in found["versions"][:_MOST_NAMES] if _STEM.fullmatch(stem))
-    except (OSError, *_NONSENSE) as error:
+        return _stems_read(path)
+    except OSError as error:
         _log.debug("%s names no versions: %s", path, error)
         return ()
+
+
+def _stems_read(path: pathlib.Path) -> tuple[str, ...]:
+    """The same; that it cannot be read is an ``OSError``, that it makes no sense is none."""
+    try:
+        found = _read(path)
+        return tuple(stem for stem in found["versions"][:_MOST_NAMES] if _STEM.fullmatch(stem))
+    except _NONSENSE as error:
+        _log.debug("%s names no versions: %s", path, error)
+        return ()
+
+
+def _are_there(path: pathlib.Path) -> bool:
+    """Whether a file of such names has any, and all of these versions are there."""
+    stems = _stems_read(path)
+    return bool(stems) and stems == _those_there(path, stems)
+
+
+def _those_there(path: pathlib.Path, stems: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(it for it in stems if os.path.lexists(path.with_name(f"{it}{VERSION_SUFFIX}")))
+
+
+def _keep_those_there(path: pathlib.Path) -> None:
+    stems = _those_there(path, _stems_read(path))
+    if not stems:
+        path.unlink(missing_ok=True)
+    else:
+        replace_file(path, [json.dumps({**_read(path), "versions": stems}).encode()])
 
 
 def _change_versions(

@@ -14,6 +14,7 @@ import os
 import pathlib
 from collections.abc import Iterator
 
+from yogadl.cache.files import leads_to
 from yogadl.cache.mapping import Descriptor
 from yogadl.cache.noted import is_noted
 from yogadl.remote._local.in_memory import CELL
@@ -41,6 +42,9 @@ def open_pair(path: pathlib.Path, size: int) -> tuple[Descriptor, Descriptor]:
     while True:
         data = sized_file(path, 0)
         is_alone = _lock_first(data)
+        if not leads_to(path, data.number):
+            # It was removed or renamed before it was locked, and the cells may be another's.
+            continue
         if is_alone:
             _remove_others_cells(path, data)
         marks = _open_cells(path, data, size // CELL)
@@ -48,8 +52,8 @@ def open_pair(path: pathlib.Path, size: int) -> tuple[Descriptor, Descriptor]:
             continue
         lengthen(data, marks, size)
         _lock(data, fcntl.LOCK_SH)
-        # It may have been removed before it was locked.
-        if os.fstat(data.number).st_nlink:
+        # For a moment it had no lock.
+        if leads_to(path, data.number):
             return data, marks
 
 

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable
 
 from yogadl.cache.partial import reserve_of
 from yogadl.per_process import PerProcess
-from yogadl.remote._local.kept import disk_bytes, remove_unused
+from yogadl.remote._local.collecting import remove_unused
+from yogadl.remote._local.kept import disk_bytes
 from yogadl.remote._local.ledger import Ledger, Used
 from yogadl.remote._local.sparse_file import CELL
 

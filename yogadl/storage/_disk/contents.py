@@ -36,7 +36,8 @@ from yogadl.errors import (
     StorageFullError,
 )
 from yogadl.remote._local.becoming import become_parts
-from yogadl.remote._local.kept import STAGED_FILE, alone, collect, forget, settled
+from yogadl.remote._local.collecting import collect
+from yogadl.remote._local.kept import STAGED_FILE, alone, forget, settled
 from yogadl.remote._local.notes import note_opened
 from yogadl.remote._local.sparse_file import SparseFile, open_sparse
 from yogadl.remote._local.whole import is_whole, mark_whole, note
@@ -215,9 +216,15 @@ class Contents:
         return all(is_whole(part_path(table, it), sizes[it]) for it in reversed(sizes))
 
     def collect(self) -> None:
-        """Removes what is of no object any more, unless somebody has it open."""
+        """Removes what is of no object any more, unless somebody has it open.
+
+        That it cannot be is no error, nor that others are at it for long: the next one does it.
+        """
         if self._folders.safe_pieces():
-            collect(self._folders.pieces)
+            try:
+                collect(self._folders.pieces)
+            except OSError as error:
+                _log.warning("What nobody needs in %s stays: %s", self._folders.pieces, error)
 
     def become_parts(self, table: pathlib.Path) -> None:
         """Makes what is here of versions, and named as parts by what the object is now, those."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from yogadl.arguments import as_index
 from yogadl.cache.files import moment, telling
 from yogadl.errors import CacheNotFoundError
-from yogadl.remote._local.kept import KeptVersion, kept_versions, remove_unused, set_pinned
+from yogadl.remote._local.collecting import remove_unused
+from yogadl.remote._local.kept import KeptVersion, kept_versions, set_pinned
 
 
 @dataclass(frozen=True)
