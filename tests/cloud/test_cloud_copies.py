@@ -250,3 +250,38 @@ def test_whatever_the_bucket_says_of_its_contents(
     data, metadata = gcs.raw.get(KEY), gcs.raw.metadata(KEY)
     gcs.raw.put(KEY, data, {**metadata, "yogadl-content": content})
     check(gcs.make_storage(elsewhere).fetch("a", "1", download=True))
+
+
+@pytest.mark.parametrize("way", ["fetch", "delete", "gc"])
+def test_what_who_was_killed_left_beside_a_copy_goes(
+    s3: Any, local: pathlib.Path, way: str
+) -> None:
+    """What he wrote of the note, and the link that was to be the copy."""
+    storage = s3.make_storage(local, conditional_writes=True)
+    submit(storage)
+    link = path(local).with_name("cache.mdb.link")
+    link.symlink_to(files(local)[0])
+    note = path(local).with_name(f"local_metadata.json.{'0' * 32}.partial")
+    note.touch()
+    if way == "fetch":
+        flip(files(local)[0], SIZE)
+        check(storage.fetch("a", "1"))
+        assert not os.path.lexists(link)
+    elif way == "delete":
+        storage.delete("a", "1")
+        assert not os.path.lexists(link)
+    else:
+        # The link could be one that is just being made.
+        storage.gc()
+    assert not note.exists()
+
+
+def test_what_who_was_killed_left_before_he_had_a_folder_goes(
+    s3: Any, local: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    submit(s3.make_storage(elsewhere))
+    own = path(local).parent
+    own.mkdir(parents=True)
+    (own / f"local_metadata.json.{'0' * 32}.partial").touch()
+    s3.make_storage(local).delete("a", "1")
+    assert not list(own.iterdir())

@@ -92,6 +92,8 @@ class KeptCopy:
         self._parts = parts
         self._contents = contents
         self.path = folder / CACHE_FILE
+        # What becomes the copy at once, if it is a link.
+        self._link = self.path.with_name(f"{CACHE_FILE}.link")
         self._local_parts = LocalParts(folder.parent, parts.folder)
 
     def read(self, check_records: bool) -> LMDBDataRef:
@@ -218,6 +220,8 @@ class KeptCopy:
     def remove(self) -> None:
         with local_lock(self._folder / LOCK_FILE, f"process that downloads {self.path}"):
             try:
+                # Who was killed may have left it.
+                self._link.unlink(missing_ok=True)
                 if followed(self.path) != self.path:
                     self.path.unlink()
                 was_table = self._local_parts.remove(self.path)
@@ -326,7 +330,7 @@ class KeptCopy:
         Raises:
             FileSystemError: it cannot be.
         """
-        link = self.path.with_name(f"{CACHE_FILE}.link")
+        link = self._link
         with telling("make a link at", link):
             link.unlink(missing_ok=True)
             folder = os.path.realpath(self._folder)

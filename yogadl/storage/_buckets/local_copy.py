@@ -113,6 +113,7 @@ class LocalCopy:
                 kept.remove()
             except OSError as error:
                 _log.warning("%s stays, and will not be used: %s", kept.path, error)
+        self._folders.remove_partial_notes()
         self._contents.forget()
 
     def collect(self) -> None:

@@ -25,7 +25,13 @@ from yogadl.per_process import PerProcess
 from yogadl.remote._fetching.work import Space
 from yogadl.remote._local.space import FreeSpace, LimitedSpace
 from yogadl.storage._disk.lock import local_lock
-from yogadl.storage._disk.note import FOLDER_MODE, load_note, save_note, trusted_status
+from yogadl.storage._disk.note import (
+    FOLDER_MODE,
+    load_note,
+    remove_partial_notes,
+    save_note,
+    trusted_status,
+)
 from yogadl.storage._paths import CATALOGUE_FOLDER, LOCK_FILE, PIECES_FOLDER
 
 _ROOT = "yogadl_local_cache"
@@ -67,6 +73,11 @@ class LocalFolders:
         for folder in self._folders:
             if self._is_safe(folder) and "source" not in load_note(folder):
                 yield folder
+
+    def remove_partial_notes(self) -> None:
+        """Removes what was left by who was killed before he had made a folder this object's."""
+        for folder in self.unclaimed():
+            remove_partial_notes(folder)
 
     def of_id(self) -> Iterator[pathlib.Path]:
         """The folders of the version's id that are there and safe, whoever uses them."""

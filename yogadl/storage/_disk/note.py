@@ -10,10 +10,10 @@ import logging
 import os
 import pathlib
 import stat
-import uuid
 from typing import Any, TypeAlias
 
-from yogadl.cache.partial import PartialFile
+from yogadl.cache.partial import PartialFile, remove_leftovers
+from yogadl.remote._local.own_file import replace_file
 from yogadl.storage._paths import METADATA_FILE
 
 Note: TypeAlias = dict[str, Any]
@@ -82,23 +82,18 @@ def save_note(folder: pathlib.Path, note: Note) -> None:
     where the note would have told.
     """
     path = folder / METADATA_FILE
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    remove_partial_notes(folder)
     try:
-        try:
-            with open(partial, "x", encoding="ascii", opener=_open_for_group) as file:
-                json.dump(note, file)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        replace_file(path, [json.dumps(note).encode()])
     except OSError as error:
         _log.warning("%s cannot be written, so more has to be read next time: %s", path, error)
+
+
+def remove_partial_notes(folder: pathlib.Path) -> None:
+    """Removes what processes left that were killed while they wrote a note."""
+    remove_leftovers(folder / METADATA_FILE)
 
 
 def _open_no_link(path: str, flags: int) -> int:
     """Nor a pipe, which would keep us waiting for a writer."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-
-def _open_for_group(path: str, flags: int) -> int:
-    """Others may not write, whatever the umask."""
-    return os.open(path, flags, 0o664)

@@ -17,6 +17,7 @@ from yogadl.cache.files import remove_if_empty, shown, telling
 from yogadl.cache.partial import remove_leftovers
 from yogadl.cache.parts import PARTS_FOLDER
 from yogadl.errors import FileSystemError
+from yogadl.storage._disk.note import remove_partial_notes
 from yogadl.storage._disk.tables import FileLock
 from yogadl.storage._paths import CACHE_FILE, CATALOGUE_FOLDER, LOCK_FILE, SCRATCH_PREFIX
 
@@ -97,6 +98,7 @@ def remove_partial_files(folder: pathlib.Path) -> None:
     for version in _folders_in(folder):
         if version.name not in (PARTS_FOLDER, CATALOGUE_FOLDER):
             remove_leftovers(version / CACHE_FILE)
+            remove_partial_notes(version)
             _remove_unused(version)
 
 
