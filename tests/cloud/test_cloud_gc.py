@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import pathlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from content_copies import files
 from copies import records
 
 from yogadl.errors import UnsafeStoreError
+from yogadl.remote._local import collecting, kept
 from yogadl.storage import _kept_versions
 from yogadl.storage._buckets import part_collector
-from yogadl.storage._disk import scratch
+from yogadl.storage._disk import contents, scratch
 
 AT_ONCE = datetime.timedelta()
 
@@ -139,3 +143,84 @@ def test_a_bucket_without_conditional_writes(s3: Any, local: pathlib.Path) -> No
     with pytest.raises(UnsafeStoreError):
         storage.gc(keep_last=0, older_than=AT_ONCE)
     assert versions(storage) == ["1"]
+
+
+def left_by_a_killed_deletion(storage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy of a version that is gone, which was of no object any more."""
+
+    def killed(*_given: Any) -> None:
+        raise Killed
+
+    storage.submit([1], "b", "1")
+    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+        patch.setattr(kept, "remove", killed)
+        storage.delete("b", "1")
+    assert not storage.exists("b", "1")
+
+
+@pytest.mark.parametrize(
+    "collects",
+    [
+        lambda storage: storage.gc(),
+        lambda storage: storage.gc("a"),
+        lambda storage: storage.collect_parts(),
+        lambda storage: storage.collect_parts("none"),
+    ],
+    ids=["gc", "gc of an id", "collect_parts", "collect_parts of an id"],
+)
+def test_what_a_killed_deletion_left_on_this_machine_goes(
+    s3: Any, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch, collects: Callable[[Any], Any]
+) -> None:
+    """Of whichever id, and though none has parts."""
+    storage = open_storage(s3, local)
+    left_by_a_killed_deletion(storage, monkeypatch)
+    storage.submit([1, 2], "a", "1")
+    stray = files(local)[0].with_name("00.mdb.cells")
+    stray.write_bytes(b"1")
+    storage.gc(dry_run=True)
+    storage.collect_parts(dry_run=True)
+    assert (len(files(local)), stray.exists()) == (2, True)
+    collects(storage)
+    assert (len(files(local)), stray.exists()) == (1, False)
+    assert records(storage.fetch("a", "1")) == [1, 2]
+
+
+def test_copies_do_not_wait_for_conditional_writes(
+    s3: Any, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = s3.make_storage(local, conditional_writes=False)
+    for collects in (storage.gc, lambda: storage.collect_parts("a")):
+        left_by_a_killed_deletion(storage, monkeypatch)
+        assert len(files(local)) == 1
+        with pytest.raises(UnsafeStoreError):
+            collects()
+        assert not files(local)
+
+
+def test_copies_are_collected_once_for_all_ids(
+    s3: Any, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And by who deletes one of parts."""
+    storage = open_storage(s3, local)
+    for name in "abc":
+        storage.submit(range(100), name, "1", part_bytes=100)
+    collect, calls = contents.collect, []
+    monkeypatch.setattr(contents, "collect", lambda folder: calls.append(collect(folder)))
+    for number, collects in enumerate(
+        (storage.gc, storage.collect_parts, lambda: storage.delete("a", "1")), 1
+    ):
+        collects()
+        assert len(calls) == number
+
+
+def test_who_was_stopped_while_he_removes_copies_is_no_error(
+    s3: Any, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = open_storage(s3, local)
+    left_by_a_killed_deletion(storage, monkeypatch)
+    monkeypatch.setattr(collecting, "_PATIENCE", 0.1)
+    with collecting.settled(files(local)[0].parent.parent, fcntl.LOCK_EX):
+        storage.gc()
+    assert len(files(local)) == 1
+    storage.gc()
+    assert not files(local)

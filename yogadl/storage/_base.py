@@ -367,6 +367,8 @@ class CacheStorage(CopiedVersions[V]):
         """
         check_age(older_than)
         dry_run = as_flag("dry_run", dry_run)
+        if not dry_run:
+            self._collect_copies()
         if dataset_id is not None:
             return self._collect(dataset_id, older_than, dry_run)
         ids = sorted(set(self._ids_of_parts()))
@@ -375,6 +377,7 @@ class CacheStorage(CopiedVersions[V]):
     def _collect_after(self, version: V) -> None:
         """Collects what a change of a version leaves, which is no reason for the change to fail."""
         try:
+            self._collect_copies()
             self._collect(version.dataset_id, None, dry_run=False)
         except UnsafeStoreError as error:
             _log.info("Parts of %s stay: %s", version.dataset_id, error)

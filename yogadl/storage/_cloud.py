@@ -321,12 +321,14 @@ class BaseCloudStorage(CacheStorage[ObjectVersion]):
         folders = version.local.id_folders()
         for folder in folders:
             LocalParts(folder, dataset_id).collect(None, dry_run)
-        if not dry_run:
-            version.local.collect()
         collector = PartCollector(
             self._store, version.parts, dataset_id, [folder / PARTS_FOLDER for folder in folders]
         )
         return collector.collect(older_than, dry_run, doomed)
+
+    def _collect_copies(self) -> None:
+        # All ids have it in one folder; and whom the bucket lets change what does not matter.
+        self._version("any", "any").local.collect()
 
     def _folders_here(self, dataset_id: str) -> list[pathlib.Path]:
         return self._version(dataset_id, "any").local.id_folders()

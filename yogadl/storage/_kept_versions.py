@@ -49,6 +49,11 @@ class KeptVersions(ToldVersions[V]):
         """
 
     @abc.abstractmethod
+    def _collect_copies(self) -> None:
+        """Removes what nobody needs of the copies that this machine has of what is stored
+        elsewhere, of whichever ids."""
+
+    @abc.abstractmethod
     def _ids_of_parts(self) -> Iterator[str]:
         """All ids that have parts."""
 
@@ -75,7 +80,8 @@ class KeptVersions(ToldVersions[V]):
 
         That is: versions, but for the last ones of each id, those that are tagged, and young ones;
         what changes that were killed left behind; and, as ``collect_parts`` does, the parts that no
-        version refers to then. All times are by the clock of the disk or the bucket.
+        version refers to then. Before that, what this machine has copies of that nobody needs. All
+        times are by the clock of the disk or the bucket.
 
         Safe at any time, from any number of processes, whatever others read, build, commit or copy.
         One that is killed has done a part of it, and the next one does the rest.
@@ -99,7 +105,10 @@ class KeptVersions(ToldVersions[V]):
         check_age(older_than)
         dry_run = as_flag("dry_run", dry_run)
         count = None if keep_last is None else as_index("keep_last", keep_last, 0)
-        self._prove_tags(self._version("any" if dataset_id is None else dataset_id, "any"))
+        version = self._version("any" if dataset_id is None else dataset_id, "any")
+        if not dry_run:
+            self._collect_copies()
+        self._prove_tags(version)
         known = self._catalogue.load(dataset_id)
         there = builtins.list(self._listed(dataset_id))
         # What is stored after this is young.

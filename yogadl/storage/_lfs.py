@@ -375,6 +375,9 @@ class LFSStorage(CacheStorage[FileVersion]):
     ) -> CollectedParts:
         return self._version(dataset_id, "any").parts.collect(older_than, dry_run, doomed)
 
+    def _collect_copies(self) -> None:
+        """What is here is no copy."""
+
     def _folders_here(self, dataset_id: str) -> list[pathlib.Path]:
         return [self._version(dataset_id, "any").path.parent.parent]
 
