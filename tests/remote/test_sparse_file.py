@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import re
 import sys
+import tempfile
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from processes_ready import READY
 
 from yogadl.remote._local.sparse_file import CELL, open_sparse
@@ -21,6 +25,38 @@ def own_bytes() -> int:
     found = re.search(r"RssAnon:\s+(\d+) kB", STATUS.read_text())
     assert found is not None
     return 1024 * int(found[1])
+
+
+KEPT, IN_MEMORY, OF_ANOTHER = "kept", "in memory", "of another process"
+
+
+@given(cells=st.lists(st.sampled_from([KEPT, IN_MEMORY, OF_ANOTHER, ""]), min_size=1, max_size=12))
+def test_what_is_known_is_what_this_process_brought(cells: list[str]) -> None:
+    """And what others did once somebody has looked; nothing that is not there."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = open_sparse(pathlib.Path(folder, "a"), len(cells) * CELL)
+        marks = bytearray(len(cells))
+        for number, kind in enumerate(cells):
+            start = number * CELL
+            if kind == KEPT:
+                file.mark(start, start + CELL)
+            elif kind == IN_MEMORY:
+                file.memory.add(start, memoryview(bytes(CELL)))
+            elif kind == OF_ANOTHER:
+                with open(pathlib.Path(folder, "a.cells"), "r+b") as opened:
+                    opened.seek(number)
+                    opened.write(b"\1")
+            marks[number] = bool(kind)
+        runs = list(itertools.combinations(range(len(cells) + 1), 2))
+        for first, last in runs:
+            is_own = OF_ANOTHER not in cells[first:last] and all(cells[first:last])
+            assert file.is_known(first * CELL, last * CELL) == is_own
+        for first, last in runs:
+            assert file.has(first * CELL + 1, last * CELL - 1) == all(marks[first:last])
+        for first, last in runs:
+            # To find that one is missing, the others need not have been looked for.
+            if all(marks[first:last]):
+                assert file.is_known(first * CELL + 1, last * CELL - 1)
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="needs Linux's /proc")

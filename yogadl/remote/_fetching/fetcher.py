@@ -225,6 +225,7 @@ class Fetcher:
         started, pause, is_ours = time.monotonic(), _LOOK_SECONDS, True
         asked = dict.fromkeys(lacking, started)
         next_look, overtakes = started, started + OVERTAKE_SECONDS
+        looks_for_others = started
         asks_again = small is Small.ASK_AGAIN
         while lacking:
             now = time.monotonic()
@@ -249,7 +250,13 @@ class Fetcher:
                     next_look = now + min(_LOOK_SHARE * spent, _SELDOM_SECONDS)
             waiter.wait(_LONGEST_LOOK if is_ours else pause)
             pause = min(2 * pause, _LONGEST_LOOK)
+            now = time.monotonic()
+            if now < looks_for_others:
+                lacking = [it for it in lacking if not it[0].pieces.is_known(*it[1:])]
+                continue
+            # Each takes a call of the system, after which a thread waits for the interpreter.
             lacking = [it for it in lacking if not it[0].pieces.has(*it[1:])]
+            looks_for_others = now + (_LONGEST_LOOK if is_ours else _LOOK_SECONDS)
 
     def _by_desk(self, ranges: Iterable[Range]) -> list[tuple[Desk, list[Range]]]:
         """Ranges by whom they are asked of."""

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from yogadl.remote._fetching.bulk_queue import LARGE_BYTES
 from yogadl.remote._fetching.lateness import Lateness
 from yogadl.remote._fetching.work import Range, RemoteFile, Small, Work, cells
 from yogadl.remote._fetching.work_queue import WorkQueue
@@ -74,9 +75,13 @@ class Urgency:
         again: list[Range] = []
         for file, *where in ranges:
             pieces, (start, stop) = file.pieces, cells(*where)
-            if pieces.has(start, stop):
+            if stop - start >= LARGE_BYTES:
+                # Each look takes a call of the system, after which this thread waits for others.
                 continue
-            is_claimed = not pieces.missing(start, stop) or pieces.others_have(start, stop)
+            if pieces.missing(start, stop):
+                is_claimed = pieces.others_have(start, stop)
+            else:
+                is_claimed = not pieces.has(start, stop)
             if is_claimed and self._queue.bulk.precedes(file, start, stop):
                 self._ask_unclaimed(file, start, stop)
                 again.append((file, start, stop))

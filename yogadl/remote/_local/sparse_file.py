@@ -100,12 +100,16 @@ class SparseFile:
 
     def has(self, start: int, stop: int) -> bool:
         """Whether all bytes of a range are there; it may begin and end anywhere."""
-        if self.is_kept(start, stop):
+        return self.is_kept(start, stop) or self.is_known(start, stop)
+
+    def is_known(self, start: int, stop: int) -> bool:
+        """The same as far as this process knows, without a look for what others have brought."""
+        first, last = start // CELL, -(-stop // CELL)
+        if self._known.find(b"\0", first, last) < 0:
             return True
         if not self.memory:
             return False
-        first = start // CELL
-        unknown = np.flatnonzero(self._cells[first : -(-stop // CELL)] == 0) + first
+        unknown = np.flatnonzero(self._cells[first:last] == 0) + first
         return all(map(self.memory.__contains__, unknown.tolist()))
 
     def is_kept(self, start: int, stop: int) -> bool:
