@@ -201,4 +201,5 @@ def test_what_another_reader_had_claimed_that_is_closed_comes_in_bulk(
             numbers = [int(next(stream)["number"])]
         numbers += [int(record["number"]) for record in stream]
         assert sorted(numbers) == list(range(count))
-        assert len(site.web.asked) - before < ref.reader.files.file(0).size // PIECE + 200
+        # Those that were asked for while the other had claimed them, and not all of the 2,000.
+        assert len(site.web.asked) - before < ref.reader.files.file(0).size // PIECE + 500
