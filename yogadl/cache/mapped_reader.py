@@ -61,7 +61,8 @@ class MappedReader(RecordReader):
         self._column_reader = ColumnReader(codec)
         self._sums = sums
         self._count = len(index)
-        self._record_bytes = max(int(index.record_bytes), 1)
+        # What files have beside records is more where they are small, and is not read with them.
+        self._record_bytes = max(codec.layout.content_size or int(index.record_bytes), 1)
         self._open_index: Index | None = index
         self._open_memory: Memory | None = memory
         self._value_size = codec.layout.value_size or 0
