@@ -18,6 +18,7 @@ from strategies import NUMBERS, alike, number_dtypes, records, static_leaves, te
 
 from yogadl import dtypes
 from yogadl.cache.grouped import LeafMap
+from yogadl.errors import InvalidArgumentError
 from yogadl.spec import OptionalSpec, Ragged, RaggedSpec, Sparse, SparseSpec, TensorSpec
 from yogadl.storage import LFSStorage
 from yogadl.storage._commits import comparing, values
@@ -411,3 +412,14 @@ def test_a_cast_that_keeps_all_values_is_no_change(storage_dir: pathlib.Path, dt
         cast(change, "v", dtype)
     found = storage.diff("d", "1", "2")
     assert (found.changed.shape, found.components) == ((2, 0), {})
+
+
+def test_what_numpy_cannot_cast_is_told_at_once(storage_dir: pathlib.Path) -> None:
+    storage = LFSStorage(storage_dir)
+    storage.submit({"v": np.ones(2, dtypes.to_numpy("float8_e8m0fnu"))}, "a", "1")
+    storage.tag("a", "main", "1")
+    with storage.change("a", "main", version="2") as change:
+        with pytest.raises(InvalidArgumentError, match="float8_e8m0fnu to float6_e3m2fn"):
+            change.cast("v", "float6_e3m2fn")
+        change.cast("v", "float32")
+    assert storage.fetch("a", "2").read([0, 1])["v"].tolist() == [1.0, 1.0]

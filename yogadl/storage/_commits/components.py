@@ -166,6 +166,10 @@ class Components:
         if wanted.is_string:
             raise InvalidArgumentError(f"numbers cannot be cast to {dtype!r}")
         target = dtypes.to_numpy(wanted.dtype)
+        if not np.can_cast(dtypes.to_numpy(spec.dtype), target, "unsafe"):
+            raise InvalidArgumentError(
+                f"NumPy cannot cast {spec.dtype} to {wanted.dtype}; cast to float32 first"
+            )
         return wanted, lambda value: np.asarray(value).astype(target)
 
     # What comes of it
