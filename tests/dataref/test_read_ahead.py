@@ -60,6 +60,7 @@ class Recording(FileReader):
         self._reader = reader
         self._cached = cached
         self.path, self.spec, self.info = reader.path, reader.spec, reader.info
+        self.size = reader.record_bytes
         self.events: list[tuple[str, list[int]]] = []
 
     def of(self, name: str) -> list[list[int]]:
@@ -89,7 +90,7 @@ class Recording(FileReader):
 
     @property
     def record_bytes(self) -> int:
-        return self._reader.record_bytes
+        return self.size
 
     def pieces(self) -> Iterator[Array]:
         return self._reader.pieces()
@@ -200,6 +201,26 @@ def test_nothing_is_announced_that_is_in_memory(
     # A sample of them is looked at.
     assert asked
     assert max(map(len, asked)) <= 8
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_nothing_is_announced_any_more_when_all_has_come(path: pathlib.Path, batched: bool) -> None:
+    """As of a version in a bucket, of which more is read at once then."""
+    dataref, reader = recording(path)
+    with dataref:
+        window = 100 * reader.size
+        reader.size *= 10
+        stream = dataref.stream(shuffle=True, shuffle_seed=1, read_ahead=window)
+        items = iter(stream.batches(STEP, read_ahead=0) if batched else stream)
+        next(items)
+        assert reader.of("announce")
+        reader.size, reader._cached = reader._reader.record_bytes, True
+        for _ in items:
+            pass
+        announced = sum(map(len, reader.of("announce")))
+        # What was asked for before, and the piece at which that is seen.
+        assert announced <= 20 + STEP
+        assert len([event for event, _ in reader.events if event == "ask"]) > 1
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -121,13 +121,19 @@ class ReadAhead:
             self._announced = stop if self._is_settling else start + self._piece
             if self._announces:
                 self._announce(start, self._announced)
-                # Of what is fetched, more are announced together once all of it is here.
-                self._piece = self._piece_now()
+                self._look_whether_here()
         # Other threads may still be reading a little behind.
         if self._forgets and at - self._forgotten >= 2 * self._piece:
             start, self._forgotten = self._forgotten, at - self._piece
             first, last = self._positions(start, start + 1), self._positions(at - self._piece, at)
             self._reader.forget(int(first[0]), int(last[0]) + 1)
+
+    def _look_whether_here(self) -> None:
+        """Of what is fetched, more are announced together once all of it is here; and then it has
+        just been written, so that it may be in the page cache."""
+        piece = self._piece_now()
+        if piece != self._piece:
+            self._piece, self._trusted = piece, 0
 
     def _look_for_others(self) -> None:
         answer = self._reader.is_read_whole(*self._shard)
