@@ -192,8 +192,8 @@ class Worker:
         for version in self._some_of(self._here, dataset_id, 1):
             with (
                 self._forgiving(self._here, dataset_id, version),
-                # Somebody may be deleting it.
-                _allowing((JUST_REMOVED, CacheNotFoundError)),
+                # Somebody may be deleting it, and not have done so yet.
+                _allowing((JUST_REMOVED, CacheNotFoundError, _BEING_DELETED)),
             ):
                 size = self._chance.choice((None, 2000))
                 self._here.compact(dataset_id, version, part_bytes=size)

@@ -179,7 +179,7 @@ class RenewingStorage(HistoryStorage[V]):
         try:
             return self._enter(entry, listed.tag)
         except DoomedError:
-            raise self._replaced(version) from None
+            raise CacheReplacedError(f"{version} is being deleted by somebody else") from None
 
     def _replaced(self, version: V) -> CacheReplacedError:
         return CacheReplacedError(
