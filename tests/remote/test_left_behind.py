@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import pathlib
 import shutil
@@ -124,7 +125,7 @@ def test_nothing_stays_of_who_was_killed_at_any_step(
     assert count > 5
     for event in range(1, count + 1):
         it = store(event)
-        if not killed_amid(lambda it=it: work(it), event):  # type: ignore[misc]
+        if not killed_amid(functools.partial(work, it), event):
             break
         collect(it.folder)
         if kept_versions(it.folder):

@@ -125,19 +125,19 @@ class RecordReader(Closing):
     def _columns(self, positions: Array, out: Sequence[Array] | None, spans: bool) -> list[Column]:
         """See :meth:`read_columns`."""
 
-    def read_leaves(
-        self,
-        positions: Array,
-        wanted: Collection[int],  # noqa: ARG002 # for others
-    ) -> list[Column]:
+    def read_leaves(self, positions: Array, wanted: Collection[int]) -> list[Column]:
         """As :meth:`read_columns`, for who needs some leaves only: what lies apart from all of
-        these is not read, and ``None`` in place of a column.
+        these is not read.
 
         Args:
             positions: likewise.
             wanted: the numbers of the leaves.
+
+        Returns:
+            The columns; in place of others than these, ``None``, or what was read with them.
         """
-        return self.read_columns(positions)
+        columns = self.read_columns(positions)
+        return [column if number in wanted else None for number, column in enumerate(columns)]
 
     def read_record(self, position: int) -> Any:
         """One record, a nest as of the spec, its arrays fresh and writable."""
