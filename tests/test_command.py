@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 import yogadl.storage
 
@@ -59,6 +60,7 @@ def test_a_storage_is_listed(storage_dir: pathlib.Path) -> None:
     assert run("info", str(storage_dir), "more")[0] == 2
 
 
+@pytest.mark.once
 def test_versions_are_told_of(storage_dir: pathlib.Path) -> None:
     storage = yogadl.storage.LFSStorage(storage_dir)
     storage.submit([1, 2, 3], "numbers", "1")
@@ -86,6 +88,7 @@ def test_versions_are_told_of(storage_dir: pathlib.Path) -> None:
         assert complaint.startswith("CacheNotFoundError: ")
 
 
+@pytest.mark.once
 def test_tags_are_moved(storage_dir: pathlib.Path) -> None:
     storage = yogadl.storage.LFSStorage(storage_dir)
     for version in "12":
@@ -110,6 +113,7 @@ def test_tags_are_moved(storage_dir: pathlib.Path) -> None:
     assert storage.tags("numbers") == {"main": "1"}
 
 
+@pytest.mark.once
 def test_what_is_not_there_is_not_made(tmp_path: pathlib.Path) -> None:
     missing = str(tmp_path / "mistyped")
     url = (tmp_path / "mistyped").as_uri()
@@ -121,6 +125,7 @@ def test_what_is_not_there_is_not_made(tmp_path: pathlib.Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.once
 def test_storages_are_synced_and_collected(tmp_path: pathlib.Path) -> None:
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     storage = yogadl.storage.LFSStorage(one)
@@ -144,6 +149,7 @@ def test_storages_are_synced_and_collected(tmp_path: pathlib.Path) -> None:
     assert (status, complaint.partition(":")[0]) == (1, "InvalidArgumentError")
 
 
+@pytest.mark.once
 def test_a_dry_sync_makes_nothing(storage_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
     storage = yogadl.storage.LFSStorage(storage_dir)
     storage.submit([1], "numbers", "1")
@@ -159,6 +165,7 @@ def test_a_dry_sync_makes_nothing(storage_dir: pathlib.Path, tmp_path: pathlib.P
     assert [path.name for path in tmp_path.iterdir() if path != storage_dir] == []
 
 
+@pytest.mark.once
 def test_an_unknown_id_is_an_error(storage_dir: pathlib.Path) -> None:
     storage = yogadl.storage.LFSStorage(storage_dir)
     storage.submit([1], "numbers", "1", part_bytes=1)
@@ -175,6 +182,7 @@ def test_an_unknown_id_is_an_error(storage_dir: pathlib.Path) -> None:
     assert (status, printed[:15]) == (0, "deleted 9 parts")
 
 
+@pytest.mark.once
 def test_times_that_there_are_not(storage_dir: pathlib.Path) -> None:
     yogadl.storage.LFSStorage(storage_dir).submit([1], "numbers", "1")
     for days in ("inf", "nan", "1e12", "-1"):
@@ -205,6 +213,7 @@ def test_whatever_others_have_written_is_one_line(storage_dir: pathlib.Path) -> 
     assert "\x1b" not in run("list", str(storage_dir), "\x1b[2J")[2]
 
 
+@pytest.mark.once
 def test_urls_are_told_from_paths(storage_dir: pathlib.Path) -> None:
     for command in ("info", "verify"):
         for url in ("s3://bucket/a/1/cache.mdb", storage_dir.as_uri()):

@@ -48,9 +48,11 @@ def test_any_damage(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None
 
 
 @pytest.mark.once
-def test_much_damage_in_little_memory() -> None:
+@pytest.mark.parametrize("times", [500, 5000])
+@pytest.mark.long_for(5000)
+def test_much_damage_in_little_memory(times: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", hostile.__file__, "1500"],
+        [sys.executable, "-W", "error", hostile.__file__, str(times)],
         capture_output=True,
         text=True,
         check=False,

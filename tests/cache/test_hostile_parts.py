@@ -33,9 +33,11 @@ def test_any_damage(seed: int) -> None:
 
 @pytest.mark.once
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_much_damage_in_little_memory() -> None:
+@pytest.mark.parametrize("times", [300, 3000])
+@pytest.mark.long_for(3000)
+def test_much_damage_in_little_memory(times: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", hostile_parts.__file__, "800"],
+        [sys.executable, "-W", "error", hostile_parts.__file__, str(times)],
         capture_output=True,
         text=True,
         check=False,

@@ -262,7 +262,7 @@ FIELDS = [name for name in tables.PART.names or () if name not in ("digest", "to
 
 
 @pytest.mark.once
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     field=st.sampled_from(FIELDS),
     number=st.integers(0, 5),

@@ -94,6 +94,7 @@ def asked(rig: Any, ask: Callable[[], object]) -> list[str]:
 @pytest.mark.parametrize(
     ("how", "with_catalogue"), [("list", True), ("list", False), ("latest", True), ("sync", True)]
 )
+@pytest.mark.long_for("latest", "sync")
 def test_what_another_program_has_copied_is_looked_up_once(
     rig: Any,
     origin: pathlib.Path,

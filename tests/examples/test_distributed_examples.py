@@ -93,6 +93,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+@pytest.mark.long
 def test_mirrored_strategy(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("tensorflow")
     program = [sys.executable, str(EXAMPLES / "tf_distribute.py"), str(tmp_path)]

@@ -46,6 +46,7 @@ def test_walkthrough(tmp_path: pathlib.Path) -> None:
     assert run("walkthrough.py", str(tmp_path)) == BATCHES
 
 
+@pytest.mark.long
 def test_walkthrough_in_a_temporary_directory() -> None:
     assert run("walkthrough.py") == ["Building the cache.", *BATCHES]
 

@@ -8,7 +8,7 @@ import pathlib
 import lmdb
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from yogadl.format.pages import PAGE_SIZE, write_branches
@@ -38,6 +38,7 @@ def tree_below(pages: list[bytes], root: int, depth: int) -> list[tuple[bytes, i
     return found
 
 
+@settings(max_examples=8)
 @given(
     key_size=st.sampled_from((2, 8, 9, 16, 200, 511)),
     full=st.lists(st.integers(0, 3), min_size=1, max_size=3),

@@ -208,6 +208,7 @@ def test_pickled_copies_go_their_own_way(dataref: LMDBDataRef) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.long_for("spawn")
 def test_other_processes_have_epochs_of_their_own(dataref: LMDBDataRef, method: str) -> None:
     expected = plain_epochs(dataref, 2, 3, **SHUFFLED)
     dataset = IterableDataset(dataref.stream(**SHUFFLED), 2)

@@ -44,7 +44,7 @@ def by_position(dataref: LMDBDataRef) -> Dataset[Any]:
 
 
 @pytest.mark.parametrize("make", [records, batches, by_position])
-@pytest.mark.long_for("by_position")
+@pytest.mark.long_for("by_position", "records")
 def test_workers_end_in_order(dataref: LMDBDataRef, make: Any) -> None:
     for _ in range(2):
         loader = DataLoader(

@@ -108,6 +108,7 @@ def test_tasks_are_killed_and_run_twice(
     assert left_over(storage, tmp_path / "stored") == []
 
 
+@pytest.mark.long
 def test_s3(cluster: Any, s3: Any, local: pathlib.Path, made: pathlib.Path, stored: Any) -> None:
     storage = s3.make_storage(local, conditional_writes=True)
     sink = RoughSink(made, storage, "a", "1")

@@ -57,11 +57,11 @@ def run(folder: str) -> list[str]:
 
 def go_by_text() -> None:
     """Has recipes look only for what the texts of programs say that these put into libraries."""
-    plain = _stores._names_in
+    plain = _stores._told_in
     # They are younger than this process, and this file, which is above them, puts things back.
     _stores._BEGUN = math.inf
-    own: Any = 0, frozenset()
-    _stores._names_in = lambda file: own if file == __file__ else plain(file)
+    own: Any = 0, _stores.Told({})
+    _stores._told_in = lambda file: own if file == __file__ else plain(file)
 
 
 def main() -> None:

@@ -9,9 +9,15 @@ import unicodedata
 import pytest
 
 import yogadl
-from yogadl.recipes._stores import ALL, names_in
+from yogadl.recipes._stores import ALL, Stored, told_by
 
 ROOT = pathlib.Path(yogadl.__file__).parent
+
+
+def names_in(text: str) -> Stored | None:
+    """What may be stored, if what is imported is a library's."""
+    told = told_by(text)
+    return ALL if told is None or told.registries else told.names
 
 
 @pytest.mark.parametrize(
@@ -180,7 +186,7 @@ def test_no_statement_is_missed(text: str) -> None:
 def test_most_code_gives_attributes_to_itself_only(text: str) -> None:
     assert names_in(text) is not ALL
     assert "b" not in (names_in(text) or ())
-    assert not {"x", "y", "z", "a", "size"} & (names_in(text) or frozenset())
+    assert not {"x", "y", "z", "a", "size"} & (names_in(text) or {}).keys()
 
 
 @pytest.mark.parametrize(
@@ -317,7 +323,53 @@ def test_methods_may_set_what_they_like_of_themselves() -> None:
     text = (
         "class A:\n  def put(self, name):\n    setattr(self, name, 1)\n    self.a = 2  # no setattr"
     )
-    assert names_in(text) == frozenset()
+    assert names_in(text) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X.a = 1",
+        "X.a = X.b = 'text'",
+        "X.a = -1.5",
+        "X.a = not f",
+        "X.a = f'{f}'",
+        "X.a: bool = False",
+        "def f(options): options.a = None",
+    ],
+)
+def test_numbers_and_texts_are_no_code(text: str) -> None:
+    assert (names_in(text) or {})["a"] is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X.a = f",
+        "X.a = X.b = f",
+        "X.a = 1\nX.a = f",
+        "X.a = f\nX.a = 1",
+        "X.a, b = 1, 2",
+        "X.a = 1,",
+        "X.a = []",
+        "X.a = -f",
+        "X.a = 1 and f",
+        "X.a = 1 if x else f",
+        "X.a = f == 1",
+        "X.a += 1",
+        "X.a: bool",
+        "for X.a in y: pass",
+        "with 1 as X.a: pass",
+        "setattr(X, 'a', 1)",
+        "X.b[0].a = f",
+    ],
+)
+def test_all_else_may_be_code(text: str) -> None:
+    assert (names_in(text) or {})["a"] is True
+
+
+def test_what_python_itself_reads_may_make_something_code() -> None:
+    assert (names_in("X.__module__ = 'json'") or {})["__module__"] is True
 
 
 def test_all_that_this_package_gives_is_seen() -> None:

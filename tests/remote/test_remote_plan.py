@@ -242,6 +242,7 @@ def test_small_records_that_stay_in_memory(
     assert bytes_of(asked) == pytest.approx(plan.index_bytes + plan.record_bytes, rel=0.15)
 
 
+@pytest.mark.long
 def test_small_records_of_which_memory_has_few(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passing, "_PASSING_BYTES", 600_000)
     store(site, (6_000, 200), None)

@@ -108,6 +108,7 @@ def _moments(seconds: float, rounds: int, seed: int) -> list[float]:
 
 @pytest.mark.once
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.long_for(6000)
 def test_a_killed_submit(size: int, storage_dir: pathlib.Path) -> None:
     folder = storage_dir / "team" / "a" / "1"
     storage = LFSStorage(LFSConfigurations(storage_dir))

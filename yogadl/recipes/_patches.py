@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yogadl.recipes._owners import PYTHON, YOGADL, is_library, is_library_module, is_standard
-from yogadl.recipes._stores import ALL, names_stored
+from yogadl.recipes._stores import ALL, Stored, names_stored
 from yogadl.recipes._users import (
     HOLD_NOTHING,
     Finder,
@@ -266,11 +266,12 @@ class _Libraries:
         self._may_change: dict[type, bool] = {}
 
     def may_have_any(self) -> bool:
-        """Whether there may be something of the user's in any of them, as far as the text of the
-        user's code tells; looks at a few names only."""
-        names = self.names_put()
-        if names is ALL:
+        """Whether there may be code of the user's in any of them, as far as the text of that
+        tells; looks at a few names only."""
+        stored = self.names_put()
+        if stored is ALL:
             return True
+        names = frozenset(name for name, is_code in stored.items() if is_code)
         if not names:
             return False
         finder = Finder()
@@ -278,7 +279,7 @@ class _Libraries:
             finder.finds(it) for it in _in_classes(names)
         )
 
-    def names_put(self) -> frozenset[str] | None:
+    def names_put(self) -> Stored | None:
         """The names that the user's code may have put anything under."""
         self._add_modules()
         return names_stored(self._users.values())

@@ -2,7 +2,8 @@
 
 ``register`` is what the methods are called by which abstract classes, functions of
 ``singledispatch`` and many libraries take what others give them, and also what users call their
-own. Those that are surely of the same text are told apart here.
+own. Those that are surely of the same text are told apart here. Of what a text imports, only its
+value says whose it is; see ``_registries``.
 """
 
 from __future__ import annotations
@@ -53,20 +54,29 @@ _KEEPING = frozenset(
 )
 
 
-def registers_elsewhere(tree: ast.Module) -> bool:
-    """Whether a text may register anything with what is not its own."""
+Chain = tuple[str, ...]
+"""The name of something that a text imports, and of attributes: ``("registry", "register")``."""
+
+
+def registries_in(tree: ast.Module) -> frozenset[Chain] | None:
+    """What a text registers anything with that it imports; ``None`` if it may do so with anything
+    else that is not its own."""
     nodes = list(ast.walk(tree))
     bound = collections.Counter(name for node in nodes for name in _bound_by(node))
     if not _CLEVER.isdisjoint(bound) or any(map(_is_clever, nodes)):
-        return True
+        return None
     own = _Own(tree, bound)
     # Nobody gets the value of a docstring.
     shown = {id(it.value) for it in nodes if isinstance(it, ast.Expr)}
-    return any(
-        _says_register(node) and not own.is_own(node)
-        for node in nodes
-        if not (isinstance(node, ast.Constant) and id(node) in shown)
-    )
+    found = set[Chain]()
+    for node in nodes:
+        is_shown = isinstance(node, ast.Constant) and id(node) in shown
+        if not is_shown and _says_register(node) and not own.is_own(node):
+            chain = own.imported(node)
+            if chain is None:
+                return None
+            found.add(chain)
+    return frozenset(found)
 
 
 def _is_clever(node: ast.AST) -> bool:
@@ -138,6 +148,8 @@ class _Own:
         self._functions: set[str] = set()
         self._registries: set[str] = set()
         self._keeping_aliases: set[int] = set()
+        # What is imported, by the alias that does it.
+        self._imported: dict[int, str] = {}
         classes: set[str] = set()
         for statement in tree.body:
             if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -170,11 +182,30 @@ class _Own:
             return False
         return owner.id in self._registries or owner.id == "self" or self._is_exit(owner)
 
+    def imported(self, node: ast.AST) -> Chain | None:
+        """By which names a node has what the text imports, if it does."""
+        if isinstance(node, ast.alias):
+            name = self._imported.get(id(node))
+            return None if name is None else (name,)
+        attributes: list[str] = []
+        while isinstance(node, ast.Attribute):
+            if node.attr in self._bound or node.attr[:2] == "__":
+                return None
+            attributes.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self._imported.values():
+            return None
+        return (node.id, *reversed(attributes))
+
     def _is_exit(self, owner: ast.expr) -> bool:
         """Whether this is ``atexit``: what is done then is in no record."""
         return self._origin(owner) == "atexit"
 
     def _import(self, statement: ast.Import | ast.ImportFrom) -> None:
+        for alias in statement.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            if name in self._once:
+                self._imported[id(alias)] = name
         if isinstance(statement, ast.ImportFrom):
             if statement.level == 0:
                 for alias in statement.names:

@@ -1,7 +1,8 @@
 """Which attributes the user's code may give to what is not its own, as far as its text tells.
 
 Libraries have a hundred thousand values, and hardly anybody puts something among them. So it is
-asked first under which names anybody could have: every name of an attribute that is assigned to.
+asked first under which names anybody could have: every name of an attribute that is assigned to;
+and under which of them code could be, as ``options.deterministic = False`` puts none there.
 What is too clever for that, such as ``setattr`` of a name that is put together, makes all names
 possible, and so does code without a text.
 """
@@ -15,9 +16,11 @@ import threading
 import time
 import types
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from yogadl.recipes import _registering
+from yogadl.recipes._registering import WORD, Chain, registries_in
+from yogadl.recipes._registries import is_registry_of_users
 
 ALL = None
 """Stands for all names."""
@@ -48,32 +51,56 @@ _NAMESPACES = re.compile(r"\b(?:vars|__dict__)\b")
 _READING = frozenset(("copy", "get", "items", "keys", "values"))
 _COPYING = frozenset(("dict", "len", "list", "print", "repr", "set", "sorted", "str", "tuple"))
 
-_known: dict[str, tuple[tuple[int, int], frozenset[str] | None]] = {}
+Stored = Mapping[str, bool]
+"""Names, and whether code, or anything that has some, may be stored under them."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a text tells.
+
+    Attributes:
+        names: of attributes that it may give to anything.
+        registries: what it may register something with, if that is a library's.
+    """
+
+    names: Stored
+    registries: frozenset[Chain] = frozenset()
+
+
+_known: dict[str, tuple[tuple[int, int], Told | None]] = {}
 _lock = threading.Lock()
 
 
-def names_stored(modules: Iterable[types.ModuleType]) -> frozenset[str] | None:
+def names_stored(modules: Iterable[types.ModuleType]) -> Stored | None:
     """The names of attributes that the code of some modules may have given to anything, or ``ALL``.
 
     Args:
         modules: all of the user's.
     """
-    found: set[str] = set()
+    found: dict[str, bool] = {}
     left = _MOST_BYTES
     for module in modules:
         file = vars(module).get("__file__")
-        known = _names_in(file) if isinstance(file, str) else None
+        known = _told_in(file) if isinstance(file, str) else None
         if known is None:
             return ALL
-        size, names = known
+        size, told = known
         left -= size
-        if names is None or left < 0:
+        if told is None or left < 0:
             return ALL
-        found |= names
-    return frozenset(found)
+        if not all(is_registry_of_users(module, chain) for chain in told.registries):
+            return ALL
+        _add_all(found, told.names)
+    return found
 
 
-def _names_in(file: str) -> tuple[int, frozenset[str] | None] | None:
+def _add_all(found: dict[str, bool], names: Stored) -> None:
+    for name, is_code in names.items():
+        found[name] = is_code or found.get(name, False)
+
+
+def _told_in(file: str) -> tuple[int, Told | None] | None:
     """The size of a file, and what is in it; ``None`` if that says nothing of what runs."""
     if not file.endswith((".py", ".pyw")):
         return None
@@ -87,7 +114,7 @@ def _names_in(file: str) -> tuple[int, frozenset[str] | None] | None:
             known = _known.get(file)
         if known is None or known[0] != state:
             with open(file, encoding="utf-8") as opened:
-                known = state, names_in(opened.read())
+                known = state, told_by(opened.read())
             with _lock:
                 _known[file] = known
     except (OSError, UnicodeDecodeError):
@@ -95,8 +122,8 @@ def _names_in(file: str) -> tuple[int, frozenset[str] | None] | None:
     return status.st_size, known[1]
 
 
-def names_in(text: str) -> frozenset[str] | None:
-    """The names of attributes that a text of Python may give to anything, or ``ALL``."""
+def told_by(text: str) -> Told | None:
+    """What a text of Python tells, or ``ALL`` if it may give anything to anything."""
     # As Python reads names; quotes that are none to it stay as they are.
     plain = text if text.isascii() else _WORD.sub(_normal, text)
     if _ANY.search(plain) or (_FROM_SYS.search(plain) and _MODULES.search(plain)):
@@ -106,20 +133,21 @@ def names_in(text: str) -> frozenset[str] | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # Nobody has imported it so, or it is nested too deeply for this process.
         return ALL
-    if _registering.WORD.search(plain) and _registering.registers_elsewhere(tree):
+    registries = registries_in(tree) if WORD.search(plain) else frozenset()
+    if registries is None:
         return ALL
     found = _names_in_syntax(tree, _NAMESPACES.search(plain) is not None)
     # Those that are private get the name of a class, too.
     if found is None or any(name[:2] == "__" != name[-2:] for name in found):
         return ALL
-    return frozenset(found)
+    return Told(found, registries)
 
 
 def _normal(found: re.Match[str]) -> str:
     return unicodedata.normalize("NFKC", found[0])
 
 
-def _names_in_syntax(tree: ast.Module, has_namespaces: bool) -> set[str] | None:
+def _names_in_syntax(tree: ast.Module, has_namespaces: bool) -> Stored | None:
     """Those that are assigned to, or set by ``setattr``, or ``ALL``.
 
     Args:
@@ -127,8 +155,9 @@ def _names_in_syntax(tree: ast.Module, has_namespaces: bool) -> set[str] | None:
         has_namespaces: whether the words are in it that namespaces of objects are asked for by.
     """
     pending: list[ast.AST] = [tree]
-    found: set[str] = set()
+    found: dict[str, bool] = {}
     owners: dict[int, ast.expr] = {}
+    plain: set[int] = set()
     while pending:
         node = pending.pop()
         if has_namespaces:
@@ -139,17 +168,19 @@ def _names_in_syntax(tree: ast.Module, has_namespaces: bool) -> set[str] | None:
                 return ALL
             # Of what is only read, the object that it is of goes on.
             owners = {id(it): owner for it in _read(node) if (owner := _owner(it)) is not None}
-        if type(node) in _TELLING:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _is_plain(node.value):
+            plain.update(map(id, node.targets if isinstance(node, ast.Assign) else [node.target]))
+        elif type(node) in _TELLING:
             if _is_setattr(node):
                 return ALL
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 if not _is_self(node.value):
-                    found.add(node.attr)
+                    _add_all(found, {node.attr: id(node) not in plain or node.attr[:2] == "__"})
             elif isinstance(node, ast.Call) and _is_setattr(node.func):
                 name = _name_set(node)
                 if name is None:
                     return ALL
-                found.add(name)
+                _add_all(found, {name: True})
                 pending += [*node.args, *node.keywords]
                 continue
         for value in vars(node).values():
@@ -157,7 +188,16 @@ def _names_in_syntax(tree: ast.Module, has_namespaces: bool) -> set[str] | None:
                 pending += [owners.get(id(it), it) for it in value if isinstance(it, ast.AST)]
             elif isinstance(value, ast.AST):
                 pending.append(owners.get(id(value), value))
-    return found - {""}
+    found.pop("", None)
+    return found
+
+
+def _is_plain(value: ast.expr | None) -> bool:
+    """Whether this is surely a number, a text, ``None`` or the like."""
+    if isinstance(value, ast.UnaryOp):
+        # What Python's ``not`` says of anything, or of a number.
+        return isinstance(value.op, ast.Not) or isinstance(value.operand, ast.Constant)
+    return isinstance(value, ast.Constant | ast.JoinedStr)
 
 
 def _read(node: ast.AST) -> list[ast.expr | None]:

@@ -131,6 +131,61 @@ def make():
     (('"one"', '"two"'),),
 )
 
+PROGRAMS["what is registered with what another module has of a library"] = Program(
+    """
+=== registry.py
+import pkgutil
+library = pkgutil.iter_importer_modules
+=== main.py
+import pkgutil
+from .registry import library
+class P: pass
+@library.register(P)
+def found(value, prefix=""): return ["one"]
+def make():
+    return pkgutil.iter_importer_modules(P())
+""",
+    (('"one"', '"two"'),),
+)
+
+PROGRAMS["what is registered with other modules of one's own"] = Program(
+    """
+=== registry.py
+KEPT = {}
+def register(name):
+    def put(function):
+        KEPT[name] = function
+        return function
+    return put
+class Registry:
+    def __init__(self):
+        self.kept = []
+    def register(self, function):
+        self.kept.append(function)
+        return function
+STEPS = Registry()
+=== main.py
+from . import registry
+from .registry import KEPT, STEPS, register
+@register("add")
+def add(value): return value + 1
+@STEPS.register
+def twice(value): return 2 * value
+@registry.STEPS.register
+def halved(value): return value / 2
+def make():
+    return [KEPT["add"](3), *[step(3) for step in STEPS.kept]]
+""",
+    (
+        ("value + 1", "value + 2"),
+        ("2 * value", "3 * value"),
+        ("value / 2", "value / 4"),
+        ("KEPT[name] = function", "KEPT[name] = lambda value: value"),
+        ("self.kept.append(function)", "self.kept.insert(0, function)"),
+    ),
+    (("(value): return 2 * value", "(value):\n    # Both.\n    return 2 * value"),),
+)
+
 PROGRAMS["plain values in classes of libraries"] = Program(
     """
 === main.py
