@@ -89,7 +89,6 @@ OWN: dict[str, tuple[Any, tuple[str, ...]]] = {
     "static method": (Registry(), ("register_none",)),
     "method of a class": (Registry, ("register",)),
     "abstract class": (Abstract, ("register",)),
-    "abstract class of Python's with a subclass": (Mapping, ("register",)),
     "in a module": (module_with(register=register), ("register",)),
     "in a module of a module": (module_with(x=module_with(x=Registry())), ("x", "x", "register")),
 }
@@ -102,6 +101,7 @@ OTHERS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "nothing": (None, ("register",)),
     "dispatcher": (dispatched, ("register",)),
     "abstract class": (collections.abc.Mapping, ("register",)),
+    "abstract class below one of Python's": (Mapping, ("register",)),
     "other attribute": (Abstract, ("register_all",)),
     "property": (Registry(), ("registered",)),
     "function in a class": (Registry(), ("register_length",)),

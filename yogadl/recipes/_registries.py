@@ -62,5 +62,11 @@ def _has_of_its_own(owner: Any, name: str) -> bool:
         if found is not _MISSING:
             plain = found.__func__ if type(found) in (classmethod, staticmethod) else found
             return is_users_class(each) and _is_own(plain)
-    # Which classes are registered with an abstract one counts wherever that is met.
-    return meta is abc.ABCMeta and kind is owner and name == "register" and is_users_class(kind)
+    return name == "register" and owner is kind and _is_abstract_of_users(kind)
+
+
+def _is_abstract_of_users(kind: type) -> bool:
+    """Whether classes that are registered with one are so with no other, where it counts whenever
+    it is met."""
+    is_alone = kind.__bases__ in ((abc.ABC,), (object,))
+    return type(kind) is abc.ABCMeta and is_alone and is_users_class(kind)
