@@ -269,3 +269,32 @@ def test_an_empty_data_set(tmp_path: pathlib.Path) -> None:
     stream = empty.stream()
     assert list(stream) == []
     assert list(empty.stream(state=stream.state_dict())) == []
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("shuffle_then_shard", [False, True])
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("count", [0, 2])
+def test_epochs_without_records_count(
+    tmp_path: pathlib.Path,
+    count: int,
+    drop: bool,
+    shuffle_then_shard: bool,
+    batch_size: int | None,
+) -> None:
+    """A rank that has no records is done when the others are."""
+    dataref = write(tmp_path / "cache.mdb", count)
+    stream = dataref.stream(
+        shuffle=True,
+        shuffle_seed=1,
+        shard_rank=2,
+        num_shards=3,
+        drop_shard_remainder=drop,
+        shuffle_then_shard=shuffle_then_shard,
+    )
+    for epoch in range(3):
+        state = json.loads(json.dumps(stream.state_dict()))
+        assert (state["epoch"], state["offset"]) == (epoch, 0)
+        resumed = dataref.stream(state=state, shard_rank=2, num_shards=3)
+        assert resumed.state_dict() == state
+        assert list(stream if batch_size is None else stream.batches(batch_size)) == []

@@ -155,6 +155,17 @@ def test_an_empty_data_set_and_idle_workers(tmp_path: pathlib.Path) -> None:
     assert epoch(load(few, 3)) == epoch(load(few, 3)) == [[0, 1]]
 
 
+def test_epochs_without_records_count(tmp_path: pathlib.Path) -> None:
+    stream = write_numbered(tmp_path / "2.mdb", 2).stream(shard_rank=2, num_shards=3)
+    dataset = IterableDataset(stream, 2)
+    for number in range(3):
+        state = dataset.state_dict()
+        assert (state["epoch"], state["offset"]) == (number, 0)
+        dataset.load_state_dict(state)
+        assert dataset.state_dict() == state
+        assert epoch(dataset) == []
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_leaving_early(dataref: LMDBDataRef, persistent: bool) -> None:
     before = children()

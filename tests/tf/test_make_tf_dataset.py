@@ -213,6 +213,18 @@ def test_endless_epochs(storage_dir: pathlib.Path) -> None:
     assert firsts(dataset.take(3)) == expected[:3], "every iteration begins at the same place"
 
 
+@pytest.mark.parametrize("epochs", [None, 2**40])
+@pytest.mark.parametrize("kind", ["scalar", "string"])
+def test_epochs_without_batches_end(
+    kind: str, epochs: int | None, storage_dir: pathlib.Path
+) -> None:
+    ref = store(KINDS[kind]().take(2), storage_dir)
+    options: dict[str, Any] = {"batch_size": 3, "drop_remainder": True, "epochs": epochs}
+    dataset = make_tf_dataset(ref.stream(), **options)
+    assert int(dataset.cardinality()) == 0
+    assert list(dataset) == []
+
+
 def test_epochs_begin_where_the_stream_stands(storage_dir: pathlib.Path) -> None:
     ref = numbers(storage_dir, 6)
     options: dict[str, Any] = {"shuffle": True, "shuffle_seed": 5}

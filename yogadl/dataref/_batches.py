@@ -104,11 +104,12 @@ class StreamBatches:
         )
 
     def __iter__(self) -> Iterator[Any]:
-        if not len(self._epochs.order):
-            return
         self._epochs.reader()
         cursor, start = self._epochs.begin()
         epoch = cursor.epoch
+        if not len(self._epochs.order):
+            cursor.end()
+            return
         positions = self._epochs.positions_of(epoch)
         announcer = self._epochs.read_ahead(positions, start)
         size = self._size

@@ -67,11 +67,12 @@ class Epochs:
 
     def records(self, transform: Transform | None = None) -> Iterator[Any]:
         """An iterator over the next epoch, of records as a transform makes them."""
-        if not len(self.order):
-            return
         reader = self.reader()
         cursor, start = self.begin()
         epoch = cursor.epoch
+        if not len(self.order):
+            cursor.end()
+            return
         step = chunk_sizes.RECORDS.of(reader.record_bytes)
         positions = self.positions_of(epoch)
         ahead = self.read_ahead(positions, start)
@@ -118,6 +119,18 @@ class Epochs:
             InvalidArgumentError: the stream is read by who does not tell how far they got.
         """
         return Place(self.order, *self._next_record())
+
+    def what_comes(self) -> tuple[int, int]:
+        """The epoch and the offset of what is to be read next.
+
+        Raises:
+            InvalidArgumentError: likewise.
+        """
+        place = self.place()
+        if not place.order.stop_offset(place.epoch):
+            # Of no records there is no end that one could stand at.
+            return place.epoch, 0
+        return place.what_comes()
 
     def _next_record(self) -> tuple[int, int]:
         """The epoch and the number in it of the record that comes next."""

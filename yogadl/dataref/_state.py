@@ -102,7 +102,8 @@ def resume(
     if offset > (order.record_count if order.shuffle_then_shard else len(order)):
         raise InvalidArgumentError(f"the state has an offset beyond its data set: {offset:,}")
     # With other shards, an epoch may end a little earlier or later.
-    return (order, epoch, offset) if offset < order.epoch_length else (order, epoch + 1, 0)
+    is_over = offset and offset >= order.epoch_length
+    return (order, epoch + 1, 0) if is_over else (order, epoch, offset)
 
 
 def _flag(state: Mapping[str, Any], name: str) -> bool:

@@ -12,6 +12,7 @@ from yogadl.completion import without
 from yogadl.core import Stream
 from yogadl.dataref._batches import StreamBatches
 from yogadl.dataref._epochs import Epochs
+from yogadl.dataref._state import state_of
 from yogadl.errors import InvalidArgumentError
 from yogadl.seeding import Transform, check_transform
 
@@ -145,7 +146,7 @@ class IndexedStream(Stream, Closing):
             ClosedError: the stream or its DataRef is closed.
         """
         epochs = self.epochs
-        return epochs.place().state(epochs.reader())
+        return state_of(epochs.reader(), epochs.order, *epochs.what_comes())
 
     def close(self) -> None:
         """Ends the stream: reading from it raises ``ClosedError``. Its DataRef stays open."""

@@ -170,6 +170,10 @@ class Pipeline:
         assert not isinstance(self._count, PerIteration)
         first = self._first
         end = np.iinfo("i8").max if self._count is None else first + self._count
+        if not self._steps(len(self._order)):
+            # TensorFlow would look for an element in all of them. The first one may have some, if
+            # it was begun by another number of shards.
+            end = min(end, first + 1)
         # All epochs but the first are alike.
         begun = tf.constant([self._start, self._order.stop(first)], "int64")
         whole = tf.constant([0, self._order.stop(first + 1)], "int64")
@@ -216,9 +220,9 @@ class Pipeline:
         length = len(self._order)
         if length == 0 or self._count == 0:
             return 0
-        if self._count is None:
-            return int(tf.data.INFINITE_CARDINALITY)
         first, whole = self._first_steps(), self._steps(length)
+        if self._count is None:
+            return int(tf.data.INFINITE_CARDINALITY) if whole else first
         if isinstance(self._count, int):
             return first + whole * (self._count - 1)
         return whole if first == whole else None

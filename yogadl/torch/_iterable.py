@@ -88,7 +88,7 @@ class IterableDataset(_IterableDataset):  # type: ignore[misc] # known at run ti
         if self.batch_size is not None:
             stream.batches(self.batch_size, pad=pad)  # refuses what does not fit the spec
             tell_of_no_batches(len(stream), self.batch_size, self.drop_remainder)
-        self._epochs = SharedEpochs(EpochOffset(*stream.epochs.place().what_comes()))
+        self._epochs = SharedEpochs(EpochOffset(*stream.epochs.what_comes()))
         self._last: EpochProgress | None = None
 
     def __len__(self) -> int:
