@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from typing import Any
 
@@ -51,11 +52,13 @@ def array_rule(walk: Walk, value: Any) -> str:
     """An array."""
     if again := walk.again(value):
         return again
-    if value is np.ma.masked:
+    # To ask NumPy for it would load it, which takes longer than all else here.
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and value is masked.masked:
         return walk.library("numpy", "ma.masked")
     kind, bare = type(value), np.asarray(value)
     shared = shared_by(walk, value)
-    if isinstance(value, np.ma.MaskedArray):
+    if masked is not None and isinstance(value, masked.MaskedArray):
         bare = np.asarray(value.data)
         more = _masked(walk, value)
     else:

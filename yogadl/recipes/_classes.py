@@ -77,6 +77,7 @@ _OF_DATACLASSES = frozenset(
     ]
 )
 _OF_ENUMS = frozenset(("__new__", "__new_member__", "__reduce_ex__"))
+_IN_ANY = frozenset(vars(enum.Enum("Any", "member")))
 _OF_MEMBERS = frozenset(
     ("__objclass__", "_inverted_", "_name_", "_sort_order_", "_value_", "__dict__", "__weakref__")
 )
@@ -217,7 +218,7 @@ def _is_of_enum(kind: type, name: str, value: Any) -> bool:
     if name in kind.__members__ or name in _OF_ENUMS:  # type: ignore[attr-defined]
         return True
     if name[:1] == name[-1:] == "_" and name[:2] != "__":
-        return name in _names_of_enums() and not is_users_value(value)
+        return (name in _IN_ANY or name in _names_of_enums()) and not is_users_value(value)
     # Python puts those of what it derives from into each.
     bases = (one for one in kind.__mro__[1:] if isinstance(one, enum.EnumMeta))
     return any(vars(one).get(name) is value for one in bases)

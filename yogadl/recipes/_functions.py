@@ -87,7 +87,7 @@ def place_of(value: Any) -> tuple[str, int]:
 def source_text(function: types.FunctionType) -> str:
     """The source for people; empty if there is none."""
     try:
-        return source_of(function).shown()
+        return source_of(function).shown
     except (SourceError, RecursionError):
         return ""
 

@@ -171,7 +171,7 @@ class _Library:
         self._values, self._sizes = [*of_modules, *of_classes, *of_inner], sizes + sizes_within
         owners = (*self.modules, *self._classes.values()) if suspects else ()
         self._looked_at = [
-            it for it in owners if not suspects.isdisjoint(map(id, _code_in(it).values()))
+            it for it in owners if not suspects.isdisjoint(map(id, list(_space_of(it).values())))
         ]
         self.bases = [it for it in self._classes.values() if isinstance(it, abc.ABCMeta)]
 
@@ -239,13 +239,18 @@ def _may_change(kind: type) -> bool:
     return bool(kind.__dictoffset__) and kind.__module__ != "typing"
 
 
+def _space_of(owner: Any) -> Mapping[str, Any]:
+    """What a module or class has."""
+    return _names_of(owner) if type(owner) is _MODULE else vars(owner)
+
+
 def _code_in(owner: Any) -> dict[str, Any]:
     """What may be code of the user's in a module or class."""
     is_module = type(owner) is _MODULE
     return {
         name: value
         # Another thread may change what is copied.
-        for name, value in dict(_names_of(owner) if is_module else vars(owner)).items()
+        for name, value in dict(_space_of(owner)).items()
         if type(value) not in HOLD_NOTHING
         and name not in _HOOKS
         and not (is_module and name[:2] == "__")

@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from yogadl.lazy import lazy
 from yogadl.recipes._owners import space_of
 from yogadl.recipes._reads import Reads, reads_of
 from yogadl.recipes._syntax import (
@@ -25,6 +26,8 @@ from yogadl.recipes._syntax import (
     Function,
     form_of,
     functions_in,
+    statements_in,
+    statements_of,
     without_noise,
 )
 
@@ -68,16 +71,16 @@ class Source:
         self._text = text
         self._lines = lines
 
-    @property
+    @lazy
     def inner_docs(self) -> list[str | None]:
         """The docstrings of the functions and classes inside of it."""
         return [
             ast.get_docstring(inner)
-            for inner in ast.walk(self._node)
-            if inner is not self._node and isinstance(inner, DOCUMENTED)
+            for inner in statements_in(self._node)
+            if isinstance(inner, DOCUMENTED)
         ]
 
-    @functools.lru_cache(maxsize=1)  # noqa: B019 # as long as the file is kept
+    @lazy
     def shown(self) -> str:
         """The function for people: without comments, in Python's own layout."""
         try:
@@ -88,13 +91,25 @@ class Source:
             # A lambda inside of an expression.
             return self._text().strip()
 
-    @property
+    @lazy
     def raw(self) -> str:
         """As it is written, with what follows it in its last line."""
+        lines = self._lines()
         try:
-            return "".join(inspect.getblock(self._lines()))
+            return "".join(lines[: _length_of(self._node, lines)] or inspect.getblock(lines))
         except (SyntaxError, IndexError):
             return self._text()
+
+
+def _length_of(node: Function, lines: list[str]) -> int:
+    """How many lines ``inspect.getblock`` has of a function whose first line is the first of some;
+    0 if only that can tell. It takes long, and has comments that follow in the same block."""
+    if isinstance(node, ast.Lambda) or node.decorator_list:
+        return 0
+    length = 1 + (node.end_lineno or node.lineno) - node.lineno
+    after = next((it for line in lines[length:] if (it := line.strip())), "")
+    is_told = after[:1] != "#" and not lines[length - 1].rstrip().endswith("\\")
+    return length if is_told else 0
 
 
 def source_of(function: types.FunctionType) -> Source:
@@ -118,6 +133,14 @@ def class_text(kind: type) -> str:
         return ""
 
 
+def parsed(name: str, text: str) -> ast.Module | None:
+    """The syntax of a file, which is not to be changed, if functions of it were looked for while it
+    had a text."""
+    with _lock:
+        found = _files.get(name)
+    return found.tree if found is not None and found.text == text else None
+
+
 def _file_of(name: str, namespace: dict[str, Any]) -> SourceFile:
     linecache.checkcache(name)
     lines = linecache.getlines(name, namespace)
@@ -134,7 +157,12 @@ def _file_of(name: str, namespace: dict[str, Any]) -> SourceFile:
 
 
 class SourceFile:
-    """The text of a module. Safe for threads."""
+    """The text of a module. Safe for threads.
+
+    Attributes:
+        text: all of it.
+        tree: its syntax, when that was needed, if it has any.
+    """
 
     def __init__(self, name: str, text: str, lines: list[str]) -> None:
         self.text = text
@@ -144,6 +172,8 @@ class SourceFile:
         self._split: list[str] | None = None
         self._nodes: dict[tuple[int, str], list[Function]] | None = None
         self._codes: dict[tuple[int, str], list[types.CodeType]] = {}
+        self._apart: dict[tuple[int, str, int], list[types.CodeType | None]] = {}
+        self.tree: ast.Module | None = None
         self._classes: dict[str, str] | None = None
         self._guard = threading.Lock()
 
@@ -163,9 +193,8 @@ class SourceFile:
         """The lines of the classes of a name, as it is in the module."""
         if self._classes is None:
             self._classes = {}
-            for inner, node in _classes_in(ast.parse(self.text), ""):
-                first = min([node.lineno, *(it.lineno for it in node.decorator_list)])
-                lines = self._lines[first - 1 : node.end_lineno]
+            for inner, node in _classes_in(self.tree or ast.parse(self.text), ""):
+                lines = self._lines[_begin_of(node) - 1 : node.end_lineno]
                 self._classes[inner] = self._classes.get(inner, "") + "".join(lines)
         return self._classes.get(name, "")
 
@@ -175,15 +204,26 @@ class SourceFile:
             tree = ast.parse(self.text)
             # Notebooks may await outside of functions, and have futures of earlier cells.
             flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-            compiled = compile(self.text, self._name, "exec", flags, dont_inherit=True)
+            compiled = self._compile(tree, flags)
         except (SyntaxError, ValueError):
             # Some lines of a file that is more than Python, such as a page of documentation.
             return nodes
+        self.tree = tree
         for node in functions_in(tree):
             nodes.setdefault(_place(node), []).append(node)
         for code in _codes_in(compiled):
             self._codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)
         return nodes
+
+    def _compile(self, tree: ast.Module, flags: int) -> types.CodeType:
+        compiled: types.CodeType
+        try:
+            # In a third of the time that the text takes.
+            compiled = compile(tree, self._name, "exec", flags, dont_inherit=True)
+        except RecursionError:
+            # Of a tree, Python has less room for what is in each other.
+            compiled = compile(self.text, self._name, "exec", flags, dont_inherit=True)
+        return compiled
 
     def _find(
         self,
@@ -222,22 +262,31 @@ class SourceFile:
 
     def _chosen(self, code: types.CodeType, candidates: list[Function]) -> list[Function]:
         """Those of several on one line that a code is of."""
-        tree = ast.parse(self.text)
+        flags = (code.co_flags & _FUTURES) | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         place = _place(candidates[0])
+        known = self._apart.get((*place, flags))
+        if known is None:
+            known = self._apart[(*place, flags)] = self._told_apart(place, flags)
+        return [
+            candidate
+            for candidate, other in zip(candidates, known, strict=True)
+            if other is not None and _is_same(code, other)
+        ]
+
+    def _told_apart(self, place: tuple[int, str], flags: int) -> list[types.CodeType | None]:
+        """The codes of the functions of a name that begin on one line, in their order."""
+        tree = ast.parse(self.text)
+        # What else is in the file has no say in what these are compiled to.
+        tree.body = [it for it in tree.body if _begin_of(it) <= place[0] <= (it.end_lineno or 0)]
         nodes = [node for node in functions_in(tree) if _place(node) == place]
         apart = 1 + max((node.end_lineno or 0) - node.lineno for node in nodes)
         for number, node in enumerate(nodes):
             # One that is inside of another comes after that, which has moved it along.
             _move(node, _MARK + number * apart)
-        flags = (code.co_flags & _FUTURES) | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         compiled = compile(tree, self._name, "exec", flags, dont_inherit=True)
-        named = (other for other in _codes_in(compiled) if other.co_name == code.co_name)
+        named = (other for other in _codes_in(compiled) if other.co_name == place[1])
         marked = {other.co_firstlineno: other for other in named}
-        return [
-            candidate
-            for number, candidate in enumerate(candidates)
-            if (other := marked.get(_MARK + number * apart)) and _is_same(code, other)
-        ]
+        return [marked.get(_MARK + number * apart) for number in range(len(nodes))]
 
     def _block(self, code: types.CodeType) -> tuple[Function, str]:
         """The function that begins in a line of a file that is not all Python."""
@@ -255,9 +304,13 @@ class SourceFile:
 
 def _place(node: Function) -> tuple[int, str]:
     """The first line and the name that its code has."""
-    if isinstance(node, ast.Lambda):
-        return node.lineno, _LAMBDA
-    return min([node.lineno, *(it.lineno for it in node.decorator_list)]), node.name
+    return _begin_of(node), _LAMBDA if isinstance(node, ast.Lambda) else node.name
+
+
+def _begin_of(node: ast.stmt | ast.Lambda) -> int:
+    """The first line of a piece of code, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(it.lineno for it in decorators)])
 
 
 def _move(node: Function, line: int) -> None:
@@ -273,7 +326,7 @@ def _move(node: Function, line: int) -> None:
 
 def _classes_in(node: ast.AST, within: str) -> Iterator[tuple[str, ast.ClassDef]]:
     """The classes in a piece of code, by their qualified names."""
-    for child in ast.iter_child_nodes(node):
+    for child in statements_of(node):
         inner = within
         if isinstance(child, ast.ClassDef):
             yield f"{within}{child.name}", child

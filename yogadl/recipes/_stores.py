@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from yogadl.recipes._registering import WORD, Chain, registries_in
 from yogadl.recipes._registries import is_registry_of_users
+from yogadl.recipes._sources import parsed
 
 ALL = None
 """Stands for all names."""
@@ -114,7 +115,8 @@ def _told_in(file: str) -> tuple[int, Told | None] | None:
             known = _known.get(file)
         if known is None or known[0] != state:
             with open(file, encoding="utf-8") as opened:
-                known = state, told_by(opened.read())
+                text = opened.read()
+            known = state, told_by(text, parsed(file, text))
             with _lock:
                 _known[file] = known
     except (OSError, UnicodeDecodeError):
@@ -122,14 +124,19 @@ def _told_in(file: str) -> tuple[int, Told | None] | None:
     return status.st_size, known[1]
 
 
-def told_by(text: str) -> Told | None:
-    """What a text of Python tells, or ``ALL`` if it may give anything to anything."""
+def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
+    """What a text of Python tells, or ``ALL`` if it may give anything to anything.
+
+    Args:
+        text: of a module.
+        tree: its syntax, if that is known.
+    """
     # As Python reads names; quotes that are none to it stay as they are.
     plain = text if text.isascii() else _WORD.sub(_normal, text)
     if _ANY.search(plain) or (_FROM_SYS.search(plain) and _MODULES.search(plain)):
         return ALL
     try:
-        tree = ast.parse(text)
+        tree = tree or ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # Nobody has imported it so, or it is nested too deeply for this process.
         return ALL

@@ -8,6 +8,7 @@ Python that is supported, and depends on no seed.
 from __future__ import annotations
 
 import ast
+import collections
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
+_STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 _WITHOUT_FUNCTIONS = frozenset((ast.Constant, ast.Name, ast.Load, ast.Store, ast.Del))
 _LEFT_OUT = frozenset(("ctx", "kind", "type_comment", "type_ignores"))
 
@@ -58,6 +60,23 @@ def functions_in(tree: ast.AST) -> Iterator[Function]:
                 stack += [it for it in value if isinstance(it, ast.AST)]
             elif isinstance(value, ast.AST) and type(value) not in _WITHOUT_FUNCTIONS:
                 stack.append(value)
+
+
+def statements_in(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements within a piece of code, in the order in which ``ast.walk`` has them, whatever
+    their expressions have; and what holds some, such as the cases of a ``match``."""
+    pending = collections.deque([tree])
+    while pending:
+        found = list(statements_of(pending.popleft()))
+        pending += found
+        yield from found
+
+
+def statements_of(node: ast.AST) -> Iterator[ast.AST]:
+    """The same, but not what is deeper within."""
+    for value in vars(node).values():
+        if type(value) is list:
+            yield from (it for it in value if isinstance(it, _STATEMENTS))
 
 
 def expression_form(expression: ast.expr) -> str:
