@@ -131,6 +131,30 @@ def test_an_abandoned_epoch_and_one_read_to_its_end(storage_dir: pathlib.Path) -
     assert (batches.state_dict()["epoch"], batches.state_dict()["offset"]) == (1, 4)
 
 
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("count", [1, 2])
+def test_epochs_without_batches_count(
+    storage_dir: pathlib.Path, count: int, together: bool, drop: bool
+) -> None:
+    """A process that has no records is done when the others are."""
+    dataref = numbers(storage_dir, count)
+
+    def begin() -> Batches:
+        stream = dataref.stream(shard_rank=2, num_shards=3, shuffle_then_shard=together)
+        return Batches(stream, 2, drop_remainder=drop)
+
+    batches = begin()
+    for epoch in range(4):
+        state = batches.state_dict()
+        assert (state["epoch"], state["offset"]) == (epoch, 0)
+        if epoch == 2:
+            batches = begin()
+            batches.load_state_dict(state)
+            assert batches.state_dict() == state
+        assert list(batches) == []
+
+
 def test_states_of_others_are_refused(storage_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
     dataref = numbers(storage_dir)
     batches = Batches(dataref.stream(), 4)

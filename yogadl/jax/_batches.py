@@ -14,7 +14,7 @@ from yogadl.arguments import as_flag, as_index
 from yogadl.dataref._batches import tell_of_no_batches
 from yogadl.dataref._cursor import Cursor
 from yogadl.dataref._place import Place
-from yogadl.dataref._state import resume
+from yogadl.dataref._state import resume, state_of
 from yogadl.dataref._stream import IndexedStream
 from yogadl.errors import InvalidArgumentError
 from yogadl.extras import require
@@ -151,15 +151,15 @@ class Batches:
         Raises:
             ClosedError: the stream or its DataRef is closed.
         """
-        epochs = self._stream.epochs
         cursor = self._cursor
-        place = Place(
-            epochs.order, *((cursor.epoch, cursor.number) if cursor else epochs.counter.peek())
-        )
+        if cursor is None:
+            return self._stream.state_dict()
+        epochs = self._stream.epochs
+        place = Place(epochs.order, cursor.epoch, cursor.number)
         # Fewer records than a batch are no more batch.
-        if place.left < (self._size if self._drop_remainder else 1):
-            place = place.next_epoch()
-        return place.state(epochs.reader())
+        is_over = place.left < (self._size if self._drop_remainder else 1)
+        comes = (place.epoch + 1, 0) if is_over else (place.epoch, place.offset)
+        return state_of(epochs.reader(), epochs.order, *comes)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where a state says, with the next iteration.
