@@ -13,6 +13,7 @@ import inspect
 import json.decoder
 import logging
 import pathlib
+import shutil
 import subprocess
 import sys
 import tokenize
@@ -31,7 +32,7 @@ from yogadl.recipes._syntax import DOCUMENTED, FUNCTIONS, Function, statements_i
 
 MODULES = (
     *(argparse, ast, collections, dataclasses, enum, functools, inspect, json.decoder, logging),
-    *(pathlib, subprocess, tokenize, typing),
+    *(shutil, subprocess, tokenize, typing),
 )
 # What may follow a statement, and a function.
 ENDS = ("", "  # said", ";", "; y = 2", " \\\n", "; \\\n\n")
