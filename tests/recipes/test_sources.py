@@ -126,6 +126,7 @@ def test_functions_that_share_a_line_are_told_apart(tmp_path: pathlib.Path) -> N
     module = imported(
         tmp_path,
         """from __future__ import annotations
+import math
 TEXT = '''
 '''; A, B = (lambda x: x + 1), (lambda x: x + 2); C = lambda x: x + 3
 D = [lambda x: x * 1, lambda x: (lambda y: y * 2), lambda x: (
@@ -133,6 +134,7 @@ D = [lambda x: x * 1, lambda x: (lambda y: y * 2), lambda x: (
 '''; F = lambda x: x * 4
 class K:
     __slots__ = "__a",; f, g = (lambda self: self.__a + 1), (lambda self: self.__a + 2)
+M = [lambda x: math.sin(x), lambda x: math.cos(x)]
 def closed(a, b):
     return (lambda: a + 1), (lambda: b + 1), (lambda: a + 2)
 """,
@@ -140,15 +142,68 @@ def closed(a, b):
     inner = module.D[1](0)
     functions = [
         *(module.A, module.B, module.C, *module.D, inner, module.E, module.F),
-        *(module.K.f, module.K.g, *module.closed(1, 2)),
+        *(module.K.f, module.K.g, *module.M, *module.closed(1, 2)),
     ]
     assert len(set(bodies(functions))) == len(functions)
     expected = [
         *("x + 1", "x + 2", "x + 3", "x * 1", "lambda y: y * 2", "x * 3", "y * 2", "'\\n'"),
-        *("x * 4", "self.__a + 1", "self.__a + 2", "a + 1", "b + 1", "a + 2"),
+        *(
+            "x * 4",
+            "self.__a + 1",
+            "self.__a + 2",
+            "math.sin(x)",
+            "math.cos(x)",
+            "a + 1",
+            "b + 1",
+            "a + 2",
+        ),
     ]
     within = [ast.unparse(source_of(it)._node.body) for it in functions]
     assert within == expected
+
+
+def expressions() -> st.SearchStrategy[str]:
+    """Lambdas within all else, each with a number for ``@`` of its own, over several lines."""
+    return st.recursive(
+        st.sampled_from(("1", "math.pi", "x")),
+        lambda inner: st.one_of(
+            st.builds("(lambda x: (@, {}))".format, inner),
+            st.builds("(lambda x, y={}:\n  (@, {}))".format, inner, inner),
+            st.builds("math.sin({})".format, inner),
+            st.builds("[{}, {}]".format, inner, inner),
+            st.builds("({}\n if x else\n {})".format, inner, inner),
+            st.builds("({} if True else {})".format, inner, inner),
+            st.builds("({} and not {})".format, inner, inner),
+            st.builds("[x for x in {} if {}]".format, inner, inner),
+            st.builds("f'''{{ {} }}'''".format, inner.filter(lambda it: "'" not in it)),
+        ),
+        max_leaves=12,
+    )
+
+
+@given(st.lists(expressions(), min_size=1, max_size=4), st.booleans(), st.booleans())
+def test_lambdas_in_each_other_are_told_apart(
+    tmp_path_factory: pytest.TempPathFactory,
+    made: list[str],
+    is_imported: bool,
+    is_one_line: bool,
+) -> None:
+    """As they are compiled with all that is around them."""
+    first = "import math" if is_imported else "math = None"
+    text = f"{first}\n{('; ' if is_one_line else chr(10)).join(made)}\n"
+    begun, *pieces = text.split("@")
+    numbered = begun + "".join(f"{1000 + at}{it}" for at, it in enumerate(pieces))
+    path = tmp_path_factory.mktemp("lambdas") / "written.py"
+    path.write_text(numbered)
+    pending = [compile(numbered, str(path), "exec")]
+    while pending:
+        code = pending.pop()
+        pending += [it for it in code.co_consts if isinstance(it, types.CodeType)]
+        if code.co_name == "<lambda>" and not code.co_freevars:
+            body: Any = source_of(types.FunctionType(code, {}))._node.body
+            assert str(body.elts[0].value) in repr(
+                [it for it in code.co_consts if not isinstance(it, types.CodeType)]
+            )
 
 
 def test_a_file_with_what_is_nested_deeply(tmp_path: pathlib.Path) -> None:

@@ -9,7 +9,8 @@ import unicodedata
 import pytest
 
 import yogadl
-from yogadl.recipes._stores import ALL, Stored, told_by
+from yogadl.recipes._assigned import ALL, Stored
+from yogadl.recipes._stores import told_by
 
 ROOT = pathlib.Path(yogadl.__file__).parent
 

@@ -73,6 +73,8 @@ def _masked(walk: Walk, value: Any) -> str:
         more += ",without mask"
     if value.hardmask:
         more += ",hard"
+    if value._baseclass not in (np.ndarray, np.memmap):
+        more += f",of {walk.token(value._baseclass)}"
     added = {name: it for name, it in kept(value) if name not in _OF_MASKED}
     if value._optinfo:
         added["_optinfo"] = value._optinfo

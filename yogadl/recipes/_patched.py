@@ -121,20 +121,21 @@ class Patched:
                     walk.restart("")
                     walk.item("constant", module, name, label, space[name])
 
-    def add_constants(self, walk: Walk, names: set[str]) -> None:
-        """Adds what classes of libraries have as plain values, as far as code uses their names."""
+    def add_constants(self, walk: Walk, names: set[str], texts: set[str]) -> None:
+        """Adds what classes of libraries have as plain values, as far as code uses their names; of
+        those whose names are only in texts, what the user may have put there."""
         met = {one for kind in self._met for one in kind.__mro__}
         owners = {one for one in met | self._imported if not is_immutable(one)}
         for owner in sorted(owners, key=label_of):
             if not is_library(owner.__module__) or library_of(owner.__module__) == YOGADL:
                 continue
-            for name in sorted(names & vars(owner).keys()):
+            for name in sorted((names | texts) & vars(owner).keys()):
                 label = f"{label_of(owner)}.{name}"
                 value = vars(owner)[name]
-                home = owner.__module__, owner.__qualname__
-                if owner not in met and not self.is_put(*home, name, value):
-                    # It is the same whether the class is there or not.
+                if name[:2] == "__" or not is_plain(value) or walk.is_ignored(label):
                     continue
-                if name[:2] != "__" and is_plain(value) and not walk.is_ignored(label):
+                # What is not met is the same whether the class is there or not.
+                is_told = owner in met and name in names
+                if is_told or self.is_put(owner.__module__, owner.__qualname__, name, value):
                     walk.restart("")
                     walk.item("constant", owner, name, label, value)

@@ -22,8 +22,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
+from yogadl.recipes._assigned import ALL, Stored
 from yogadl.recipes._owners import PYTHON, YOGADL, is_library, is_library_module, is_standard
-from yogadl.recipes._stores import ALL, Stored, names_stored
+from yogadl.recipes._stores import names_stored
 from yogadl.recipes._users import (
     HOLD_NOTHING,
     Finder,
@@ -413,13 +414,25 @@ def _reducers() -> list[Patch]:
     ]
 
 
-def registered(bases: Collection[abc.ABCMeta], kinds: Collection[type]) -> dict[type, list[str]]:
-    """The names of the abstract classes that some classes are registered with."""
-    found: dict[type, list[str]] = {}
+def registered(bases: Collection[abc.ABCMeta], kinds: Collection[type]) -> dict[type, set[str]]:
+    """The names of the abstract classes of libraries that some classes are registered with, there
+    or by others of the user's, which Python asks in turn."""
+    found: dict[type, set[str]] = {}
     for base in bases:
-        for kind in registered_with(base):
-            if kind in kinds:
-                found.setdefault(kind, []).append(name_among(base))
+        left: list[type] = [base]
+        known = {id(base)}
+        while left:
+            within = left.pop()
+            members = registered_with(within)
+            for kind in members:
+                if kind in kinds:
+                    found.setdefault(kind, set()).add(name_among(base))
+            # Whatever the user's abstract classes are, nobody asks for that.
+            below: list[type] = [] if within is abc.ABC else type.__subclasses__(within)
+            for kind in (*members, *below):
+                if isinstance(kind, abc.ABCMeta) and id(kind) not in known and is_users_class(kind):
+                    known.add(id(kind))
+                    left.append(kind)
     return found
 
 

@@ -14,7 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 WORD = re.compile(r"(?<!\bself\.)\bregister\w*\b")
-"""What texts have that may register anything."""
+"""What texts have that may register anything, if only methods have a ``self``."""
+
+WORD_OF_ANY = re.compile(r"\bregister\w*\b")
+"""The same of any text."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 # By which names may get other values, and objects other attributes, or what is called
@@ -58,14 +61,19 @@ Chain = tuple[str, ...]
 """The name of something that a text imports, and of attributes: ``("registry", "register")``."""
 
 
-def registries_in(tree: ast.Module) -> frozenset[Chain] | None:
+def registries_in(tree: ast.Module, trusts_self: bool) -> frozenset[Chain] | None:
     """What a text registers anything with that it imports; ``None`` if it may do so with anything
-    else that is not its own."""
+    else that is not its own.
+
+    Args:
+        tree: of the text.
+        trusts_self: whether only its methods have something of the name ``self``.
+    """
     nodes = list(ast.walk(tree))
     bound = collections.Counter(name for node in nodes for name in _bound_by(node))
     if not _CLEVER.isdisjoint(bound) or any(map(_is_clever, nodes)):
         return None
-    own = _Own(tree, bound)
+    own = _Own(tree, bound, trusts_self)
     # Nobody gets the value of a docstring.
     shown = {id(it.value) for it in nodes if isinstance(it, ast.Expr)}
     found = set[Chain]()
@@ -136,10 +144,12 @@ class _Own:
     Args:
         tree: the text.
         bound: how often names are bound in it.
+        trusts_self: see ``registries_in``.
     """
 
-    def __init__(self, tree: ast.Module, bound: Mapping[str, int]) -> None:
+    def __init__(self, tree: ast.Module, bound: Mapping[str, int], trusts_self: bool) -> None:
         self._bound = bound
+        self._trusts_self = trusts_self
         # Of private names, classes make others.
         once = {name for name, times in bound.items() if times == 1 and "__" not in name}
         self._once = once
@@ -180,7 +190,8 @@ class _Own:
         owner = node.value
         if not isinstance(owner, ast.Name):
             return False
-        return owner.id in self._registries or owner.id == "self" or self._is_exit(owner)
+        is_self = owner.id == "self" and self._trusts_self
+        return owner.id in self._registries or is_self or self._is_exit(owner)
 
     def imported(self, node: ast.AST) -> Chain | None:
         """By which names a node has what the text imports, if it does."""

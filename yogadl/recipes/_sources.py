@@ -8,11 +8,13 @@ from __future__ import annotations
 import __future__
 
 import ast
+import collections
 import functools
 import inspect
 import linecache
 import textwrap
 import threading
+import tokenize
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -31,11 +33,22 @@ from yogadl.recipes._syntax import (
     without_noise,
 )
 
-# Lines of files are below that.
-_MARK = 1 << 24
+# Lines of files are below that, and what is moved in them is far below the other.
+_MARK, _ASIDE = 1 << 24, 1 << 28
 _LAMBDA = "<lambda>"
 _FUTURES = functools.reduce(
     int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
+# How a function is called, and what it gives.
+_KINDS = functools.reduce(
+    int.__or__,
+    (
+        inspect.CO_VARARGS,
+        inspect.CO_VARKEYWORDS,
+        inspect.CO_GENERATOR,
+        inspect.CO_COROUTINE,
+        inspect.CO_ASYNC_GENERATOR,
+    ),
 )
 _MOST_FILES = 1000
 # Pytest has put this into modules whose assertions it compiles in a way of its own.
@@ -97,7 +110,8 @@ class Source:
         lines = self._lines()
         try:
             return "".join(lines[: _length_of(self._node, lines)] or inspect.getblock(lines))
-        except (SyntaxError, IndexError):
+        except (SyntaxError, IndexError, tokenize.TokenError):
+            # It begins inside of a text of several lines, say.
             return self._text()
 
 
@@ -172,7 +186,7 @@ class SourceFile:
         self._split: list[str] | None = None
         self._nodes: dict[tuple[int, str], list[Function]] | None = None
         self._codes: dict[tuple[int, str], list[types.CodeType]] = {}
-        self._apart: dict[tuple[int, str, int], list[types.CodeType | None]] = {}
+        self._apart: dict[int, dict[int, list[types.CodeType | None]]] = {}
         self.tree: ast.Module | None = None
         self._classes: dict[str, str] | None = None
         self._guard = threading.Lock()
@@ -261,32 +275,65 @@ class SourceFile:
         return b"\n".join(lines).decode()
 
     def _chosen(self, code: types.CodeType, candidates: list[Function]) -> list[Function]:
-        """Those of several on one line that a code is of."""
+        """Those of several lambdas that begin on one line that a code is of."""
         flags = (code.co_flags & _FUTURES) | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        place = _place(candidates[0])
-        known = self._apart.get((*place, flags))
+        known = self._apart.get(flags)
         if known is None:
-            known = self._apart[(*place, flags)] = self._told_apart(place, flags)
+            known = self._apart[flags] = self._told_apart(flags)
         return [
             candidate
-            for candidate, other in zip(candidates, known, strict=True)
+            for candidate, other in zip(candidates, known[code.co_firstlineno], strict=True)
             if other is not None and _is_same(code, other)
         ]
 
-    def _told_apart(self, place: tuple[int, str], flags: int) -> list[types.CodeType | None]:
-        """The codes of the functions of a name that begin on one line, in their order."""
+    def _told_apart(self, flags: int) -> dict[int, list[types.CodeType | None]]:
+        """The codes of all lambdas that share a line with others, by their lines, in the order in
+        which they are found."""
+        functions = list(functions_in(self.tree or ast.parse(self.text)))
+        counts = collections.Counter(map(_place, functions))
+        shared = {
+            id(node): number
+            for number, node in enumerate(functions)
+            if isinstance(node, ast.Lambda) and counts[_place(node)] > 1
+        }
+        depths = dict.fromkeys(shared.values(), 0)
+        for number in shared.values():
+            _, *inside = functions_in(functions[number])
+            for node in inside:
+                if id(node) in shared:
+                    depths[shared[id(node)]] += 1
+        codes = dict[int, types.CodeType | None]()
+        for level in set(depths.values()):
+            numbers = [number for number, depth in depths.items() if depth == level]
+            codes.update(self._compiled_apart(numbers, flags))
+        found: dict[int, list[types.CodeType | None]] = {}
+        for number, code in sorted(codes.items()):
+            found.setdefault(functions[number].lineno, []).append(code)
+        return found
+
+    def _compiled_apart(self, numbers: list[int], flags: int) -> dict[int, types.CodeType | None]:
+        """The codes of some lambdas, none of which is inside of another, by which of the file's
+        functions they are."""
+        # The whole file has a say in them: a call of something that is imported is compiled in a
+        # way of its own.
         tree = ast.parse(self.text)
-        # What else is in the file has no say in what these are compiled to.
-        tree.body = [it for it in tree.body if _begin_of(it) <= place[0] <= (it.end_lineno or 0)]
-        nodes = [node for node in functions_in(tree) if _place(node) == place]
-        apart = 1 + max((node.end_lineno or 0) - node.lineno for node in nodes)
-        for number, node in enumerate(nodes):
-            # One that is inside of another comes after that, which has moved it along.
-            _move(node, _MARK + number * apart)
-        compiled = compile(tree, self._name, "exec", flags, dont_inherit=True)
-        named = (other for other in _codes_in(compiled) if other.co_name == place[1])
-        marked = {other.co_firstlineno: other for other in named}
-        return [marked.get(_MARK + number * apart) for number in range(len(nodes))]
+        functions = list(functions_in(tree))
+        apart = 1 + max(
+            (it.end_lineno or 0) - it.lineno for it in map(functions.__getitem__, numbers)
+        )
+        for place, number in enumerate(numbers):
+            _move(functions[number], _MARK + place * apart)
+            # What is compiled around it, and may begin on the same line.
+            args = functions[number].args
+            for default in (*args.defaults, *args.kw_defaults):
+                if default is not None:
+                    _move(default, _ASIDE)
+        marked = dict[int, types.CodeType]()
+        for code in _codes_in(compile(tree, self._name, "exec", flags, dont_inherit=True)):
+            if code.co_name == _LAMBDA:
+                # Those inside come later, and may be on the same line.
+                marked.setdefault(code.co_firstlineno, code)
+        return {number: marked.get(_MARK + place * apart) for place, number in enumerate(numbers)}
 
     def _block(self, code: types.CodeType) -> tuple[Function, str]:
         """The function that begins in a line of a file that is not all Python."""
@@ -313,8 +360,8 @@ def _begin_of(node: ast.stmt | ast.Lambda) -> int:
     return min([node.lineno, *(it.lineno for it in decorators)])
 
 
-def _move(node: Function, line: int) -> None:
-    """Has a function begin in another line, and all that is in it move along: where the line
+def _move(node: ast.expr | ast.stmt, line: int) -> None:
+    """Has a piece of code begin in another line, and all that is in it move along: where the line
     changes, there may be one more instruction."""
     by = line - node.lineno
     for inner in ast.walk(node):
@@ -347,6 +394,7 @@ def _is_same(one: types.CodeType, other: types.CodeType) -> bool:
     """Whether two codes do the same, wherever they are."""
     return (
         one.co_code == other.co_code
+        and one.co_flags & _KINDS == other.co_flags & _KINDS
         and getattr(one, "co_exceptiontable", b"") == getattr(other, "co_exceptiontable", b"")
         and one.co_names == other.co_names
         and one.co_varnames == other.co_varnames
@@ -364,7 +412,8 @@ def _is_same_constant(one: Any, other: Any) -> bool:
     if isinstance(one, types.CodeType) and isinstance(other, types.CodeType):
         return _is_same(one, other)
     if isinstance(one, frozenset) and isinstance(other, frozenset):
-        return one == other
+        # 1, 1.0 and True are equal, and not the same.
+        return sorted(map(repr, one)) == sorted(map(repr, other))
     return type(one) is type(other) and repr(one) == repr(other)
 
 

@@ -394,7 +394,7 @@ class Walker(Trail):
                 break
         if not self._is_within:
             self._patched.add_namesakes(self._ledger)
-            self._patched.add_constants(self, self._mentioned)
+            self._patched.add_constants(self, self._mentioned, self.texts)
             self._patched.add_values(self, self._mentioned, self.texts)
         self.restart(self._begun)
         self._refuse(forbidden_together(self._mentioned))

@@ -1,0 +1,294 @@
+"""What users put into libraries in ways that are seldom seen: the text of their modules tells that
+it may be there, and it counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from programs import Edit
+
+HERE = pathlib.Path(__file__).parent
+LONG_AGO = 1_000_000_000
+PATCH = """
+import json.encoder
+def text(value): return "A"
+json.encoder.encode_basestring_ascii = text
+"""
+DUMPS = """
+def make(): return json.dumps({"key": "value"}, indent=1)
+"""
+TO_B: Edit = ('return "A"', 'return "B"')
+CLASSES = """
+import abc, collections.abc
+class Mine: pass
+"""
+ASKED = """
+def make(): return isinstance(Mine(), collections.abc.Sequence)
+"""
+FRACTION = """
+import fractions
+fractions.Fraction.scale = 1
+ONE = fractions.Fraction(1, 2)
+"""
+SCALE: Edit = ("scale = 1", "scale = 3")
+
+# Programs of files below lines ``=== name``, ``main.py`` first, each with an edit that matters.
+CASES: dict[str, tuple[str, Edit]] = {
+    "a module that fails": (
+        f"import json\ntry: from . import gpu\nexcept ImportError: gpu = None\n{DUMPS}"
+        f"=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that raises, imported by its whole name": (
+        f"import json\ntry: import shop.gpu\nexcept RuntimeError: pass\n{DUMPS}"
+        f"=== gpu.py\n{PATCH}raise RuntimeError\n",
+        TO_B,
+    ),
+    "one that fails in make": (
+        "import json\ndef make():\n    try: from . import gpu\n    except ImportError: pass\n"
+        f'    return json.dumps({{"key": "value"}}, indent=1)\n'
+        f"=== gpu.py\n{PATCH}raise ImportError\n",
+        TO_B,
+    ),
+    "one that fails and is suppressed": (
+        "import contextlib, json\nwith contextlib.suppress(ImportError):\n    from .gpu import f\n"
+        f"{DUMPS}=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails, imported by its name only": (
+        "import contextlib, importlib, json\nwith contextlib.suppress(ImportError):\n"
+        f'    importlib.import_module(".gpu", __package__)\n{DUMPS}'
+        f"=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails, imported by a name that is put together": (
+        "import contextlib, importlib, json\nfor name in ('gpu',):\n"
+        "    with contextlib.suppress(ImportError):\n"
+        f'        importlib.import_module(f"shop.{{name}}")\n{DUMPS}'
+        f"=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "a package that fails": (
+        f"import json\ntry: from .gpu.deep import f\nexcept ImportError: pass\n{DUMPS}"
+        f"=== gpu/__init__.py\n{PATCH}import no_such_library_x\n=== gpu/deep.py\nf = 1\n",
+        TO_B,
+    ),
+    "what a module imports that fails": (
+        f"import json\ntry: from . import gpu\nexcept ImportError: pass\n{DUMPS}"
+        f"=== gpu.py\nfrom . import more\n=== more.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that takes itself away": (
+        f"import json\ntry: from . import gpu\nexcept KeyError: pass\n{DUMPS}"
+        f"=== gpu.py\nimport sys\nloaded = sys.modules\nloaded.pop(__name__)\n{PATCH}",
+        TO_B,
+    ),
+    "a class that is registered by one that fails": (
+        f"{CLASSES}try: from . import gpu\nexcept ImportError: pass\n{ASKED}"
+        "=== gpu.py\nfrom . import main\nimport collections.abc\n"
+        "collections.abc.Sequence.register(main.Mine)\nimport no_such_library_x\n",
+        ("collections.abc.Sequence.register(main.Mine)", "pass"),
+    ),
+    "a plain value by one that fails": (
+        "import string\ntry: from . import gpu\nexcept ImportError: pass\n"
+        'def make(): return vars(string)["WIDTH"]\n'
+        "=== gpu.py\nimport string\nstring.WIDTH = 2\nimport no_such_library_x\n",
+        ("WIDTH = 2", "WIDTH = 3"),
+    ),
+    "an object in the place of its module": (
+        "import json\nfrom . import settings\n"
+        'def make(): return json.dumps({"key": "value"}, indent=settings.indent)\n'
+        f"=== settings.py\n{PATCH}import sys\nclass Settings: indent = 1\n"
+        "sys.modules[__name__] = Settings()\n",
+        TO_B,
+    ),
+    "another class of an object": (
+        'import json\nclass Encoder(json.JSONEncoder):\n    def encode(self, o): return "A"\n'
+        'json._default_encoder.__class__ = Encoder\ndef make(): return json.dumps({"key": 1})\n',
+        TO_B,
+    ),
+    "a function that is called as one of Python's": (
+        "import json.encoder\ndef set(space, name, value): space[name] = value\n"
+        'def text(value): return "A"\n'
+        f'set(vars(json.encoder), "encode_basestring_ascii", text)\n{DUMPS}',
+        TO_B,
+    ),
+    "a library that is called self": (
+        'import json\nimport json.encoder as self\ndef text(value): return "A"\n'
+        f"self.encode_basestring_ascii = text\n{DUMPS}",
+        TO_B,
+    ),
+    "a function with self": (
+        'import json.encoder\ndef text(value): return "A"\n'
+        "def patch(self): self.encode_basestring_ascii = text\n"
+        f"patch(json.encoder)\n{DUMPS}",
+        TO_B,
+    ),
+    "a static method with self": (
+        'import json.encoder\ndef text(value): return "A"\nclass Patches:\n    @staticmethod\n'
+        '    def put(self): setattr(self, "encode_basestring_" + "ascii", text)\n'
+        f"Patches.put(json.encoder)\n{DUMPS}",
+        TO_B,
+    ),
+    "a function that registers with self": (
+        f"{CLASSES}def put(self, kind): self.register(kind)\n"
+        f"put(collections.abc.Sequence, Mine)\n{ASKED}",
+        ("put(collections.abc.Sequence, Mine)", "pass"),
+    ),
+    "exec by another name": (
+        'import json.encoder\ndef text(value): return "A"\nrun = exec\n'
+        f'run("json.encoder.encode_basestring_ascii = text")\n{DUMPS}',
+        TO_B,
+    ),
+    "exec that is handed on": (
+        'import json.encoder\ndef text(value): return "A"\n'
+        f'for _ in map(exec, ["json.encoder.encode_basestring_ascii = text"]): pass\n{DUMPS}',
+        TO_B,
+    ),
+    "eval of the builtins": (
+        'import builtins, json.encoder\ndef text(value): return "A"\n'
+        "builtins.eval(\"setattr(json.encoder, 'encode_basestring_ascii', text)\")\n"
+        f"{DUMPS}",
+        TO_B,
+    ),
+    "wraps that decorates nothing": (
+        "import functools, json.encoder, types\n"
+        'def text(value): return "A"\n'
+        "made = types.SimpleNamespace(encode_basestring_ascii=text)\n"
+        f"functools.wraps(made)(json.encoder)\n{DUMPS}",
+        TO_B,
+    ),
+    "a class that is registered through another": (
+        f"{CLASSES}class Rows(abc.ABC): pass\ncollections.abc.Sequence.register(Rows)\n"
+        f"Rows.register(Mine)\n{ASKED}",
+        ("Rows.register(Mine)", "pass"),
+    ),
+    "a class that is registered with one that derives": (
+        f"{CLASSES}class Rows(collections.abc.Sequence): pass\nRows.register(Mine)\n{ASKED}",
+        ("Rows.register(Mine)", "pass"),
+    ),
+    "a value in a class by a name that is a value": (
+        f'{FRACTION}FIELD = "scale"\ndef make(): return getattr(ONE, FIELD)\n',
+        SCALE,
+    ),
+    "a value in a class by a name that is a default": (
+        f'{FRACTION}def make(field="scale"): return getattr(ONE, field)\n',
+        SCALE,
+    ),
+    "lambdas that are called in other ways": (
+        "F = (lambda *a: str(a), lambda **a: str(a))[0]\ndef make(): return F()\n",
+        ("[0]", "[1]"),
+    ),
+    "lambdas with constants that are equal": (
+        "F = (lambda: [str(i) for i in {1}], lambda: [str(i) for i in {1.0}])[0]\n"
+        "def make(): return F()\n",
+        ("[0]", "[1]"),
+    ),
+    "the class of what is masked": (
+        "import numpy as np\nclass Sub(np.ndarray):\n"
+        '    def tag(self): return "A"\n'
+        "A = np.ma.array(np.array([1, 2]).view(Sub), mask=[0, 1])\n"
+        "def make(): return A.data.tag()\n",
+        TO_B,
+    ),
+    "the text of a lambda within a text": (
+        "import inspect\nF = {}\nX = f'''\n"
+        '{F.setdefault("a", lambda: 2)}\'\'\'\nG = F["a"]\n'
+        "def helper(): return 1\ndef make(): return [G(), inspect.getsource(helper)]\n",
+        ("lambda: 2", "lambda: 3"),
+    ),
+}
+UTF_7 = (
+    """# coding: utf-7
+import json.encoder
+def text(value): return "A"
+json.encoder.encode_basestring_ascii +AD0- text
+"""
+    + DUMPS
+)
+
+
+def write(folder: pathlib.Path, program: str) -> str:
+    first, *others = program.split("=== ")
+    files = {"__init__.py": "", "main.py": first}
+    files |= {name: text for name, _, text in (it.partition("\n") for it in others)}
+    for name, text in files.items():
+        path = folder / "shop" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        # Not since the process began.
+        os.utime(path, (LONG_AGO, LONG_AGO))
+    return str(folder)
+
+
+def run(folders: list[str]) -> list[list[list[str]]]:
+    done = subprocess.run(
+        [sys.executable, HERE / "run_forked.py"],
+        input="\n".join(folders),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        timeout=240,
+    )
+    found: list[list[list[str]]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[list[str]]]]:
+    """Of each case, before and after its edit: the digest and the data, by what the text tells and
+    by looking through libraries."""
+    folder = tmp_path_factory.mktemp("programs")
+    folders = []
+    for number, (program, (old, new)) in enumerate(CASES.values()):
+        assert program.count(old) == 1, (program, old)
+        folders.append(write(folder / f"{number}-before", program))
+        folders.append(write(folder / f"{number}-after", program.replace(old, new)))
+    told = run(folders)
+    pairs = zip(told[::2], told[1::2], strict=True)
+    return {name: list(pair) for name, pair in zip(CASES, pairs, strict=True)}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_edits_that_matter_are_noticed(found: dict[str, list[list[list[str]]]], case: str) -> None:
+    (by_text, looked), (changed_by_text, changed) = found[case]
+    assert by_text[1] != changed_by_text[1], "an edit that does not matter"
+    assert by_text[0] != changed_by_text[0], "a false hit"
+    assert (by_text, changed_by_text) == (looked, changed)
+    assert not any("Error" in it[0] for it in (by_text, changed_by_text))
+
+
+def test_files_are_read_in_the_encoding_that_they_have(tmp_path: pathlib.Path) -> None:
+    (before, _), (after, _) = run(
+        [write(tmp_path / "1", UTF_7), write(tmp_path / "2", UTF_7.replace(*TO_B))]
+    )
+    assert before[1] != after[1]
+    assert before[0] != after[0]
+
+
+def test_modules_that_are_not_there_and_cannot_be(tmp_path: pathlib.Path) -> None:
+    """Those of libraries, of nobody, and of packages that are none."""
+    program = textwrap.dedent(
+        """
+        import contextlib, json
+        with contextlib.suppress(ImportError):
+            import no_such_x, no.such.y, os.path.no, json.none.more, shop.main.deep
+        with contextlib.suppress(ImportError):
+            from ....above import a
+        with contextlib.suppress(ImportError):
+            from . import nothing
+        with contextlib.suppress(ImportError):
+            from no_such_z import *
+        def make(): return json.dumps(1)
+        """
+    )
+    ((by_text, looked),) = run([write(tmp_path, program)])
+    assert by_text == looked
+    assert "Error" not in by_text[0]

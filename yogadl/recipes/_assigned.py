@@ -1,0 +1,324 @@
+"""Which attributes a text of Python gives to what is not its own, and what it imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+Stored = Mapping[str, bool]
+"""Names, and whether code, or anything that has some, may be stored under them."""
+
+ALL = None
+"""Stands for all names."""
+
+NAMESPACES = re.compile(r"\b(?:vars|__dict__)\b")
+"""The words that namespaces of objects are asked for by."""
+
+_SETATTR, _VARS, _DICT, _SELF, _WRAPS = "setattr", "vars", "__dict__", "self", "wraps"
+# What is told by more than its kind.
+_TELLING = {
+    *(ast.Attribute, ast.Call, ast.Name, ast.alias, ast.Constant, ast.arg, ast.ClassDef),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom),
+    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
+}
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+# What runs texts, by another name than its own.
+_RUNNING = frozenset(("exec", "eval", "compile"))
+_IMPORTING = frozenset(("import_module", "__import__"))
+# What reads all that an object has, of its namespace: methods, and functions.
+_READING = frozenset(("copy", "get", "items", "keys", "values"))
+_COPYING = frozenset(("dict", "len", "list", "print", "repr", "set", "sorted", "str", "tuple"))
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A module that a text imports, or something of one.
+
+    Attributes:
+        level: how many dots there are before its name.
+        module: its name, which may be empty after dots.
+        member: what is imported of it, empty for the module itself.
+    """
+
+    level: int
+    module: str
+    member: str = ""
+
+
+@dataclass
+class Assigned:
+    """What a text says.
+
+    Attributes:
+        names: of attributes that it gives to what is not its own.
+        imports: what it imports.
+        trusts_self: whether only its methods have something of the name ``self``.
+    """
+
+    names: dict[str, bool] = field(default_factory=dict)
+    imports: set[Imported] = field(default_factory=set)
+    trusts_self: bool = True
+
+
+class _AnyNameError(Exception):
+    """A text may give any name to anything."""
+
+
+def assigned_in(tree: ast.Module, has_namespaces: bool) -> Assigned | None:
+    """What a text says, or ``ALL`` if it may give anything to anything.
+
+    Args:
+        tree: of a file of Python.
+        has_namespaces: whether ``NAMESPACES`` finds something in it.
+    """
+    for is_self_own in (True, False):
+        walk = _Walk(has_namespaces, is_self_own)
+        try:
+            walk.run(tree)
+        except _AnyNameError:
+            return ALL
+        if walk.found.trusts_self == is_self_own:
+            break
+    return walk.found
+
+
+class _Walk:
+    """A walk through a text.
+
+    Args:
+        has_namespaces: see ``assigned_in``.
+        is_self_own: whether ``self`` is the text's own, and no library.
+    """
+
+    def __init__(self, has_namespaces: bool, is_self_own: bool) -> None:
+        self.found = Assigned()
+        self._has_namespaces = has_namespaces
+        self._own = _SELF if is_self_own else ""
+        # By where they are in memory: what is given plain values only, whose first arguments are
+        # of methods, what decorates.
+        self._plain: set[int] = set()
+        self._of_methods: set[int] = set()
+        self._decorating: set[int] = set()
+        self._bound: set[str] = set()
+        self._copies = False
+
+    def run(self, tree: ast.Module) -> None:
+        """Looks at all of it.
+
+        Raises:
+            _AnyNameError: it may give anything to anything.
+        """
+        pending: list[ast.AST] = [tree]
+        owners: dict[int, ast.expr] = {}
+        while pending:
+            node = pending.pop()
+            if self._has_namespaces:
+                if self._is_of_own(node) or _is_docstring(node):
+                    continue
+                if _is_namespace(node):
+                    # Somebody calls it by another name, or may put something in.
+                    raise _AnyNameError
+                # Of what is only read, the object that it is of goes on.
+                read = _read(node)
+                owners = {id(it): owner for it in read if (owner := _owner(it)) is not None}
+                self._copies |= bool(owners) and isinstance(node, ast.Call)
+            if isinstance(node, ast.Assign | ast.AnnAssign) and _is_plain(node.value):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                self._plain.update(map(id, targets))
+            elif type(node) in _TELLING:
+                inside = self._look_at(node)
+                if inside is not None:
+                    pending += inside
+                    continue
+            for value in vars(node).values():
+                if isinstance(value, list):
+                    pending += [owners.get(id(it), it) for it in value if isinstance(it, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    pending.append(owners.get(id(value), value))
+        if self._copies and not self._bound.isdisjoint(_COPYING | {"*"}):
+            # What is called so may do something else.
+            raise _AnyNameError
+        self.found.names.pop("", None)
+
+    def _look_at(self, node: ast.AST) -> Iterable[ast.AST] | None:
+        """Takes note of one of ``_TELLING``; what is to be looked at of it, unless that is all."""
+        if _is_setattr(node) or (_is_wraps(node) and id(node) not in self._decorating):
+            raise _AnyNameError
+        if isinstance(node, ast.Attribute):
+            if isinstance(node.ctx, ast.Store) and not self._is_own(node.value):
+                is_code = id(node) not in self._plain or node.attr[:2] == "__"
+                self._store(node.attr, is_code)
+        elif isinstance(node, ast.Call):
+            return self._look_at_call(node)
+        elif isinstance(node, ast.Name):
+            if node.id in _RUNNING:
+                raise _AnyNameError
+            if not isinstance(node.ctx, ast.Load):
+                self._bind(node.id)
+        elif isinstance(node, ast.arg):
+            if id(node) not in self._of_methods:
+                self._bind(node.arg)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            self._import(node)
+        elif isinstance(node, _DEFINITIONS):
+            self._define(node)
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+            self._bind(node.name or "")
+        elif isinstance(node, ast.MatchMapping):
+            self._bind(node.rest or "")
+        return None
+
+    def _look_at_call(self, node: ast.Call) -> Iterable[ast.AST] | None:
+        if _is_setattr(node.func):
+            name = self._name_set(node)
+            if name is None:
+                raise _AnyNameError
+            self._store(name, True)
+            return [*node.args, *node.keywords]
+        called = getattr(node.func, "attr", getattr(node.func, "id", None))
+        if called in _IMPORTING:
+            name = _text_of(node.args[0]) if node.args else None
+            if name is None:
+                # A module that fails when it is imported is not there.
+                raise _AnyNameError
+            level = len(name) - len(name.lstrip("."))
+            self.found.imports.add(Imported(level, name[level:]))
+        return None
+
+    def _store(self, name: str, is_code: bool) -> None:
+        if name == "__class__":
+            # It has all that its new class has.
+            raise _AnyNameError
+        self.found.names[name] = is_code or self.found.names.get(name, False)
+
+    def _bind(self, name: str) -> None:
+        self._bound.add(name)
+        if name == _SELF:
+            self.found.trusts_self = False
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            self._bind(alias.asname or alias.name.partition(".")[0])
+            if isinstance(node, ast.Import):
+                self.found.imports.add(Imported(0, alias.name))
+            else:
+                member = "" if alias.name == "*" else alias.name
+                self.found.imports.add(Imported(node.level, node.module or "", member))
+
+    def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        self._bind(node.name)
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            self._decorating.add(id(called))
+        for method in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+                is_static = any(_is_named(it, "staticmethod") for it in method.decorator_list)
+                first = [*method.args.posonlyargs, *method.args.args][:1]
+                self._of_methods.update(() if is_static else map(id, first))
+
+    def _is_own(self, node: ast.AST) -> bool:
+        """Whether this is what a method has as ``self``, which is no library."""
+        return isinstance(node, ast.Name) and node.id == self._own
+
+    def _is_of_own(self, node: ast.AST) -> bool:
+        """Whether this is the namespace of ``self``, or all that is there is given to that."""
+        owner = _owner(node) if isinstance(node, ast.Attribute | ast.Call) else None
+        return owner is not None and self._is_own(owner)
+
+    def _name_set(self, call: ast.Call) -> str | None:
+        """The name that a call of ``setattr`` sets; empty for one of ``self``."""
+        given = call.args
+        if len(given) == 3 and not any(isinstance(each, ast.Starred) for each in given):
+            return "" if self._is_own(given[0]) else _text_of(given[1])
+        return None
+
+
+def _text_of(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return name in (getattr(node, "id", None), getattr(node, "attr", None))
+
+
+def _is_wraps(node: ast.AST) -> bool:
+    """Whether this means ``functools.wraps``, which gives attributes to whatever is decorated, by
+    its name or by a text."""
+    if isinstance(node, ast.alias):
+        return node.name == _WRAPS and node.asname not in (None, _WRAPS)
+    is_text = isinstance(node, ast.Constant) and node.value == _WRAPS
+    return is_text or (isinstance(node, ast.Name | ast.Attribute) and _is_named(node, _WRAPS))
+
+
+def _is_plain(value: ast.expr | None) -> bool:
+    """Whether this is surely a number, a text, ``None`` or the like."""
+    if isinstance(value, ast.UnaryOp):
+        # What Python's ``not`` says of anything, or of a number.
+        return isinstance(value.op, ast.Not) or isinstance(value.operand, ast.Constant)
+    return isinstance(value, ast.Constant | ast.JoinedStr)
+
+
+def _read(node: ast.AST) -> list[ast.expr | None]:
+    """The expressions right within a node whose values are only read, whatever they are."""
+    if isinstance(node, ast.Subscript):
+        return [node.value] if isinstance(node.ctx, ast.Load) else []
+    if isinstance(node, ast.Attribute):
+        is_read = isinstance(node.ctx, ast.Load) and node.attr in _READING
+        return [node.value] if is_read else []
+    if isinstance(node, ast.Call):
+        is_copied = isinstance(node.func, ast.Name) and node.func.id in _COPYING
+        return list(node.args) if is_copied else []
+    if isinstance(node, ast.keyword):
+        return [node.value] if node.arg is None else []
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return [value for key, value in pairs if key is None]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    return [node.iter] if isinstance(node, ast.For | ast.comprehension) else []
+
+
+def _owner(node: ast.expr | None) -> ast.expr | None:
+    """Whose namespace this is: ``x`` of ``vars(x)`` and ``x.__dict__``."""
+    if isinstance(node, ast.Attribute) and node.attr == _DICT:
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _VARS:
+        is_plain = len(node.args) == 1 and not node.keywords
+        return node.args[0] if is_plain and not isinstance(node.args[0], ast.Starred) else None
+    return None
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    """Whether this is a text that nobody gets as a value."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_namespace(node: ast.AST) -> bool:
+    """Whether this may be the namespace of something, or what gives one."""
+    names: Iterable[str] = ()
+    if isinstance(node, ast.Name):
+        names = (node.id,)
+    elif isinstance(node, ast.Attribute):
+        names = (node.attr,)
+    elif isinstance(node, ast.alias):
+        names = (node.name,)
+    elif isinstance(node, ast.MatchClass):
+        names = node.kwd_attrs
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        names = (node.value,)
+    return any(map(NAMESPACES.search, names))
+
+
+def _is_setattr(node: ast.AST) -> bool:
+    """Whether this means ``setattr``, by its name or by a text."""
+    if isinstance(node, ast.Name):
+        return node.id == _SETATTR
+    if isinstance(node, ast.Attribute):
+        return node.attr == _SETATTR
+    if isinstance(node, ast.alias):
+        return node.name.endswith(_SETATTR)
+    return isinstance(node, ast.Constant) and node.value == _SETATTR
