@@ -23,14 +23,28 @@ def package_of(module: types.ModuleType) -> str:
     return space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
 
 
-def files_missing(package: str, imports: Iterable[Imported]) -> Iterator[tuple[str, str]]:
-    """The files of what is imported and not there, as far as it is the user's, each with its own
-    package; maybe more than once.
+class MissingFiles:
+    """What modules import and that is not there, as long as the same modules are loaded."""
 
-    Args:
-        package: of who imports.
-        imports: what it imports.
-    """
+    def __init__(self) -> None:
+        # By the package and where the imports are in memory, which are kept.
+        self._known: dict[tuple[str, int], tuple[object, list[tuple[str, str]]]] = {}
+
+    def of(self, package: str, imports: frozenset[Imported]) -> list[tuple[str, str]]:
+        """The files of what is imported and not there, as far as it is the user's, each with its
+        own package; maybe more than once.
+
+        Args:
+            package: of who imports.
+            imports: what it imports.
+        """
+        known = self._known.get((package, id(imports)))
+        if known is None:
+            known = self._known[package, id(imports)] = imports, list(_missing(package, imports))
+        return known[1]
+
+
+def _missing(package: str, imports: Iterable[Imported]) -> Iterator[tuple[str, str]]:
     for each in imports:
         name = _absolute(package, each)
         if not name or is_standard(name):

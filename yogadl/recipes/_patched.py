@@ -7,6 +7,7 @@ import sys
 import types
 from typing import Any
 
+from yogadl.recipes._assigned import ALL, Stored
 from yogadl.recipes._functions import label_of
 from yogadl.recipes._ledger import Ledger
 from yogadl.recipes._made import is_written
@@ -15,7 +16,7 @@ from yogadl.recipes._patches import (
     found_in,
     is_immutable,
     library_of,
-    may_be_put,
+    names_put,
     registered,
     registered_with,
 )
@@ -37,6 +38,7 @@ class Patched:
         self._imported: set[type] = set()
         self._modules: set[types.ModuleType] = set()
         self._is_unseen = False
+        self._put: tuple[Stored | None] | None = None
         self._described: dict[type, str] = {}
 
     def use(self, module: str) -> None:
@@ -61,8 +63,14 @@ class Patched:
     def is_put(self, module: str, owner: str, name: str, value: Any) -> bool:
         """Whether the user may have given something in a module of a library a plain value, as far
         as its text and that of the user's code tell; see ``is_written``."""
-        is_possible = self._is_unseen or may_be_put(name)
-        return is_possible and not is_written(module, owner, name, value)
+        if not self._is_unseen:
+            if self._put is None:
+                # A walk that imports more begins again.
+                self._put = (names_put(),)
+            (names,) = self._put
+            if names is not ALL and name not in names:
+                return False
+        return not is_written(module, owner, name, value)
 
     def meet_code(self, space: dict[str, Any]) -> None:
         """Says that code of the user's was met, by its globals, which need not be of a module that

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yogadl.recipes._assigned import ALL, Stored
+from yogadl.recipes._missing import MissingFiles
 from yogadl.recipes._owners import PYTHON, YOGADL, is_library, is_library_module, is_standard
 from yogadl.recipes._stores import names_stored
 from yogadl.recipes._users import (
@@ -265,6 +266,7 @@ class _Libraries:
 
     def __init__(self) -> None:
         self._modules: tuple[Any, ...] = ()
+        self._missing = MissingFiles()
         self._known: set[int] = set()
         self._loaded: set[str] = set()
         self._users: dict[int, types.ModuleType] = {}
@@ -288,7 +290,7 @@ class _Libraries:
     def names_put(self) -> Stored | None:
         """The names that the user's code may have put anything under."""
         self._add_modules()
-        return names_stored(self._users.values())
+        return names_stored(self._users.values(), self._missing)
 
     def _in_modules(self, names: frozenset[str]) -> Iterator[Any]:
         """What modules of libraries, and objects in them, have under some names."""
@@ -316,6 +318,8 @@ class _Libraries:
         if len(now) == len(self._modules) and all(map(operator.is_, now, self._modules)):
             return
         self._modules = now
+        # What was not there may be now, and the other way round.
+        self._missing = MissingFiles()
         users: dict[int, types.ModuleType] = {}
         # No pairs: so many new objects would have Python look for garbage.
         for name in list(sys.modules):
@@ -398,11 +402,11 @@ def found_in(libraries: Collection[str], is_unseen: bool) -> tuple[list[Patch], 
     return sorted([*found, *_reducers()], key=lambda it: it.label), bases
 
 
-def may_be_put(name: str) -> bool:
-    """Whether the text of the user's code may have put anything under a name into a library."""
+def names_put() -> Stored | None:
+    """The names under which the text of the user's code may have put anything into a library, or
+    ``ALL``."""
     with _lock:
-        names = _libraries.names_put()
-    return names is ALL or name in names
+        return _libraries.names_put()
 
 
 def _reducers() -> list[Patch]:

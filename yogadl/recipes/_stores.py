@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from yogadl.recipes._assigned import ALL, NAMESPACES, Imported, Stored, assigned_in
-from yogadl.recipes._missing import files_missing, package_of
+from yogadl.recipes._missing import MissingFiles, package_of
 from yogadl.recipes._registering import WORD, WORD_OF_ANY, Chain, registries_in
 from yogadl.recipes._registries import is_registry_of_users
 from yogadl.recipes._sources import parsed
@@ -66,11 +66,12 @@ _known: dict[str, tuple[tuple[int, int], Told | None]] = {}
 _lock = threading.Lock()
 
 
-def names_stored(modules: Iterable[types.ModuleType]) -> Stored | None:
+def names_stored(modules: Iterable[types.ModuleType], missing: MissingFiles) -> Stored | None:
     """The names of attributes that the code of some modules may have given to anything, or ``ALL``.
 
     Args:
         modules: all of the user's.
+        missing: which files these import that are not there as modules.
     """
     found: dict[str, bool] = {}
     left = _MOST_BYTES
@@ -88,17 +89,20 @@ def names_stored(modules: Iterable[types.ModuleType]) -> Stored | None:
             return ALL
         imports.append((package_of(module), told.imports))
         _add_all(found, told.names)
-    return _with_missing(found, imports, left)
+    return _with_missing(found, imports, missing, left)
 
 
 def _with_missing(
-    found: dict[str, bool], imports: list[tuple[str, frozenset[Imported]]], left: int
+    found: dict[str, bool],
+    imports: list[tuple[str, frozenset[Imported]]],
+    missing: MissingFiles,
+    left: int,
 ) -> Stored | None:
     """The same with those of modules that are imported and not there: one that has failed, or put
     something else in its place, may have given something to libraries before."""
     known = set[str]()
     while imports:
-        for file, package in files_missing(*imports.pop()):
+        for file, package in missing.of(*imports.pop()):
             if file in known:
                 continue
             known.add(file)
