@@ -16,7 +16,7 @@ ALL = None
 NAMESPACES = re.compile(r"\b(?:vars|__dict__)\b")
 """The words that namespaces of objects are asked for by."""
 
-_SETATTR, _VARS, _DICT, _SELF, _WRAPS = "setattr", "vars", "__dict__", "self", "wraps"
+_SETATTR, _VARS, _DICT, _SELF = "setattr", "vars", "__dict__", "self"
 # What is told by more than its kind.
 _TELLING = {
     *(ast.Attribute, ast.Call, ast.Name, ast.alias, ast.Constant, ast.arg, ast.ClassDef),
@@ -27,6 +27,7 @@ _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What runs texts, by another name than its own.
 _RUNNING = frozenset(("exec", "eval", "compile"))
 _IMPORTING = frozenset(("import_module", "__import__"))
+_MEANING = frozenset((*_IMPORTING, "wraps"))
 # What reads all that an object has, of its namespace: methods, and functions.
 _READING = frozenset(("copy", "get", "items", "keys", "values"))
 _COPYING = frozenset(("dict", "len", "list", "print", "repr", "set", "sorted", "str", "tuple"))
@@ -96,11 +97,11 @@ class _Walk:
         self.found = Assigned()
         self._has_namespaces = has_namespaces
         self._own = _SELF if is_self_own else ""
-        # By where they are in memory: what is given plain values only, whose first arguments are
-        # of methods, what decorates.
+        # By where they are in memory: what is given plain values only, the first arguments of
+        # methods, and what decorates or is called in a way that is told.
         self._plain: set[int] = set()
         self._of_methods: set[int] = set()
-        self._decorating: set[int] = set()
+        self._told: set[int] = set()
         self._bound: set[str] = set()
         self._copies = False
 
@@ -144,7 +145,7 @@ class _Walk:
 
     def _look_at(self, node: ast.AST) -> Iterable[ast.AST] | None:
         """Takes note of one of ``_TELLING``; what is to be looked at of it, unless that is all."""
-        if _is_setattr(node) or (_is_wraps(node) and id(node) not in self._decorating):
+        if _is_setattr(node) or (id(node) not in self._told and _is_by_another_name(node)):
             raise _AnyNameError
         if isinstance(node, ast.Attribute):
             if isinstance(node.ctx, ast.Store) and not self._is_own(node.value):
@@ -181,10 +182,10 @@ class _Walk:
         if called in _IMPORTING:
             name = _text_of(node.args[0]) if node.args else None
             if name is None:
-                # A module that fails when it is imported is not there.
                 raise _AnyNameError
             level = len(name) - len(name.lstrip("."))
             self.found.imports.add(Imported(level, name[level:]))
+            self._told.add(id(node.func))
         return None
 
     def _store(self, name: str, is_code: bool) -> None:
@@ -211,7 +212,7 @@ class _Walk:
         self._bind(node.name)
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            self._decorating.add(id(called))
+            self._told.add(id(called))
         for method in node.body if isinstance(node, ast.ClassDef) else ():
             if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
                 is_static = any(_is_named(it, "staticmethod") for it in method.decorator_list)
@@ -245,13 +246,14 @@ def _is_named(node: ast.AST, name: str) -> bool:
     return name in (getattr(node, "id", None), getattr(node, "attr", None))
 
 
-def _is_wraps(node: ast.AST) -> bool:
-    """Whether this means ``functools.wraps``, which gives attributes to whatever is decorated, by
-    its name or by a text."""
+def _is_by_another_name(node: ast.AST) -> bool:
+    """Whether this means ``functools.wraps``, which gives attributes to whatever is decorated, or
+    what imports modules, which may fail and then are not there; by its name or by a text."""
     if isinstance(node, ast.alias):
-        return node.name == _WRAPS and node.asname not in (None, _WRAPS)
-    is_text = isinstance(node, ast.Constant) and node.value == _WRAPS
-    return is_text or (isinstance(node, ast.Name | ast.Attribute) and _is_named(node, _WRAPS))
+        return node.name in _MEANING and node.asname not in (None, node.name)
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value in _MEANING
+    return getattr(node, "id", getattr(node, "attr", None)) in _MEANING
 
 
 def _is_plain(value: ast.expr | None) -> bool:
