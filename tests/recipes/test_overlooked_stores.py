@@ -101,6 +101,69 @@ CASES: dict[str, tuple[str, Edit]] = {
         "=== gpu.py\nimport string\nstring.WIDTH = 2\nimport no_such_library_x\n",
         ("WIDTH = 2", "WIDTH = 3"),
     ),
+    "one that fails, for which its package has another value": (
+        f"import json\n{DUMPS}=== __init__.py\ntry: from . import gpu\n"
+        f"except ImportError: gpu = None\n=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails among all of a package": (
+        f"import json\ntry: from shop.sub import *\nexcept ImportError: pass\n{DUMPS}"
+        '=== sub/__init__.py\n__all__ = ["gpu"]\n'
+        f"=== sub/gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails, of another package": (
+        "import contextlib, importlib, json\nfrom . import sub\n"
+        "with contextlib.suppress(ImportError):\n"
+        f'    importlib.import_module(".gpu", "shop.sub")\n{DUMPS}'
+        f"=== sub/__init__.py\n=== sub/gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails, imported by the function below": (
+        "import contextlib, json\nwith contextlib.suppress(ImportError):\n"
+        f'    __import__("gpu", globals(), None, ["x"], 1)\n{DUMPS}'
+        f"=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails and has the name of one of Python's": (
+        f"import json\ntry: import antigravity\nexcept ImportError: pass\n{DUMPS}"
+        f"=== ../antigravity.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails and was elsewhere": (
+        "import json, os, sys\nsys.path.insert(0, os.path.dirname(__file__) + '/plug')\n"
+        "try: import plugged\nexcept ImportError: pass\n"
+        f"sys.path.pop(0)\n{DUMPS}=== plug/plugged.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails, in the place of which there is another": (
+        "import json, sys, types\ntry: from . import gpu\nexcept ImportError:\n"
+        f'    gpu = sys.modules.setdefault("shop.gpu", types.ModuleType("shop.gpu"))\n{DUMPS}'
+        f"=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that puts another in its place": (
+        f"import json\nfrom . import gpu\n{DUMPS}"
+        f"=== gpu.py\n{PATCH}import sys\nsys.modules.update({{__name__: json}})\n",
+        TO_B,
+    ),
+    "one that fails, beside a finder of somebody's": (
+        "import json, sys\nclass Finder:\n"
+        "    def find_spec(self, name, path, target): return None\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        f"try: from . import gpu\nexcept ImportError: pass\n{DUMPS}"
+        f"=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails, beside a finder that does": (
+        "import json, sys\nclass Finder:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        '        if "gpu" in name and hasattr(json, "ready"): raise RuntimeError(name)\n'
+        "sys.meta_path.insert(0, Finder())\n"
+        f"try: from . import gpu\nexcept ImportError: pass\njson.ready = 1\n{DUMPS}"
+        f"=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
     "an object in the place of its module": (
         "import json\nfrom . import settings\n"
         'def make(): return json.dumps({"key": "value"}, indent=settings.indent)\n'

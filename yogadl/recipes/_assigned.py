@@ -27,7 +27,8 @@ _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What runs texts, by another name than its own.
 _RUNNING = frozenset(("exec", "eval", "compile"))
 _IMPORTING = frozenset(("import_module", "__import__"))
-_MEANING = frozenset((*_IMPORTING, "wraps"))
+_BUILTINS = "builtins"
+_MEANING = frozenset((*_IMPORTING, "wraps", _BUILTINS))
 # What reads all that an object has, of its namespace: methods, and functions.
 _READING = frozenset(("copy", "get", "items", "keys", "values"))
 _COPYING = frozenset(("dict", "len", "list", "print", "repr", "set", "sorted", "str", "tuple"))
@@ -40,7 +41,7 @@ class Imported:
     Attributes:
         level: how many dots there are before its name.
         module: its name, which may be empty after dots.
-        member: what is imported of it, empty for the module itself.
+        member: what is imported of it, ``*`` for all, empty for the module itself.
     """
 
     level: int
@@ -148,6 +149,10 @@ class _Walk:
         if _is_setattr(node) or (id(node) not in self._told and _is_by_another_name(node)):
             raise _AnyNameError
         if isinstance(node, ast.Attribute):
+            if _is_named(node.value, _BUILTINS) and isinstance(node.value, ast.Name):
+                if node.attr in _RUNNING:
+                    raise _AnyNameError
+                self._told.add(id(node.value))
             if isinstance(node.ctx, ast.Store) and not self._is_own(node.value):
                 is_code = id(node) not in self._plain or node.attr[:2] == "__"
                 self._store(node.attr, is_code)
@@ -180,7 +185,7 @@ class _Walk:
             return [*node.args, *node.keywords]
         called = getattr(node.func, "attr", getattr(node.func, "id", None))
         if called in _IMPORTING:
-            name = _text_of(node.args[0]) if node.args else None
+            name = _name_imported(node)
             if name is None:
                 raise _AnyNameError
             level = len(name) - len(name.lstrip("."))
@@ -201,12 +206,13 @@ class _Walk:
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
+            if alias.name in _RUNNING and getattr(node, "module", None) == _BUILTINS:
+                raise _AnyNameError
             self._bind(alias.asname or alias.name.partition(".")[0])
             if isinstance(node, ast.Import):
                 self.found.imports.add(Imported(0, alias.name))
             else:
-                member = "" if alias.name == "*" else alias.name
-                self.found.imports.add(Imported(node.level, node.module or "", member))
+                self.found.imports.add(Imported(node.level, node.module or "", alias.name))
 
     def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         self._bind(node.name)
@@ -236,6 +242,15 @@ class _Walk:
         return None
 
 
+def _name_imported(call: ast.Call) -> str | None:
+    """The name of the module that a call imports, with the dots of one in the text's own package;
+    ``None`` if that is not plain."""
+    if not call.args or len(call.args) > 2 or call.keywords:
+        return None
+    is_own = all(isinstance(it, ast.Name) and it.id == "__package__" for it in call.args[1:])
+    return _text_of(call.args[0]) if is_own else None
+
+
 def _text_of(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
@@ -247,8 +262,9 @@ def _is_named(node: ast.AST, name: str) -> bool:
 
 
 def _is_by_another_name(node: ast.AST) -> bool:
-    """Whether this means ``functools.wraps``, which gives attributes to whatever is decorated, or
-    what imports modules, which may fail and then are not there; by its name or by a text."""
+    """Whether this means ``functools.wraps``, which gives attributes to whatever is decorated, what
+    imports modules, which may fail and then are not there, or the module that has all that Python
+    has for everybody; by its name or by a text."""
     if isinstance(node, ast.alias):
         return node.name in _MEANING and node.asname not in (None, node.name)
     if isinstance(node, ast.Constant):

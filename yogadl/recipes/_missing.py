@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from typing import Any
 
 from yogadl.recipes._assigned import Imported
-from yogadl.recipes._owners import is_library_file, is_standard
+from yogadl.recipes._owners import is_library_file, is_library_module, space_of
 
 
 def package_of(module: types.ModuleType) -> str:
@@ -23,16 +23,24 @@ def package_of(module: types.ModuleType) -> str:
     return space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
 
 
+UNTOLD = ""
+"""Stands for the file of a module of which it cannot be told where it is from."""
+
+LOST = "?"
+"""The same of one that nobody finds."""
+
+
 class MissingFiles:
     """What modules import and that is not there, as long as the same modules are loaded."""
 
     def __init__(self) -> None:
         # By the package and where the imports are in memory, which are kept.
         self._known: dict[tuple[str, int], tuple[object, list[tuple[str, str]]]] = {}
+        self._specs: dict[str, ModuleSpec | None] = {}
 
     def of(self, package: str, imports: frozenset[Imported]) -> list[tuple[str, str]]:
         """The files of what is imported and not there, as far as it is the user's, each with its
-        own package; maybe more than once.
+        own package; maybe more than once. Among them, ``UNTOLD`` and ``LOST``.
 
         Args:
             package: of who imports.
@@ -40,19 +48,69 @@ class MissingFiles:
         """
         known = self._known.get((package, id(imports)))
         if known is None:
-            known = self._known[package, id(imports)] = imports, list(_missing(package, imports))
+            found = [it for each in imports for it in self._missing(package, each)]
+            known = self._known[package, id(imports)] = imports, found
         return known[1]
 
-
-def _missing(package: str, imports: Iterable[Imported]) -> Iterator[tuple[str, str]]:
-    for each in imports:
+    def _missing(self, package: str, each: Imported) -> Iterator[tuple[str, str]]:
         name = _absolute(package, each)
-        if not name or is_standard(name):
-            continue
-        if each.member and _may_be_module(name, each.member):
-            name = f"{name}.{each.member}"
+        top: Any = sys.modules.get(name.partition(".")[0])
+        if not name or (_is_module(top) and is_library_module(top)):
+            return
         if not _is_there(name):
-            yield from _files_of(name)
+            yield from self._files_of(name)
+            return
+        space = space_of(name)
+        if "__path__" in space:
+            members, listed = [each.member], space.get("__all__")
+            if each.member == "*" and isinstance(listed, list | tuple):
+                members = [it for it in listed if isinstance(it, str)]
+            for member in members:
+                # What is there under its name may have come in its place.
+                if member and not _is_there(f"{name}.{member}"):
+                    files = list(self._files_of(f"{name}.{member}"))
+                    yield from (it for it in files if it[0] != LOST)
+
+    def _files_of(self, name: str) -> Iterator[tuple[str, str]]:
+        """The files of a module and of the packages that it is in, of those that are not there."""
+        places: list[str] | None = None
+        end = 0
+        while end < len(name):
+            end = name.find(".", end + 1)
+            end = len(name) if end < 0 else end
+            part = name[:end]
+            if _is_there(part):
+                places = list(space_of(part).get("__path__", ()))
+                continue
+            try:
+                spec = self._spec_of(part, places)
+            except Exception:
+                # A finder of somebody's may fail in any way.
+                yield UNTOLD, ""
+                return
+            if spec is None:
+                yield LOST, ""
+                return
+            places = spec.submodule_search_locations
+            if spec.has_location and isinstance(spec.origin, str):
+                if is_library_file(spec.origin):
+                    return
+                yield spec.origin, part if places is not None else part.rpartition(".")[0]
+            if places is None:
+                return
+
+    def _spec_of(self, name: str, places: list[str] | None) -> ModuleSpec | None:
+        """Where a module would come from, which is not imported."""
+        if name not in self._specs:
+            self._specs[name] = None
+            for finder in list(sys.meta_path):
+                find: Any = getattr(finder, "find_spec", None)
+                # As Python calls it.
+                found = None if find is None else find(name, places, None)
+                if found is not None:
+                    self._specs[name] = found
+                    break
+        return self._specs[name]
 
 
 def _absolute(package: str, each: Imported) -> str:
@@ -65,54 +123,16 @@ def _absolute(package: str, each: Imported) -> str:
         return ""
 
 
-def _may_be_module(name: str, member: str) -> bool:
-    """Whether what is imported of a module may be another module, in it."""
-    module: Any = sys.modules.get(name)
-    if not _is_module(module):
-        return False
-    space = vars(module)
-    return "__path__" in space and (member not in space or f"{name}.{member}" in sys.modules)
-
-
 def _is_module(value: Any) -> bool:
     return issubclass(type(value), types.ModuleType)
 
 
 def _is_there(name: str) -> bool:
-    return _is_module(sys.modules.get(name))
-
-
-def _files_of(name: str) -> Iterator[tuple[str, str]]:
-    """The files of a module and of the packages that it is in, of those that are not there."""
-    places: Sequence[str] | None = None
-    end = 0
-    while end < len(name):
-        end = name.find(".", end + 1)
-        end = len(name) if end < 0 else end
-        part = name[:end]
-        module: Any = sys.modules.get(part)
-        if _is_module(module):
-            places = list(vars(module).get("__path__", ()))
-            continue
-        spec = _spec_of(part, places)
-        if spec is None:
-            return
-        places = spec.submodule_search_locations
-        if spec.has_location and isinstance(spec.origin, str):
-            if is_library_file(spec.origin):
-                return
-            yield spec.origin, part if places is not None else part.rpartition(".")[0]
-        if places is None:
-            return
-
-
-def _spec_of(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
-    """Where a module would come from, which is not imported."""
-    for finder in sys.meta_path:
-        try:
-            found = finder.find_spec(name, places)
-        except (ImportError, ValueError, AttributeError):
-            continue
-        if found is not None:
-            return found
-    return None
+    """Whether a module of a name is there, and not another that somebody has put in its place."""
+    module: Any = sys.modules.get(name)
+    if not _is_module(module):
+        return False
+    space = vars(module)
+    return name == "__main__" or (
+        space.get("__name__") == name and space.get("__spec__") is not None
+    )

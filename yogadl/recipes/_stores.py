@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from yogadl.recipes._assigned import ALL, NAMESPACES, Imported, Stored, assigned_in
-from yogadl.recipes._missing import MissingFiles, package_of
+from yogadl.recipes._missing import LOST, MissingFiles, package_of
 from yogadl.recipes._registering import WORD, WORD_OF_ANY, Chain, registries_in
 from yogadl.recipes._registries import is_registry_of_users
 from yogadl.recipes._sources import parsed
@@ -39,12 +39,13 @@ _ANY = re.compile(
             r"\bdel\s+sys\s*\.\s*modules\b",
             r"\bsys\s*\.\s*modules\s*\.\s*(?:pop|clear)\b",
             r"\bsys\s*\.\s*modules\s*\[(?:[^\n]{0,500}\]\s*=(?!=)|[^\n]{501})",
-            r"\bexec\s*\(|(?<![\w.])(?:eval|compile)\s*\(|\bbuiltins\b",
+            r"\bexec\s*\(|(?<![\w.])(?:eval|compile)\s*\(|\b(?:pydoc|resolve_name)\b",
         )
     )
 )
 _FROM_SYS, _MODULES = re.compile(r"\bfrom\s+sys\s+import\b"), re.compile(r"\bmodules\b")
 _WORD = re.compile(r"\w+")
+_PATH = re.compile(r"\bsys\s*\.\s*path\b|\bfrom\s+sys\s+import\b|\bsite\b")
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,13 @@ class Told:
         names: of attributes that it may give to anything.
         registries: what it may register something with, if that is a library's.
         imports: what it imports.
+        moves_path: whether it may import from where Python does not look any more.
     """
 
     names: Stored
     registries: frozenset[Chain] = frozenset()
     imports: frozenset[Imported] = frozenset()
+    moves_path: bool = False
 
 
 _known: dict[str, tuple[tuple[int, int], Told | None]] = {}
@@ -76,6 +79,7 @@ def names_stored(modules: Iterable[types.ModuleType], missing: MissingFiles) -> 
     found: dict[str, bool] = {}
     left = _MOST_BYTES
     imports: list[tuple[str, frozenset[Imported]]] = []
+    moves_path = False
     for module in modules:
         file = vars(module).get("__file__")
         known = _told_in(file) if isinstance(file, str) else None
@@ -88,8 +92,9 @@ def names_stored(modules: Iterable[types.ModuleType], missing: MissingFiles) -> 
         if not all(is_registry_of_users(module, chain) for chain in told.registries):
             return ALL
         imports.append((package_of(module), told.imports))
+        moves_path |= told.moves_path
         _add_all(found, told.names)
-    return _with_missing(found, imports, missing, left)
+    return _with_missing(found, imports, missing, left, moves_path)
 
 
 def _with_missing(
@@ -97,13 +102,16 @@ def _with_missing(
     imports: list[tuple[str, frozenset[Imported]]],
     missing: MissingFiles,
     left: int,
+    moves_path: bool,
 ) -> Stored | None:
     """The same with those of modules that are imported and not there: one that has failed, or put
     something else in its place, may have given something to libraries before."""
     known = set[str]()
+    is_lost = False
     while imports:
         for file, package in missing.of(*imports.pop()):
-            if file in known:
+            is_lost |= file == LOST
+            if file in known or file == LOST:
                 continue
             known.add(file)
             told = _told_in(file)
@@ -113,8 +121,9 @@ def _with_missing(
             if left < 0:
                 return ALL
             imports.append((package, told[1].imports))
+            moves_path |= told[1].moves_path
             _add_all(found, told[1].names)
-    return found
+    return ALL if is_lost and moves_path else found
 
 
 def _add_all(found: dict[str, bool], names: Stored) -> None:
@@ -170,7 +179,8 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
     registries = registries_in(tree, found.trusts_self) if word.search(plain) else frozenset()
     if registries is None:
         return ALL
-    return Told(found.names, registries, frozenset(found.imports))
+    moves_path = _PATH.search(plain) is not None
+    return Told(found.names, registries, frozenset(found.imports), moves_path)
 
 
 def _normal(found: re.Match[str]) -> str:
