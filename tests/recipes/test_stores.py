@@ -160,8 +160,6 @@ def names_in(text: str) -> Stored | None:
         "from builtins import eval as run\nrun('X.a = f')",
         "import builtins\nrun = builtins\nrun.exec('X.a = f')",
         "import builtins as b\nb.exec('X.a = f')",
-        "importlib.import_module('.m', 'package')",
-        "importlib.import_module(name='m', package=p)",
         "functools.wraps(Y)(X)",
         "from functools import wraps as kept\nkept(Y)(X)",
         "from functools import wraps\nput = wraps(Y)\nput(X)",
@@ -169,10 +167,6 @@ def names_in(text: str) -> Stored | None:
         "from m import set\nset(vars(X), 'a', f)",
         "from m import *\nsorted(vars(X))",
         "def f(list): list(vars(X))",
-        "importlib.import_module(f'{package}.x')",
-        "from importlib import import_module as load\nload('.x', __package__)",
-        "[*map(importlib.import_module, names)]",
-        "__import__(name)",
         "import m as self\nself.a = f",
         "def put(self): self.a = f",
         "def put():\n    self = m\n    self.a = f",
@@ -356,6 +350,40 @@ def test_names_of_any_letters_are_seen(name: str) -> None:
     found = names_in(f"x.{name} = 1")
     assert found is not ALL
     assert unicodedata.normalize("NFKC", name) in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "importlib.import_module(f'{package}.x')",
+        "from importlib import import_module as load\nload('.x', __package__)",
+        "[*map(importlib.import_module, names)]",
+        "load = importlib.import_module",
+        "getattr(importlib, 'import_module')('m')",
+        "__import__(name)",
+        "__import__('m', globals(), None, ['x'], 1)",
+        "importlib.import_module('.m', 'package')",
+        "importlib.import_module(name='m', package=p)",
+    ],
+)
+def test_imports_of_any_name_are_seen(text: str) -> None:
+    told = told_by(f"import importlib\n{text}")
+    assert told is not ALL
+    assert told.imports_any
+
+
+def test_what_is_imported_is_told() -> None:
+    told = told_by(
+        "import a.b as c, d\nfrom . import e\nfrom ..f import *\ndef g(): from h import i\n"
+        "importlib.import_module('j')\nimport_module('.k', __package__)"
+    )
+    assert told is not ALL
+    assert not told.imports_any
+    found = {(it.level, it.module, it.member) for it in told.imports}
+    assert found == {
+        *((0, "a.b", ""), (0, "d", ""), (1, "", "e"), (2, "f", "*"), (0, "h", "i")),
+        *((0, "j", ""), (1, "k", "")),
+    }
 
 
 def test_methods_may_set_what_they_like_of_themselves() -> None:

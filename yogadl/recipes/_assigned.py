@@ -28,7 +28,7 @@ _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _RUNNING = frozenset(("exec", "eval", "compile"))
 _IMPORTING = frozenset(("import_module", "__import__"))
 _BUILTINS = "builtins"
-_MEANING = frozenset((*_IMPORTING, "wraps", _BUILTINS))
+_MEANING = frozenset(("wraps", _BUILTINS))
 # What reads all that an object has, of its namespace: methods, and functions.
 _READING = frozenset(("copy", "get", "items", "keys", "values"))
 _COPYING = frozenset(("dict", "len", "list", "print", "repr", "set", "sorted", "str", "tuple"))
@@ -56,11 +56,13 @@ class Assigned:
     Attributes:
         names: of attributes that it gives to what is not its own.
         imports: what it imports.
+        imports_any: whether it may import what its text does not name.
         trusts_self: whether only its methods have something of the name ``self``.
     """
 
     names: dict[str, bool] = field(default_factory=dict)
     imports: set[Imported] = field(default_factory=set)
+    imports_any: bool = False
     trusts_self: bool = True
 
 
@@ -146,8 +148,12 @@ class _Walk:
 
     def _look_at(self, node: ast.AST) -> Iterable[ast.AST] | None:
         """Takes note of one of ``_TELLING``; what is to be looked at of it, unless that is all."""
-        if _is_setattr(node) or (id(node) not in self._told and _is_by_another_name(node)):
+        if _is_setattr(node):
             raise _AnyNameError
+        if id(node) not in self._told:
+            if _is_by_another_name(node, _MEANING):
+                raise _AnyNameError
+            self.found.imports_any |= _is_by_another_name(node, _IMPORTING)
         if isinstance(node, ast.Attribute):
             if _is_named(node.value, _BUILTINS) and isinstance(node.value, ast.Name):
                 if node.attr in _RUNNING:
@@ -186,11 +192,10 @@ class _Walk:
         called = getattr(node.func, "attr", getattr(node.func, "id", None))
         if called in _IMPORTING:
             name = _name_imported(node)
-            if name is None:
-                raise _AnyNameError
-            level = len(name) - len(name.lstrip("."))
-            self.found.imports.add(Imported(level, name[level:]))
-            self._told.add(id(node.func))
+            if name is not None:
+                level = len(name) - len(name.lstrip("."))
+                self.found.imports.add(Imported(level, name[level:]))
+                self._told.add(id(node.func))
         return None
 
     def _store(self, name: str, is_code: bool) -> None:
@@ -261,15 +266,14 @@ def _is_named(node: ast.AST, name: str) -> bool:
     return name in (getattr(node, "id", None), getattr(node, "attr", None))
 
 
-def _is_by_another_name(node: ast.AST) -> bool:
-    """Whether this means ``functools.wraps``, which gives attributes to whatever is decorated, what
-    imports modules, which may fail and then are not there, or the module that has all that Python
-    has for everybody; by its name or by a text."""
+def _is_by_another_name(node: ast.AST, names: frozenset[str]) -> bool:
+    """Whether this means what has one of some names, by that or by a text, such as
+    ``functools.wraps``, which gives attributes to whatever it decorates."""
     if isinstance(node, ast.alias):
-        return node.name in _MEANING and node.asname not in (None, node.name)
+        return node.name in names and node.asname not in (None, node.name)
     if isinstance(node, ast.Constant):
-        return isinstance(node.value, str) and node.value in _MEANING
-    return getattr(node, "id", getattr(node, "attr", None)) in _MEANING
+        return isinstance(node.value, str) and node.value in names
+    return getattr(node, "id", getattr(node, "attr", None)) in names
 
 
 def _is_plain(value: ast.expr | None) -> bool:

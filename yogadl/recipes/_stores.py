@@ -45,6 +45,7 @@ _ANY = re.compile(
 )
 _FROM_SYS, _MODULES = re.compile(r"\bfrom\s+sys\s+import\b"), re.compile(r"\bmodules\b")
 _WORD = re.compile(r"\w+")
+_CATCHING = re.compile(r"\b(?:except|suppress)\b")
 _PATH = re.compile(r"\bsys\s*\.\s*path\b|\bfrom\s+sys\s+import\b|\bsite\b")
 
 
@@ -56,12 +57,16 @@ class Told:
         names: of attributes that it may give to anything.
         registries: what it may register something with, if that is a library's.
         imports: what it imports.
+        imports_any: whether it may import what it does not name.
+        catches: whether it may go on where something has failed.
         moves_path: whether it may import from where Python does not look any more.
     """
 
     names: Stored
     registries: frozenset[Chain] = frozenset()
     imports: frozenset[Imported] = frozenset()
+    imports_any: bool = False
+    catches: bool = False
     moves_path: bool = False
 
 
@@ -76,59 +81,64 @@ def names_stored(modules: Iterable[types.ModuleType], missing: MissingFiles) -> 
         modules: all of the user's.
         missing: which files these import that are not there as modules.
     """
-    found: dict[str, bool] = {}
-    left = _MOST_BYTES
-    imports: list[tuple[str, frozenset[Imported]]] = []
-    moves_path = False
+    every = _Every()
     for module in modules:
         file = vars(module).get("__file__")
-        known = _told_in(file) if isinstance(file, str) else None
-        if known is None:
-            return ALL
-        size, told = known
-        left -= size
-        if told is None or left < 0:
+        told = every.add(file, package_of(module)) if isinstance(file, str) else None
+        if told is None:
             return ALL
         if not all(is_registry_of_users(module, chain) for chain in told.registries):
             return ALL
-        imports.append((package_of(module), told.imports))
-        moves_path |= told.moves_path
-        _add_all(found, told.names)
-    return _with_missing(found, imports, missing, left, moves_path)
-
-
-def _with_missing(
-    found: dict[str, bool],
-    imports: list[tuple[str, frozenset[Imported]]],
-    missing: MissingFiles,
-    left: int,
-    moves_path: bool,
-) -> Stored | None:
-    """The same with those of modules that are imported and not there: one that has failed, or put
-    something else in its place, may have given something to libraries before."""
+    # One that has failed, or has put something else in its place, may have given something to
+    # libraries before.
     known = set[str]()
-    is_lost = False
-    while imports:
-        for file, package in missing.of(*imports.pop()):
-            is_lost |= file == LOST
-            if file in known or file == LOST:
-                continue
-            known.add(file)
-            told = _told_in(file)
-            if told is None or told[1] is None or told[1].registries:
-                return ALL
-            left -= told[0]
-            if left < 0:
-                return ALL
-            imports.append((package, told[1].imports))
-            moves_path |= told[1].moves_path
-            _add_all(found, told[1].names)
-    return ALL if is_lost and moves_path else found
+    while every.imports:
+        for file, package in missing.of(*every.imports.pop()):
+            every.loses |= file == LOST
+            if file != LOST and file not in known:
+                known.add(file)
+                told = every.add(file, package)
+                if told is None or told.registries:
+                    return ALL
+    return ALL if every.may_hide_more() else every.names
 
 
-def _add_all(found: dict[str, bool], names: Stored) -> None:
-    for name, is_code in names.items():
-        found[name] = is_code or found.get(name, False)
+class _Every:
+    """What the texts of all modules tell together.
+
+    Attributes:
+        names: see ``Told``.
+        imports: what they import, each with its package.
+        loses: whether there is an import of which nobody knows the file.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, bool] = {}
+        self.imports: list[tuple[str, frozenset[Imported]]] = []
+        self.loses = False
+        self._left = _MOST_BYTES
+        self._imports_any = self._catches = self._moves_path = False
+
+    def add(self, file: str, package: str) -> Told | None:
+        """Adds what a file of a package tells; ``None`` if that may be anything."""
+        known = _told_in(file)
+        told = None if known is None else known[1]
+        if known is None or told is None:
+            return None
+        self._left -= known[0]
+        if self._left < 0:
+            return None
+        self.imports.append((package, told.imports))
+        self._imports_any |= told.imports_any
+        self._catches |= told.catches
+        self._moves_path |= told.moves_path
+        for name, is_code in told.names.items():
+            self.names[name] = is_code or self.names.get(name, False)
+        return told
+
+    def may_hide_more(self) -> bool:
+        """Whether there may be a module that has failed and that no text leads to."""
+        return (self._imports_any and self._catches) or (self.loses and self._moves_path)
 
 
 def _told_in(file: str) -> tuple[int, Told | None] | None:
@@ -179,8 +189,14 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
     registries = registries_in(tree, found.trusts_self) if word.search(plain) else frozenset()
     if registries is None:
         return ALL
-    moves_path = _PATH.search(plain) is not None
-    return Told(found.names, registries, frozenset(found.imports), moves_path)
+    return Told(
+        found.names,
+        registries,
+        frozenset(found.imports),
+        found.imports_any,
+        _CATCHING.search(plain) is not None,
+        _PATH.search(plain) is not None,
+    )
 
 
 def _normal(found: re.Match[str]) -> str:
