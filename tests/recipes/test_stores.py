@@ -375,14 +375,16 @@ def test_imports_of_any_name_are_seen(text: str) -> None:
 def test_what_is_imported_is_told() -> None:
     told = told_by(
         "import a.b as c, d\nfrom . import e\nfrom ..f import *\ndef g(): from h import i\n"
-        "importlib.import_module('j')\nimport_module('.k', __package__)"
+        "importlib.import_module('j')\nimport_module('.k', __package__)\n"
+        "if TYPE_CHECKING: import l\nif typing.TYPE_CHECKING:\n    from m import n\n    import o\n"
+        "else: import p"
     )
     assert told is not ALL
     assert not told.imports_any
     found = {(it.level, it.module, it.member) for it in told.imports}
     assert found == {
         *((0, "a.b", ""), (0, "d", ""), (1, "", "e"), (2, "f", "*"), (0, "h", "i")),
-        *((0, "j", ""), (1, "k", "")),
+        *((0, "j", ""), (1, "k", ""), (0, "p", "")),
     }
 
 

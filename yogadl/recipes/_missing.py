@@ -27,7 +27,7 @@ UNTOLD = ""
 """Stands for the file of a module of which it cannot be told where it is from."""
 
 LOST = "?"
-"""The same of one that nobody finds."""
+"""The same of one, in no package, that nobody finds, as ``sys.path`` is now."""
 
 
 class MissingFiles:
@@ -68,8 +68,7 @@ class MissingFiles:
             for member in members:
                 # What is there under its name may have come in its place.
                 if member and not _is_there(f"{name}.{member}"):
-                    files = list(self._files_of(f"{name}.{member}"))
-                    yield from (it for it in files if it[0] != LOST)
+                    yield from self._files_of(f"{name}.{member}")
 
     def _files_of(self, name: str) -> Iterator[tuple[str, str]]:
         """The files of a module and of the packages that it is in, of those that are not there."""
@@ -89,7 +88,8 @@ class MissingFiles:
                 yield UNTOLD, ""
                 return
             if spec is None:
-                yield LOST, ""
+                if places is None:
+                    yield LOST, ""
                 return
             places = spec.submodule_search_locations
             if spec.has_location and isinstance(spec.origin, str):
