@@ -404,6 +404,8 @@ def test_methods_may_set_what_they_like_of_themselves() -> None:
         "X.a = not f",
         "X.a = f'{f}'",
         "X.a: bool = False",
+        "X.a += 1",
+        "X.a -= -1",
         "def f(options): options.a = None",
     ],
 )
@@ -425,7 +427,7 @@ def test_numbers_and_texts_are_no_code(text: str) -> None:
         "X.a = 1 and f",
         "X.a = 1 if x else f",
         "X.a = f == 1",
-        "X.a += 1",
+        "X.a += f",
         "X.a: bool",
         "for X.a in y: pass",
         "with 1 as X.a: pass",

@@ -23,6 +23,7 @@ _TELLING = {
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom),
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.If),
 }
+_ASSIGNMENTS = ast.Assign | ast.AnnAssign | ast.AugAssign
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What runs texts, by another name than its own.
 _RUNNING = frozenset(("exec", "eval", "compile"))
@@ -128,7 +129,8 @@ class _Walk:
                 read = _read(node)
                 owners = {id(it): owner for it in read if (owner := _owner(it)) is not None}
                 self._copies |= bool(owners) and isinstance(node, ast.Call)
-            if isinstance(node, ast.Assign | ast.AnnAssign) and _is_plain(node.value):
+            if isinstance(node, _ASSIGNMENTS) and _is_plain(node.value):
+                # What is added to something makes no code of what was none.
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 self._plain.update(map(id, targets))
             elif type(node) in _TELLING:

@@ -16,18 +16,17 @@ from typing import Any
 from yogadl.recipes._assigned import Imported
 from yogadl.recipes._owners import is_library_file, is_library_module, space_of
 
-
-def package_of(module: types.ModuleType) -> str:
-    """The name of the package that the relative imports of a module are of."""
-    space = vars(module)
-    return space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
-
-
 UNTOLD = ""
 """Stands for the file of a module of which it cannot be told where it is from."""
 
 LOST = "?"
 """The same of one, in no package, that nobody finds, as ``sys.path`` is now."""
+
+
+def package_of(module: types.ModuleType) -> str:
+    """The name of the package that the relative imports of a module are of."""
+    space = vars(module)
+    return space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
 
 
 class MissingFiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import copyreg
 import sys
 import types
@@ -13,6 +14,7 @@ from yogadl.recipes._ledger import Ledger
 from yogadl.recipes._made import is_written
 from yogadl.recipes._owners import YOGADL, is_library
 from yogadl.recipes._patches import (
+    Patch,
     found_in,
     is_immutable,
     library_of,
@@ -38,6 +40,8 @@ class Patched:
         self._imported: set[type] = set()
         self._modules: set[types.ModuleType] = set()
         self._is_unseen = False
+        self._asked: tuple[int, int, bool] | None = None
+        self._found: tuple[list[Patch], list[abc.ABCMeta]] = [], []
         self._put: tuple[Stored | None] | None = None
         self._described: dict[type, str] = {}
 
@@ -80,7 +84,12 @@ class Patched:
 
     def add(self, walk: Walk, ledger: Ledger) -> bool:
         """Adds what is new; whether there was anything that has to be described."""
-        patches, bases = found_in(self._libraries, self._is_unseen)
+        asked = len(self._libraries), len(sys.modules), self._is_unseen
+        if asked != self._asked:
+            # What is described meanwhile puts nothing into libraries but what it imports.
+            self._found = found_in(self._libraries, self._is_unseen)
+            self._asked = asked
+        patches, bases = self._found
         due = [it for it in patches if (id(it.owner), it.name) not in self._known]
         for patch in due:
             self._known.add((id(patch.owner), patch.name))
