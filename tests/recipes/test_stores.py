@@ -381,7 +381,7 @@ def test_what_is_imported_is_told() -> None:
     )
     assert told is not ALL
     assert not told.imports_any
-    found = {(it.level, it.module, it.member) for it in told.imports}
+    found = {(it.level, it.module, it.name) for it in told.imports}
     assert found == {
         *((0, "a.b", ""), (0, "d", ""), (1, "", "e"), (2, "f", "*"), (0, "h", "i")),
         *((0, "j", ""), (1, "k", ""), (0, "p", "")),

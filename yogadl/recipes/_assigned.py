@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from yogadl.recipes._scopes import Import, imports_of
+
 Stored = Mapping[str, bool]
 """Names, and whether code, or anything that has some, may be stored under them."""
 
@@ -35,21 +37,6 @@ _READING = frozenset(("copy", "get", "items", "keys", "values"))
 _COPYING = frozenset(("dict", "len", "list", "print", "repr", "set", "sorted", "str", "tuple"))
 
 
-@dataclass(frozen=True)
-class Imported:
-    """A module that a text imports, or something of one.
-
-    Attributes:
-        level: how many dots there are before its name.
-        module: its name, which may be empty after dots.
-        member: what is imported of it, ``*`` for all, empty for the module itself.
-    """
-
-    level: int
-    module: str
-    member: str = ""
-
-
 @dataclass
 class Assigned:
     """What a text says.
@@ -62,7 +49,7 @@ class Assigned:
     """
 
     names: dict[str, bool] = field(default_factory=dict)
-    imports: set[Imported] = field(default_factory=set)
+    imports: set[Import] = field(default_factory=set)
     imports_any: bool = False
     trusts_self: bool = True
 
@@ -199,7 +186,7 @@ class _Walk:
             name = _name_imported(node)
             if name is not None:
                 level = len(name) - len(name.lstrip("."))
-                self.found.imports.add(Imported(level, name[level:]))
+                self.found.imports.add(Import(name[level:], level))
                 self._told.add(id(node.func))
         return None
 
@@ -219,12 +206,8 @@ class _Walk:
             if alias.name in _RUNNING and getattr(node, "module", None) == _BUILTINS:
                 raise _AnyNameError
             self._bind(alias.asname or alias.name.partition(".")[0])
-            if id(node) in self._told:
-                continue
-            if isinstance(node, ast.Import):
-                self.found.imports.add(Imported(0, alias.name))
-            else:
-                self.found.imports.add(Imported(node.level, node.module or "", alias.name))
+        if id(node) not in self._told:
+            self.found.imports.update(imports_of(node))
 
     def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         self._bind(node.name)

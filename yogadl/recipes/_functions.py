@@ -15,7 +15,7 @@ from typing import Any
 
 from yogadl.errors import UndeterminedError
 from yogadl.recipes._annotations import text_of
-from yogadl.recipes._imports import absolute, import_all
+from yogadl.recipes._imports import import_all
 from yogadl.recipes._libraries import among_others
 from yogadl.recipes._lookups import looks_up_by_another_name, named_in_own
 from yogadl.recipes._names import follow
@@ -23,6 +23,7 @@ from yogadl.recipes._objects import OF_DISPATCHERS, added, attributes_of
 from yogadl.recipes._owners import is_library, is_library_file, is_library_module, space_of
 from yogadl.recipes._protocol import Walk, each, pairs
 from yogadl.recipes._reads import Read, Reads
+from yogadl.recipes._scopes import absolute, package_of
 from yogadl.recipes._sources import Source, SourceError, source_of
 from yogadl.recipes._special import CACHED, HINTS, LEFT, MARKS
 from yogadl.recipes._users import holds_users, is_dispatcher
@@ -198,7 +199,7 @@ def _value_at(function: types.FunctionType, cells: dict[str, Any], read: Read) -
     if found is _MISSING:
         found = function.__globals__.get(read.root, _MISSING)
     if read.imported is not None:
-        module = sys.modules.get(absolute(read.imported, function.__globals__))
+        module = sys.modules.get(absolute(read.imported, package_of(function.__globals__)))
         found = getattr(module, "__dict__", {}).get(read.imported.name, module)
     for name in read.chain:
         if not issubclass(type(found), types.ModuleType):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 import types
 from collections.abc import Collection, Iterable
@@ -12,20 +11,9 @@ from typing import Any
 from yogadl.recipes._failures import failure_of
 from yogadl.recipes._owners import PYTHON, YOGADL, is_installed, version_of
 from yogadl.recipes._protocol import Walk
-from yogadl.recipes._scopes import Import
+from yogadl.recipes._scopes import Import, absolute, package_of
 
 _UNSET = "unset"
-
-
-def absolute(found: Import, space: dict[str, Any]) -> str:
-    """The name of the module of an import; empty if there is none."""
-    if not found.level:
-        return found.module
-    package = space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
-    try:
-        return importlib.util.resolve_name("." * found.level + found.module, package)
-    except ImportError:
-        return ""
 
 
 def imported(walk: Walk, name: str) -> Any:
@@ -70,7 +58,7 @@ def import_all(
     """
     failing = []
     for found in sorted(imports, key=str):
-        name = absolute(found, space)
+        name = absolute(found, package_of(space))
         # What a walk has met counts where that was, so nothing is looked at that is not told.
         is_counted = found not in read and not _is_ignored(walk, space, name, found)
         told = _tried(walk, name, found.name, is_counted)

@@ -6,27 +6,20 @@ Python keeps neither, and nobody but who looks for their files finds what they h
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import types
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-from yogadl.recipes._assigned import Imported
 from yogadl.recipes._owners import is_library_file, is_library_module, space_of
+from yogadl.recipes._scopes import Import, absolute
 
 UNTOLD = ""
 """Stands for the file of a module of which it cannot be told where it is from."""
 
 LOST = "?"
 """The same of one, in no package, that nobody finds, as ``sys.path`` is now."""
-
-
-def package_of(module: types.ModuleType) -> str:
-    """The name of the package that the relative imports of a module are of."""
-    space = vars(module)
-    return space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
 
 
 class MissingFiles:
@@ -37,7 +30,7 @@ class MissingFiles:
         self._known: dict[tuple[str, int], tuple[object, list[tuple[str, str]]]] = {}
         self._specs: dict[str, ModuleSpec | None] = {}
 
-    def of(self, package: str, imports: frozenset[Imported]) -> list[tuple[str, str]]:
+    def of(self, package: str, imports: frozenset[Import]) -> list[tuple[str, str]]:
         """The files of what is imported and not there, as far as it is the user's, each with its
         own package; maybe more than once. Among them, ``UNTOLD`` and ``LOST``.
 
@@ -51,8 +44,8 @@ class MissingFiles:
             known = self._known[package, id(imports)] = imports, found
         return known[1]
 
-    def _missing(self, package: str, each: Imported) -> Iterator[tuple[str, str]]:
-        name = _absolute(package, each)
+    def _missing(self, package: str, each: Import) -> Iterator[tuple[str, str]]:
+        name = absolute(each, package)
         top: Any = sys.modules.get(name.partition(".")[0])
         if not name or (_is_module(top) and is_library_module(top)):
             return
@@ -61,8 +54,8 @@ class MissingFiles:
             return
         space = space_of(name)
         if "__path__" in space:
-            members, listed = [each.member], space.get("__all__")
-            if each.member == "*" and isinstance(listed, list | tuple):
+            members, listed = [each.name], space.get("__all__")
+            if each.name == "*" and isinstance(listed, list | tuple):
                 members = [it for it in listed if isinstance(it, str)]
             for member in members:
                 # What is there under its name may have come in its place.
@@ -110,16 +103,6 @@ class MissingFiles:
                     self._specs[name] = found
                     break
         return self._specs[name]
-
-
-def _absolute(package: str, each: Imported) -> str:
-    """The name of the module of an import; empty if there is none."""
-    if not each.level:
-        return each.module
-    try:
-        return importlib.util.resolve_name("." * each.level + each.module, package)
-    except ImportError:
-        return ""
 
 
 def _is_module(value: Any) -> bool:

@@ -9,7 +9,7 @@ import types
 import typing
 from typing import Any
 
-from yogadl.recipes._imports import absolute, failure, imported
+from yogadl.recipes._imports import failure, imported
 from yogadl.recipes._lazy import BEHIND, comes_later, is_as_written, is_stand_in
 from yogadl.recipes._libraries import refuse_forbidden, refuse_forbidden_name
 from yogadl.recipes._library_classes import is_users_at, is_users_value
@@ -24,7 +24,7 @@ from yogadl.recipes._owners import (
 )
 from yogadl.recipes._protocol import Walk, is_plain, text
 from yogadl.recipes._reads import Read
-from yogadl.recipes._scopes import Import
+from yogadl.recipes._scopes import Import, absolute, package_of
 from yogadl.recipes._special import WHOLE_ENVIRONMENT, holds_forbidden
 
 _UNSET = "unset"
@@ -71,7 +71,7 @@ def _mangled(walk: Walk, space: dict[str, Any], name: str) -> str:
 
 
 def _follow_import(walk: Walk, space: dict[str, Any], read: Read, found: Import) -> str:
-    name, chain = absolute(found, space), read.chain
+    name, chain = absolute(found, package_of(space)), read.chain
     if not name:
         return _UNSET
     if found.name:

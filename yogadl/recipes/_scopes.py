@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import importlib.util
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from yogadl.recipes._syntax import FUNCTIONS, binds
 
@@ -13,12 +15,12 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 @dataclass(frozen=True)
 class Import:
-    """What an import inside of a function binds a name to.
+    """What an import statement imports.
 
     Attributes:
         module: as it is written, without the dots of a relative one.
         level: the number of those.
-        name: that is imported from the module, or empty.
+        name: that is imported from the module, ``*`` for all, or empty.
     """
 
     module: str
@@ -53,6 +55,21 @@ def imports_of(node: ast.AST) -> list[Import]:
     if isinstance(node, ast.ImportFrom):
         return [Import(node.module or "", node.level, alias.name) for alias in node.names]
     return []
+
+
+def package_of(space: Mapping[str, Any]) -> str:
+    """The name of the package that the relative imports of a module are of, by what that has."""
+    return space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
+
+
+def absolute(found: Import, package: str) -> str:
+    """The name of the module of an import in a package; empty if there is none."""
+    if not found.level:
+        return found.module
+    try:
+        return importlib.util.resolve_name("." * found.level + found.module, package)
+    except ImportError:
+        return ""
 
 
 def bind(node: ast.AST, scope: Scope) -> None:

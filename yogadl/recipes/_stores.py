@@ -20,10 +20,11 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from yogadl.recipes._assigned import ALL, NAMESPACES, Imported, Stored, assigned_in
-from yogadl.recipes._missing import LOST, MissingFiles, package_of
+from yogadl.recipes._assigned import ALL, NAMESPACES, Stored, assigned_in
+from yogadl.recipes._missing import LOST, MissingFiles
 from yogadl.recipes._registering import WORD, WORD_OF_ANY, Chain, registries_in
 from yogadl.recipes._registries import is_registry_of_users
+from yogadl.recipes._scopes import Import, package_of
 from yogadl.recipes._sources import parsed
 
 _BEGUN = time.time()
@@ -64,7 +65,7 @@ class Told:
 
     names: Stored
     registries: frozenset[Chain] = frozenset()
-    imports: frozenset[Imported] = frozenset()
+    imports: frozenset[Import] = frozenset()
     imports_any: bool = False
     catches: bool = False
     moves_path: bool = False
@@ -84,7 +85,7 @@ def names_stored(modules: Iterable[types.ModuleType], missing: MissingFiles) -> 
     every = _Every()
     for module in modules:
         file = vars(module).get("__file__")
-        told = every.add(file, package_of(module)) if isinstance(file, str) else None
+        told = every.add(file, package_of(vars(module))) if isinstance(file, str) else None
         if told is None:
             return ALL
         if not all(is_registry_of_users(module, chain) for chain in told.registries):
@@ -114,7 +115,7 @@ class _Every:
 
     def __init__(self) -> None:
         self.names: dict[str, bool] = {}
-        self.imports: list[tuple[str, frozenset[Imported]]] = []
+        self.imports: list[tuple[str, frozenset[Import]]] = []
         self.loses = False
         self._left = _MOST_BYTES
         self._imports_any = self._catches = self._moves_path = False
