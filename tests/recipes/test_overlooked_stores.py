@@ -142,6 +142,27 @@ CASES: dict[str, tuple[str, Edit]] = {
         f"=== gpu.py\n{PATCH}import no_such_library_x\n",
         TO_B,
     ),
+    "one that fails, in the place of which there is a library": (
+        "import json, sys\ntry: import plugged\nexcept ImportError:\n"
+        f"    sys.modules.setdefault('plugged', json)\n{DUMPS}"
+        f"=== ../plugged.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails, in the place of which there is one that says whence it is": (
+        "import json, sys, types\nfrom importlib.machinery import ModuleSpec\n"
+        "try: from . import gpu\nexcept ImportError:\n"
+        "    made = types.ModuleType('shop.gpu')\n"
+        "    made.__spec__ = ModuleSpec('shop.gpu', None)\n"
+        f"    sys.modules.setdefault('shop.gpu', made)\n{DUMPS}"
+        f"=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that a walk through packages imports": (
+        "import json, pkgutil\nimport shop\n"
+        "NAMES = [it.name for it in pkgutil.walk_packages(shop.__path__, 'shop.')]\n"
+        f"{DUMPS}=== gpu/__init__.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
     "one that puts another in its place": (
         f"import json\nfrom . import gpu\n{DUMPS}"
         f"=== gpu.py\n{PATCH}import sys\nsys.modules.update({{__name__: json}})\n",

@@ -23,14 +23,14 @@ _SETATTR, _VARS, _DICT, _SELF = "setattr", "vars", "__dict__", "self"
 _TELLING = {
     *(ast.Attribute, ast.Call, ast.Name, ast.alias, ast.Constant, ast.arg, ast.ClassDef),
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom),
-    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.If),
+    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
 }
 _ASSIGNMENTS = ast.Assign | ast.AnnAssign | ast.AugAssign
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What runs texts, by another name than its own.
 _RUNNING = frozenset(("exec", "eval", "compile"))
 _IMPORTING = frozenset(("import_module", "__import__"))
-_BUILTINS, _CHECKING = "builtins", "TYPE_CHECKING"
+_BUILTINS = "builtins"
 _MEANING = frozenset(("wraps", _BUILTINS))
 # What reads all that an object has, of its namespace: methods, and functions.
 _READING = frozenset(("copy", "get", "items", "keys", "values"))
@@ -169,9 +169,6 @@ class _Walk:
             self._bind(node.name or "")
         elif isinstance(node, ast.MatchMapping):
             self._bind(node.rest or "")
-        elif isinstance(node, ast.If) and _is_named(node.test, _CHECKING):
-            # What is imported there only checkers of types read.
-            self._told.update(map(id, node.body))
         return None
 
     def _look_at_call(self, node: ast.Call) -> Iterable[ast.AST] | None:
@@ -206,8 +203,7 @@ class _Walk:
             if alias.name in _RUNNING and getattr(node, "module", None) == _BUILTINS:
                 raise _AnyNameError
             self._bind(alias.asname or alias.name.partition(".")[0])
-        if id(node) not in self._told:
-            self.found.imports.update(imports_of(node))
+        self.found.imports.update(imports_of(node))
 
     def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         self._bind(node.name)

@@ -46,8 +46,9 @@ class MissingFiles:
 
     def _missing(self, package: str, each: Import) -> Iterator[tuple[str, str]]:
         name = absolute(each, package)
-        top: Any = sys.modules.get(name.partition(".")[0])
-        if not name or (_is_module(top) and is_library_module(top)):
+        top = name.partition(".")[0]
+        # Another may be in its place.
+        if not name or (_is_there(top) and is_library_module(sys.modules[top])):
             return
         if not _is_there(name):
             yield from self._files_of(name)
@@ -115,6 +116,6 @@ def _is_there(name: str) -> bool:
     if not _is_module(module):
         return False
     space = vars(module)
-    return name == "__main__" or (
-        space.get("__name__") == name and space.get("__spec__") is not None
-    )
+    # One that was made by hand comes from nowhere.
+    is_made = getattr(space.get("__spec__"), "loader", None) is None
+    return name == "__main__" or (space.get("__name__") == name and not is_made)

@@ -40,14 +40,14 @@ _ANY = re.compile(
             r"\bdel\s+sys\s*\.\s*modules\b",
             r"\bsys\s*\.\s*modules\s*\.\s*(?:pop|clear)\b",
             r"\bsys\s*\.\s*modules\s*\[(?:[^\n]{0,500}\]\s*=(?!=)|[^\n]{501})",
-            r"\bexec\s*\(|(?<![\w.])(?:eval|compile)\s*\(|\b(?:pydoc|resolve_name)\b",
+            r"\bexec\s*\(|(?<![\w.])(?:eval|compile)\s*\(|\b(?:pydoc|resolve_name|walk_packages)\b",
         )
     )
 )
 _FROM_SYS, _MODULES = re.compile(r"\bfrom\s+sys\s+import\b"), re.compile(r"\bmodules\b")
 _WORD = re.compile(r"\w+")
-_CATCHING = re.compile(r"\b(?:except|suppress)\b")
-_PATH = re.compile(r"\bsys\s*\.\s*path\b|\bfrom\s+sys\s+import\b|\bsite\b")
+_CATCHING = re.compile(r"\b(?:except|suppress|finally|__exit__|Thread|submit)\b")
+_PATH = re.compile(r"\bsys\s*\.\s*path\b|\bfrom\s+sys\s+import\b|\bsys\s+as\b|\bsite\b")
 
 
 @dataclass(frozen=True)
