@@ -1,5 +1,6 @@
 """Tells the recipes of programs in folders, and the data that they make, each in a process of its
-own that begins with nothing but yogadl."""
+own that begins with nothing but yogadl. As it is a module of the user's, too, it does nothing of
+what is told of the programs' text: the folder of each is where Python looks, by a link."""
 
 from __future__ import annotations
 
@@ -13,15 +14,12 @@ from typing import Any
 from yogadl.errors import YogadlError
 from yogadl.recipes import _stores, recipe_of
 
-sys.dont_write_bytecode = True
 
-
-def told(folder: str, looks_through: bool) -> list[str]:
+def told(looks_through: bool) -> list[str]:
     """The digest of the recipe of a program, or why there is none, and its data."""
     if looks_through:
         # All libraries, as if the files had been edited since.
         _stores._BEGUN = -1.0
-    sys.path.insert(0, folder)
     make: Any = importlib.import_module("shop.main").make
     try:
         digest = recipe_of(make).digest
@@ -30,13 +28,13 @@ def told(folder: str, looks_through: bool) -> list[str]:
     return [digest, repr(make())]
 
 
-def run(folder: str, looks_through: bool) -> list[str]:
+def run(looks_through: bool) -> list[str]:
     """The same, of another process."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
-            found = told(folder, looks_through)
+            found = told(looks_through)
         except BaseException as error:
             found = [f"failed: {error!r}", ""]
         # The program may have changed how JSON is written.
@@ -49,6 +47,14 @@ def run(folder: str, looks_through: bool) -> list[str]:
     return list(ast.literal_eval(text.decode()))
 
 
+def run_both(link: str, folder: str) -> list[list[str]]:
+    """By what the text tells, and by looking through libraries."""
+    os.symlink(folder, link)
+    importlib.invalidate_caches()
+    found = [run(False), run(True)]
+    os.unlink(link)
+    return found
+
+
 if __name__ == "__main__":
-    folders = sys.stdin.read().split()
-    print(json.dumps([[run(folder, False), run(folder, True)] for folder in folders]))
+    print(json.dumps([run_both(sys.argv[1], folder) for folder in sys.stdin.read().split()]))

@@ -185,6 +185,96 @@ CASES: dict[str, tuple[str, Edit]] = {
         f"=== gpu.py\n{PATCH}import no_such_library_x\n",
         TO_B,
     ),
+    "one that fails and was elsewhere, by another name of sys": (
+        "import json, os, sys as system\n"
+        "system.path.insert(0, os.path.dirname(__file__) + '/plug')\n"
+        "try: import plugged\nexcept ImportError: pass\n"
+        f"system.path.pop(0)\n{DUMPS}=== plug/plugged.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails and was elsewhere, by a value that is sys": (
+        "import json, os, sys\nsystem = sys\n"
+        "system.path.insert(0, os.path.dirname(__file__) + '/plug')\n"
+        "try: import plugged\nexcept ImportError: pass\n"
+        f"system.path.pop(0)\n{DUMPS}=== plug/plugged.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails and was elsewhere, by sys of another module": (
+        "import json, os\nos.sys.path.insert(0, os.path.dirname(__file__) + '/plug')\n"
+        "try: import plugged\nexcept ImportError: pass\n"
+        f"os.sys.path.pop(0)\n{DUMPS}=== plug/plugged.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails and has the name of another, elsewhere": (
+        "import json, os, sys\nsys.path.insert(0, os.path.dirname(__file__) + '/plug')\n"
+        "try: import plugged\nexcept ImportError: pass\n"
+        f"sys.path.pop(0)\n{DUMPS}=== plug/plugged.py\n{PATCH}import no_such_library_x\n"
+        "=== ../plugged.py\n",
+        TO_B,
+    ),
+    "one that fails and was in another place of its package": (
+        "import json, os, shop\nshop.__path__.insert(0, os.path.dirname(__file__) + '/plug')\n"
+        "try: from . import gpu\nexcept ImportError: pass\n"
+        f"shop.__path__.pop(0)\n{DUMPS}=== plug/gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that fails and has the name of another of its package": (
+        "import json, os, shop\nshop.__path__.insert(0, os.path.dirname(__file__) + '/plug')\n"
+        "try: from . import gpu\nexcept ImportError: pass\n"
+        f"shop.__path__.pop(0)\n{DUMPS}=== plug/gpu.py\n{PATCH}import no_such_library_x\n"
+        "=== gpu.py\n",
+        TO_B,
+    ),
+    "one that fails and that a finder found": (
+        "import importlib.machinery, json, os, sys\nclass Finder:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        places = [os.path.dirname(__file__) + '/plug']\n"
+        "        return importlib.machinery.PathFinder.find_spec(name, places)\n"
+        "sys.meta_path.append(Finder())\ntry: import plugged\nexcept ImportError: pass\n"
+        f"sys.meta_path.pop()\n{DUMPS}=== plug/plugged.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one that is taken away by another name of sys": (
+        "import json, sys as system\nfrom . import gpu\nsystem.modules.pop('shop.gpu')\n"
+        f"{DUMPS}=== gpu.py\n{PATCH}",
+        TO_B,
+    ),
+    "one of any name, finally": (
+        "import importlib, json\nfor name in ('gpu',):\n"
+        "    while True:\n        try: importlib.import_module(f'shop.{name}')\n"
+        f"        finally: break\n{DUMPS}=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one of any name, within what goes on": (
+        "import importlib, json\nclass Going:\n    def __enter__(self): pass\n"
+        "    def __exit__(self, *failed): return True\nfor name in ('gpu',):\n"
+        "    with Going(): importlib.import_module(f'shop.{name}')\n"
+        f"{DUMPS}=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one of any name, by another thread": (
+        "import concurrent.futures, importlib, json\nnames = ['shop.gpu']\n"
+        "with concurrent.futures.ThreadPoolExecutor() as pool:\n"
+        "    pool.map(importlib.import_module, names)\n"
+        f"{DUMPS}=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one of any name, when something is collected": (
+        "import importlib, json\nclass Last:\n"
+        "    def __del__(self): importlib.import_module(f'shop.{name}')\nname = 'gpu'\nLast()\n"
+        f"{DUMPS}=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "one of any name, taken away": (
+        "import importlib, json, sys\nfor name in ('gpu',):\n"
+        "    importlib.import_module(f'shop.{name}')\nknown = sys.modules\n"
+        f"known.pop('shop.gpu')\n{DUMPS}=== gpu.py\n{PATCH}",
+        TO_B,
+    ),
+    "one without a spec": (
+        f"import json\nfrom . import gpu\ngpu.__spec__ = None\n{DUMPS}=== gpu.py\n{PATCH}",
+        TO_B,
+    ),
     "an object in the place of its module": (
         "import json\nfrom . import settings\n"
         'def make(): return json.dumps({"key": "value"}, indent=settings.indent)\n'
@@ -311,14 +401,25 @@ def write(folder: pathlib.Path, program: str) -> str:
     return str(folder)
 
 
-def run(folders: list[str]) -> list[list[list[str]]]:
+def run(folders: list[str], place: pathlib.Path) -> list[list[list[str]]]:
+    """See ``run_forked``.
+
+    Args:
+        folders: of programs.
+        place: where there may be a link to each.
+    """
+    link = str(place / "link")
     done = subprocess.run(
-        [sys.executable, HERE / "run_forked.py"],
+        [sys.executable, HERE / "run_forked.py", link],
         input="\n".join(folders),
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, (link, *sys.path))),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         timeout=240,
     )
     found: list[list[list[str]]] = json.loads(done.stdout)
@@ -335,7 +436,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[list[
         assert program.count(old) == 1, (program, old)
         folders.append(write(folder / f"{number}-before", program))
         folders.append(write(folder / f"{number}-after", program.replace(old, new)))
-    told = run(folders)
+    told = run(folders, folder)
     pairs = zip(told[::2], told[1::2], strict=True)
     return {name: list(pair) for name, pair in zip(CASES, pairs, strict=True)}
 
@@ -349,9 +450,18 @@ def test_edits_that_matter_are_noticed(found: dict[str, list[list[list[str]]]], 
     assert not any("Error" in it[0] for it in (by_text, changed_by_text))
 
 
+def test_what_runs_the_programs_says_nothing_itself(tmp_path: pathlib.Path) -> None:
+    program = (
+        "from yogadl.recipes import _patches\nTOLD = _patches.names_put()\n"
+        "def make(): return TOLD\n"
+    )
+    ((_, names), _) = run([write(tmp_path / "1", program)], tmp_path)[0]
+    assert names == "{'_BEGUN': False}"
+
+
 def test_files_are_read_in_the_encoding_that_they_have(tmp_path: pathlib.Path) -> None:
     (before, _), (after, _) = run(
-        [write(tmp_path / "1", UTF_7), write(tmp_path / "2", UTF_7.replace(*TO_B))]
+        [write(tmp_path / "1", UTF_7), write(tmp_path / "2", UTF_7.replace(*TO_B))], tmp_path
     )
     assert before[1] != after[1]
     assert before[0] != after[0]
@@ -373,6 +483,6 @@ def test_modules_that_are_not_there_and_cannot_be(tmp_path: pathlib.Path) -> Non
         def make(): return json.dumps(1)
         """
     )
-    ((by_text, looked),) = run([write(tmp_path, program)])
+    ((by_text, looked),) = run([write(tmp_path / "1", program)], tmp_path)
     assert by_text == looked
     assert "Error" not in by_text[0]

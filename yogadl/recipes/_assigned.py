@@ -31,7 +31,34 @@ _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _RUNNING = frozenset(("exec", "eval", "compile"))
 _IMPORTING = frozenset(("import_module", "__import__"))
 _BUILTINS = "builtins"
-_MEANING = frozenset(("wraps", _BUILTINS))
+_MEANING = frozenset(("wraps", _BUILTINS)) | _IMPORTING
+_SYS = frozenset(("sys",))
+# What of that says nothing of where Python looks for modules.
+_OF_SYS = frozenset(
+    (
+        *(
+            "argv",
+            "byteorder",
+            "exc_info",
+            "executable",
+            "exit",
+            "flags",
+            "float_info",
+            "getrefcount",
+        ),
+        *(
+            "getsizeof",
+            "implementation",
+            "intern",
+            "maxsize",
+            "modules",
+            "platform",
+            "stderr",
+            "stdin",
+        ),
+        *("stdout", "version", "version_info"),
+    )
+)
 # What reads all that an object has, of its namespace: methods, and functions.
 _READING = frozenset(("copy", "get", "items", "keys", "values"))
 _COPYING = frozenset(("dict", "len", "list", "print", "repr", "set", "sorted", "str", "tuple"))
@@ -44,13 +71,13 @@ class Assigned:
     Attributes:
         names: of attributes that it gives to what is not its own.
         imports: what it imports.
-        imports_any: whether it may import what its text does not name.
+        moves_path: whether it may say where Python looks for modules.
         trusts_self: whether only its methods have something of the name ``self``.
     """
 
     names: dict[str, bool] = field(default_factory=dict)
     imports: set[Import] = field(default_factory=set)
-    imports_any: bool = False
+    moves_path: bool = False
     trusts_self: bool = True
 
 
@@ -140,13 +167,16 @@ class _Walk:
         if _is_setattr(node):
             raise _AnyNameError
         if id(node) not in self._told:
+            # What is imported by any name may fail, or be taken away again, with nothing left.
             if _is_by_another_name(node, _MEANING):
                 raise _AnyNameError
-            self.found.imports_any |= _is_by_another_name(node, _IMPORTING)
+            self.found.moves_path |= _is_by_another_name(node, _SYS)
         if isinstance(node, ast.Attribute):
             if _is_named(node.value, _BUILTINS) and isinstance(node.value, ast.Name):
                 if node.attr in _RUNNING:
                     raise _AnyNameError
+                self._told.add(id(node.value))
+            if _is_named(node.value, "sys") and node.attr in _OF_SYS:
                 self._told.add(id(node.value))
             if isinstance(node.ctx, ast.Store) and not self._is_own(node.value):
                 is_code = id(node) not in self._plain or node.attr[:2] == "__"
@@ -203,6 +233,8 @@ class _Walk:
             if alias.name in _RUNNING and getattr(node, "module", None) == _BUILTINS:
                 raise _AnyNameError
             self._bind(alias.asname or alias.name.partition(".")[0])
+            if getattr(node, "module", None) == "sys" and alias.name not in _OF_SYS:
+                self.found.moves_path = True
         self.found.imports.update(imports_of(node))
 
     def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:

@@ -19,7 +19,7 @@ UNTOLD = ""
 """Stands for the file of a module of which it cannot be told where it is from."""
 
 LOST = "?"
-"""The same of one, in no package, that nobody finds, as ``sys.path`` is now."""
+"""The same of one at the top that nobody finds where Python looks now, as of what is optional."""
 
 
 class MissingFiles:
@@ -81,8 +81,7 @@ class MissingFiles:
                 yield UNTOLD, ""
                 return
             if spec is None:
-                if places is None:
-                    yield LOST, ""
+                yield LOST if places is None else UNTOLD, ""
                 return
             places = spec.submodule_search_locations
             if spec.has_location and isinstance(spec.origin, str):

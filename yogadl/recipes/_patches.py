@@ -118,24 +118,19 @@ class _Library:
         self._asked: list[Any] = []
         self._objects: list[Any] = []
 
-    def objects(self, may_change: dict[type, bool]) -> list[Any]:
-        """The objects in its modules that users may give something.
-
-        Args:
-            may_change: see ``_may_change``, of known classes.
-        """
+    def objects(self, may_change: _MayChange) -> list[Any]:
+        """The objects in its modules that users may give something."""
         # It may make some when they are first needed.
         values = _values_in(map(_names_of, self.modules), [])
         if len(values) != len(self._asked) or not all(map(operator.is_, values, self._asked)):
-            self._asked, self._objects = values, _changeable(values, may_change)
+            self._asked, self._objects = values, distinct(_changeable(values, may_change))
         return self._objects
 
-    def update(self, may_change: dict[type, bool], loaded: Set[str]) -> None:
+    def update(self, may_change: _MayChange, loaded: Set[str]) -> None:
         """Looks through it, if it is other than it was.
 
         Args:
-            may_change: see ``_may_change``, of known classes.
-            loaded: the names of modules of all libraries that are loaded from files.
+                loaded: the names of modules of all libraries that are loaded from files.
         """
         sizes: list[int] = []
         of_modules = _values_in(map(_names_of, self.modules), sizes)
@@ -217,13 +212,9 @@ def _values_in(spaces: Iterable[Mapping[str, Any]], sizes: list[int]) -> list[An
     return found
 
 
-def _changeable(values: list[Any], may_change: dict[type, bool]) -> list[Any]:
+def _changeable(values: list[Any], may_change: _MayChange) -> list[Any]:
     """Those of some values that users may give something."""
-    kinds = set(map(type, values))
-    for kind in kinds - may_change.keys():
-        may_change[kind] = _may_change(kind)
-    changeable = {kind for kind in kinds if may_change[kind]}
-    return [it for it in values if type(it) in changeable] if changeable else []
+    return [it for it in values if may_change[type(it)]]
 
 
 def _names_of(module: types.ModuleType) -> dict[str, Any]:
@@ -232,13 +223,18 @@ def _names_of(module: types.ModuleType) -> dict[str, Any]:
     return found
 
 
-def _may_change(kind: type) -> bool:
-    """Whether users may give objects of a class something, as far as anybody does."""
-    if kind in HOLD_NOTHING or kind is types.FunctionType or is_immutable(kind):
-        return False
-    if issubclass(kind, type | enum.Enum):
-        return False
-    return bool(kind.__dictoffset__) and kind.__module__ != "typing"
+class _MayChange(dict[type, bool]):
+    """Whether users may give objects of a class something, as far as anybody does; by classes, for
+    a hundred thousand objects."""
+
+    def __missing__(self, kind: type) -> bool:
+        found = bool(kind.__dictoffset__) and kind.__module__ != "typing"
+        if kind in HOLD_NOTHING or kind is types.FunctionType or is_immutable(kind):
+            found = False
+        if issubclass(kind, type | enum.Enum):
+            found = False
+        self[kind] = found
+        return found
 
 
 def _space_of(owner: Any) -> Mapping[str, Any]:
@@ -271,7 +267,7 @@ class _Libraries:
         self._loaded: set[str] = set()
         self._users: dict[int, types.ModuleType] = {}
         self._found: dict[str, _Library] = {}
-        self._may_change: dict[type, bool] = {}
+        self._may_change = _MayChange()
 
     def may_have_any(self) -> bool:
         """Whether there may be code of the user's in any of them, as far as the text of that
@@ -283,9 +279,8 @@ class _Libraries:
         if not names:
             return False
         finder = Finder()
-        return any(finder.finds(it) for it in self._in_modules(names)) or any(
-            finder.finds(it) for it in _in_classes(names)
-        )
+        values = itertools.chain(self._in_modules(names), _in_classes(names))
+        return any(map(finder.finds, values))
 
     def names_put(self) -> Stored | None:
         """The names that the user's code may have put anything under."""
@@ -297,7 +292,7 @@ class _Libraries:
         for library in self._found.values():
             of_modules = map(_names_of, library.modules)
             of_objects = map(attributes_of_object, library.objects(self._may_change))
-            for space in itertools.chain(of_modules, of_objects):
+            for space in _having(names, [*of_modules, *of_objects]):
                 yield from _under(names, space)
 
     def used_by(self, names: Collection[str]) -> list[_Library]:
@@ -343,11 +338,16 @@ class _Libraries:
         self._users = users
 
 
-def _under(names: frozenset[str], space: Mapping[str, Any]) -> Iterable[Any]:
+def _having(names: frozenset[str], spaces: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those of some modules, classes or objects that have any of some names: mostly none."""
+    if len(names) == 1:
+        (name,) = names
+        return [it for it in spaces if name in it]
+    return [it for it in spaces if not it.keys().isdisjoint(names)]
+
+
+def _under(names: frozenset[str], space: Mapping[str, Any]) -> Iterator[Any]:
     """What there is under some names."""
-    # It mostly has none. This goes through the fewer of both.
-    if space.keys().isdisjoint(names):
-        return ()
     return map(space.get, names & space.keys())
 
 
@@ -356,13 +356,11 @@ def _in_classes(names: frozenset[str]) -> Iterator[Any]:
     left: list[type] = [object]
     known = {id(object)}
     while left:
-        below: list[type] = []
-        for kind in left:
-            below += type.__subclasses__(kind)
-            space = vars(kind)
-            # Of which module it is, it may say wrongly, or that may not be loaded.
-            if not space.keys().isdisjoint(names) and not is_users_module(kind.__module__):
+        for space in _having(names, map(vars, left)):
+            # Of which module a class is, it may say wrongly, or that may not be loaded.
+            if not is_users_module(space.get("__module__")):
                 yield from _under(names, space)
+        below: Iterable[type] = itertools.chain.from_iterable(map(type.__subclasses__, left))
         left = [kind for kind in below if id(kind) not in known]
         known.update(map(id, left))
 

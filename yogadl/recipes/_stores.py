@@ -46,8 +46,8 @@ _ANY = re.compile(
 )
 _FROM_SYS, _MODULES = re.compile(r"\bfrom\s+sys\s+import\b"), re.compile(r"\bmodules\b")
 _WORD = re.compile(r"\w+")
-_CATCHING = re.compile(r"\b(?:except|suppress|finally|__exit__|Thread|submit)\b")
-_PATH = re.compile(r"\bsys\s*\.\s*path\b|\bfrom\s+sys\s+import\b|\bsys\s+as\b|\bsite\b")
+# What says where Python looks for modules, beside ``sys``.
+_PATH = re.compile(r"\b(?:__path__|extend_path|f?chdir|site)\b")
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,12 @@ class Told:
         names: of attributes that it may give to anything.
         registries: what it may register something with, if that is a library's.
         imports: what it imports.
-        imports_any: whether it may import what it does not name.
-        catches: whether it may go on where something has failed.
         moves_path: whether it may import from where Python does not look any more.
     """
 
     names: Stored
     registries: frozenset[Chain] = frozenset()
     imports: frozenset[Import] = frozenset()
-    imports_any: bool = False
-    catches: bool = False
     moves_path: bool = False
 
 
@@ -95,13 +91,14 @@ def names_stored(modules: Iterable[types.ModuleType], missing: MissingFiles) -> 
     known = set[str]()
     while every.imports:
         for file, package in missing.of(*every.imports.pop()):
-            every.loses |= file == LOST
+            every.misses = True
             if file != LOST and file not in known:
                 known.add(file)
                 told = every.add(file, package)
                 if told is None or told.registries:
                     return ALL
-    return ALL if every.may_hide_more() else every.names
+    # It may be none of these files that has run.
+    return ALL if every.misses and every.moves_path else every.names
 
 
 class _Every:
@@ -110,15 +107,15 @@ class _Every:
     Attributes:
         names: see ``Told``.
         imports: what they import, each with its package.
-        loses: whether there is an import of which nobody knows the file.
+        misses: whether any of that is not there.
+        moves_path: whether any of them may import from where Python does not look any more.
     """
 
     def __init__(self) -> None:
         self.names: dict[str, bool] = {}
         self.imports: list[tuple[str, frozenset[Import]]] = []
-        self.loses = False
+        self.misses = self.moves_path = False
         self._left = _MOST_BYTES
-        self._imports_any = self._catches = self._moves_path = False
 
     def add(self, file: str, package: str) -> Told | None:
         """Adds what a file of a package tells; ``None`` if that may be anything."""
@@ -130,16 +127,10 @@ class _Every:
         if self._left < 0:
             return None
         self.imports.append((package, told.imports))
-        self._imports_any |= told.imports_any
-        self._catches |= told.catches
-        self._moves_path |= told.moves_path
+        self.moves_path |= told.moves_path
         for name, is_code in told.names.items():
             self.names[name] = is_code or self.names.get(name, False)
         return told
-
-    def may_hide_more(self) -> bool:
-        """Whether there may be a module that has failed and that no text leads to."""
-        return (self._imports_any and self._catches) or (self.loses and self._moves_path)
 
 
 def _told_in(file: str) -> tuple[int, Told | None] | None:
@@ -194,9 +185,7 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
         found.names,
         registries,
         frozenset(found.imports),
-        found.imports_any,
-        _CATCHING.search(plain) is not None,
-        _PATH.search(plain) is not None,
+        found.moves_path or _PATH.search(plain) is not None,
     )
 
 
