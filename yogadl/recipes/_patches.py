@@ -115,16 +115,14 @@ class _Library:
         # Modules and classes that have something of the user's, or may get that without having
         # another value.
         self._looked_at: list[Any] = []
-        self._asked: list[Any] = []
-        self._objects: list[Any] = []
 
     def objects(self, may_change: _MayChange) -> list[Any]:
         """The objects in its modules that users may give something."""
-        # It may make some when they are first needed.
-        values = _values_in(map(_names_of, self.modules), [])
-        if len(values) != len(self._asked) or not all(map(operator.is_, values, self._asked)):
-            self._asked, self._objects = values, distinct(_changeable(values, may_change))
-        return self._objects
+        found: list[Any] = []
+        # Module by module, of which a processor has the values at hand for a second look.
+        for space in map(_names_of, self.modules):
+            found += _changeable(list(space.values()), may_change)
+        return distinct(found)
 
     def update(self, may_change: _MayChange, loaded: Set[str]) -> None:
         """Looks through it, if it is other than it was.
