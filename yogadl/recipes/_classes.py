@@ -16,6 +16,7 @@ from collections.abc import Container, Iterator
 from typing import Any
 
 from yogadl.recipes import _attrs, _pydantic
+from yogadl.recipes._abstract import name_among, registered_with
 from yogadl.recipes._annotations import text_of
 from yogadl.recipes._call_text import value_text
 from yogadl.recipes._defaults import changed_defaults
@@ -39,7 +40,6 @@ from yogadl.recipes._objects import (
     told,
 )
 from yogadl.recipes._owners import is_library, is_library_file
-from yogadl.recipes._patches import name_among, registered_with
 from yogadl.recipes._protocol import Walk, pairs
 from yogadl.recipes._sources import class_text
 from yogadl.recipes._special import MARKS

@@ -28,6 +28,7 @@ _INSIDE = ("built-in", "frozen")
 # Modules of Python's that come without what says where they are from.
 _MADE = ("pyexpat.errors", "pyexpat.model")
 _MISSING = object()
+_ABOVE = f"{os.sep}.."
 YOGADL = "yogadl"
 PYTHON = "python"
 
@@ -35,7 +36,7 @@ PYTHON = "python"
 def is_library_file(name: str) -> bool:
     """Whether a file is of an installed library, of Python, or of yogadl."""
     # Nearly all of thousands.
-    if name.startswith(_library_folders()) and f"{os.sep}.." not in name:
+    if name.startswith(_library_folders()) and _ABOVE not in name:
         return True
     return _is_library_file(name)
 

@@ -8,20 +8,14 @@ import sys
 import types
 from typing import Any
 
+from yogadl.recipes._abstract import registered, registered_with
 from yogadl.recipes._assigned import ALL, Stored
 from yogadl.recipes._functions import label_of
 from yogadl.recipes._ledger import Ledger
+from yogadl.recipes._loaded import Patch, is_immutable, library_of
 from yogadl.recipes._made import is_written
 from yogadl.recipes._owners import YOGADL, is_library
-from yogadl.recipes._patches import (
-    Patch,
-    found_in,
-    is_immutable,
-    library_of,
-    names_put,
-    registered,
-    registered_with,
-)
+from yogadl.recipes._patches import found_in, names_put
 from yogadl.recipes._protocol import Walk, is_plain
 
 
