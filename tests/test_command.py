@@ -114,10 +114,44 @@ def test_tags_are_moved(storage_dir: pathlib.Path) -> None:
 
 
 @pytest.mark.once
+def test_commits_are_taken_back_and_versions_deleted(storage_dir: pathlib.Path) -> None:
+    storage = yogadl.storage.LFSStorage(storage_dir)
+    storage.submit([1, 2, 3], "numbers", "1")
+    storage.tag("numbers", "main", "1")
+    with storage.change("numbers", "main", version="2") as change:
+        change.append([4, 5])
+    where = (str(storage_dir), "numbers")
+    status, printed, _ = run("revert", *where, "2", "main", "--message", "too many")
+    made = storage.tags("numbers")["main"]
+    assert (status, printed) == (0, f"set numbers [main] to {made}, without 2\n")
+    assert storage.log("numbers", "main")[0].message == "too many"
+    assert run("compact", *where, "main") == (0, "compacted numbers main\n", "")
+    content = [storage.fetch("numbers", it).reader.content_id for it in ("1", made)]
+    assert content[0] == content[1]
+    status, printed, complaint = run("delete", *where, made)
+    assert (status, printed, complaint.partition(":")[0]) == (1, "", "InvalidArgumentError")
+    for name, more in (("2", []), (made, ["--force"])):
+        assert run("delete", *where, name, *more) == (0, f"deleted numbers {name}\n", "")
+    assert [it.dataset_version for it in storage.list("numbers")] == ["1"]
+    for missing in (["delete", "2"], ["compact", "2"], ["revert", "2", "main"]):
+        status, printed, complaint = run(missing[0], *where, *missing[1:])
+        assert (status, printed, complaint.partition(":")[0]) == (1, "", "CacheNotFoundError")
+
+
+@pytest.mark.once
 def test_what_is_not_there_is_not_made(tmp_path: pathlib.Path) -> None:
     missing = str(tmp_path / "mistyped")
     url = (tmp_path / "mistyped").as_uri()
-    for arguments in (["list"], ["gc"], ["card", "a"], ["sync", "there"], ["tag", "a", "b", "c"]):
+    for arguments in (
+        ["list"],
+        ["gc"],
+        ["card", "a"],
+        ["compact", "a", "1"],
+        ["delete", "a", "1"],
+        ["revert", "a", "1", "main"],
+        ["sync", "there"],
+        ["tag", "a", "b", "c"],
+    ):
         for where in (missing, url):
             status, printed, complaint = run(arguments[0], where, *arguments[1:])
             assert (status, printed) == (1, "")
@@ -241,7 +275,7 @@ def test_a_sync_of_an_unknown_id_is_an_error(
 def test_the_help_says_what_each_command_does() -> None:
     status, printed, _ = run("-h")
     assert status == 0
-    for name in ("info", "verify", "list", "card", "gc", "sync"):
+    for name in ("info", "verify", "list", "card", "revert", "compact", "delete", "gc", "sync"):
         assert re.search(rf"^    {name} +[a-z]", printed, re.MULTILINE)
         assert ".\n" in run(name, "-h")[1].split("\n\n")[1] + "\n"
     assert run("--version") == (0, f"yogadl {yogadl.__version__}\n", "")
