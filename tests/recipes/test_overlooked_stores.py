@@ -37,6 +37,21 @@ fractions.Fraction.scale = 1
 ONE = fractions.Fraction(1, 2)
 """
 SCALE: Edit = ("scale = 1", "scale = 3")
+CONFX = """=== ../site-packages/confx.py
+import collections, types
+__version__ = "1.0"
+class Config:
+    _encoder = str
+    @property
+    def encoder(self): return self._encoder
+    @encoder.setter
+    def encoder(self, value): self._encoder = value
+config = Config()
+space = types.SimpleNamespace()
+table = collections.OrderedDict()
+def encode(value): return config._encoder(value)
+def made(value): return table.maker(value)
+"""
 
 # Programs of files below lines ``=== name``, ``main.py`` first, each with an edit that matters.
 CASES: dict[str, tuple[str, Edit]] = {
@@ -210,6 +225,70 @@ CASES: dict[str, tuple[str, Edit]] = {
         "try: import plugged\nexcept ImportError: pass\n"
         f"sys.path.pop(0)\n{DUMPS}=== plug/plugged.py\n{PATCH}import no_such_library_x\n"
         "=== ../plugged.py\n",
+        TO_B,
+    ),
+    "one that fails, and another of its name that does not": (
+        "import json, os, sys\nsys.path.insert(0, os.path.dirname(__file__) + '/plug')\n"
+        "try: import plugged\nexcept ImportError:\n    sys.path.pop(0)\n    import plugged\n"
+        f"{DUMPS}=== plug/plugged.py\n{PATCH}import no_such_library_x\n=== ../plugged.py\n",
+        TO_B,
+    ),
+    "one that fails when it is looked for": (
+        "import importlib.util, json\n"
+        "try: HAS = importlib.util.find_spec('shop.gpu.kernels') is not None\n"
+        f"except ImportError: HAS = False\n{DUMPS}"
+        f"=== gpu/__init__.py\n{PATCH}import no_such_library_x\n=== gpu/kernels.py\n",
+        TO_B,
+    ),
+    "one that decorates": (
+        "import importlib, json\nname = 'gpu'\ntry:\n"
+        "    @importlib.import_module(f'shop.{name}')\n    def f(): pass\n"
+        f"except ImportError: pass\n{DUMPS}=== gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "what a property keeps": (
+        'import multiprocessing\nclass Mine:\n    def tag(): return "A"\n'
+        "multiprocessing.get_context().reducer = Mine\n"
+        "def make(): return multiprocessing.get_context().reducer.tag()\n",
+        TO_B,
+    ),
+    "a class that is registered by a class of its own": (
+        f"{CLASSES}class Meta(abc.ABCMeta):\n    def add(self, kind): self.register(kind)\n"
+        f"class Rows(collections.abc.Sequence, metaclass=Meta): pass\nRows.add(Mine)\n{ASKED}",
+        ("Rows.add(Mine)", "pass"),
+    ),
+    "what a property of a library's keeps": (
+        'import confx\ndef text(value): return "A"\nconfx.config.encoder = text\n'
+        f"def make(): return confx.encode(1)\n{CONFX}",
+        TO_B,
+    ),
+    "what a namespace of a library's has": (
+        'import confx\ndef text(value): return "A"\nconfx.space.maker = text\n'
+        f"def make(): return confx.space.maker(1)\n{CONFX}",
+        TO_B,
+    ),
+    "what a dictionary of a library's has": (
+        'import confx\ndef text(value): return "A"\nconfx.table.maker = text\n'
+        f"def make(): return confx.made(1)\n{CONFX}",
+        TO_B,
+    ),
+    "one that fails, of a package that is installed, too": (
+        f"import json\ntry: import acme.gpu\nexcept ImportError: pass\n{DUMPS}"
+        "=== ../site-packages/acme/__init__.py\n"
+        "import pkgutil\n__path__ = pkgutil.extend_path(__path__, __name__)\n"
+        f"=== ../acme/__init__.py\n=== ../acme/gpu.py\n{PATCH}import no_such_library_x\n",
+        TO_B,
+    ),
+    "what a function is made of": (
+        'import fnmatch, posixpath\ndef normcase(s): return "A"\n'
+        "posixpath.normcase.__code__ = normcase.__code__\n"
+        "def make(): return fnmatch.filter(['A'], 'A')\n",
+        TO_B,
+    ),
+    "a text that is timed": (
+        'import json.encoder, timeit\ndef text(value): return "A"\n'
+        "PATCHING = 'json.encoder.encode_basestring_ascii = text'\n"
+        f"timeit.timeit(PATCHING, globals=globals(), number=1)\n{DUMPS}",
         TO_B,
     ),
     "one that fails and was in another place of its package": (
@@ -417,7 +496,7 @@ def run(folders: list[str], place: pathlib.Path) -> list[list[list[str]]]:
         check=True,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, (link, *sys.path))),
+            "PYTHONPATH": os.pathsep.join(filter(None, (f"{link}/site-packages", link, *sys.path))),
             "PYTHONDONTWRITEBYTECODE": "1",
         },
         timeout=240,

@@ -23,40 +23,22 @@ _SETATTR, _VARS, _DICT, _SELF = "setattr", "vars", "__dict__", "self"
 _TELLING = {
     *(ast.Attribute, ast.Call, ast.Name, ast.alias, ast.Constant, ast.arg, ast.ClassDef),
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom),
-    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
+    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.MatchClass),
 }
 _ASSIGNMENTS = ast.Assign | ast.AnnAssign | ast.AugAssign
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What runs texts, by another name than its own.
 _RUNNING = frozenset(("exec", "eval", "compile"))
-_IMPORTING = frozenset(("import_module", "__import__"))
-_BUILTINS = "builtins"
-_MEANING = frozenset(("wraps", _BUILTINS)) | _IMPORTING
-_SYS = frozenset(("sys",))
-# What of that says nothing of where Python looks for modules.
+_IMPORTING = frozenset(("import_module", "__import__", "find_spec"))
+_BUILTINS, _SYS, _WRAPS = "builtins", "sys", "wraps"
+# What is imported by any name may fail, or be taken away again, with nothing left; and by ``sys``,
+# it may be from where Python does not look any more.
+_MEANING = frozenset((_WRAPS, _BUILTINS, _SYS)) | _IMPORTING
+# What of that says nothing of where Python looks.
 _OF_SYS = frozenset(
     (
-        *(
-            "argv",
-            "byteorder",
-            "exc_info",
-            "executable",
-            "exit",
-            "flags",
-            "float_info",
-            "getrefcount",
-        ),
-        *(
-            "getsizeof",
-            "implementation",
-            "intern",
-            "maxsize",
-            "modules",
-            "platform",
-            "stderr",
-            "stdin",
-        ),
-        *("stdout", "version", "version_info"),
+        *("argv", "byteorder", "exc_info", "executable", "exit", "flags", "getsizeof", "maxsize"),
+        *("modules", "platform", "stderr", "stdin", "stdout", "version", "version_info"),
     )
 )
 # What reads all that an object has, of its namespace: methods, and functions.
@@ -71,13 +53,11 @@ class Assigned:
     Attributes:
         names: of attributes that it gives to what is not its own.
         imports: what it imports.
-        moves_path: whether it may say where Python looks for modules.
         trusts_self: whether only its methods have something of the name ``self``.
     """
 
     names: dict[str, bool] = field(default_factory=dict)
     imports: set[Import] = field(default_factory=set)
-    moves_path: bool = False
     trusts_self: bool = True
 
 
@@ -167,16 +147,14 @@ class _Walk:
         if _is_setattr(node):
             raise _AnyNameError
         if id(node) not in self._told:
-            # What is imported by any name may fail, or be taken away again, with nothing left.
             if _is_by_another_name(node, _MEANING):
                 raise _AnyNameError
-            self.found.moves_path |= _is_by_another_name(node, _SYS)
         if isinstance(node, ast.Attribute):
             if _is_named(node.value, _BUILTINS) and isinstance(node.value, ast.Name):
                 if node.attr in _RUNNING:
                     raise _AnyNameError
                 self._told.add(id(node.value))
-            if _is_named(node.value, "sys") and node.attr in _OF_SYS:
+            if _is_named(node.value, _SYS) and node.attr in _OF_SYS:
                 self._told.add(id(node.value))
             if isinstance(node.ctx, ast.Store) and not self._is_own(node.value):
                 is_code = id(node) not in self._plain or node.attr[:2] == "__"
@@ -233,15 +211,16 @@ class _Walk:
             if alias.name in _RUNNING and getattr(node, "module", None) == _BUILTINS:
                 raise _AnyNameError
             self._bind(alias.asname or alias.name.partition(".")[0])
-            if getattr(node, "module", None) == "sys" and alias.name not in _OF_SYS:
-                self.found.moves_path = True
+            if getattr(node, "module", None) == _SYS and alias.name not in _OF_SYS:
+                raise _AnyNameError
         self.found.imports.update(imports_of(node))
 
     def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         self._bind(node.name)
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            self._told.add(id(called))
+            if _is_named(called, _WRAPS):
+                self._told.add(id(called))
         for method in node.body if isinstance(node, ast.ClassDef) else ():
             if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
                 is_static = any(_is_named(it, "staticmethod") for it in method.decorator_list)
@@ -291,6 +270,8 @@ def _is_by_another_name(node: ast.AST, names: frozenset[str]) -> bool:
         return node.name in names and node.asname not in (None, node.name)
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and node.value in names
+    if isinstance(node, ast.MatchClass):
+        return not names.isdisjoint(node.kwd_attrs)
     return getattr(node, "id", getattr(node, "attr", None)) in names
 
 

@@ -60,7 +60,7 @@ class MayChange(dict[type, bool]):
     that was asked for."""
 
     def __missing__(self, kind: type) -> bool:
-        never = kind in HOLD_NOTHING or kind is types.FunctionType or is_immutable(kind)
+        never = kind in HOLD_NOTHING or kind is types.FunctionType
         if never or issubclass(kind, type | enum.Enum) or kind.__module__ == "typing":
             found = False
         else:

@@ -6,6 +6,7 @@ Python keeps neither, and nobody but who looks for their files finds what they h
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 from collections.abc import Iterator
@@ -18,9 +19,6 @@ from yogadl.recipes._scopes import Import, absolute
 UNTOLD = ""
 """Stands for the file of a module of which it cannot be told where it is from."""
 
-LOST = "?"
-"""The same of one at the top that nobody finds where Python looks now, as of what is optional."""
-
 
 class MissingFiles:
     """What modules import and that is not there, as long as the same modules are loaded."""
@@ -32,7 +30,7 @@ class MissingFiles:
 
     def of(self, package: str, imports: frozenset[Import]) -> list[tuple[str, str]]:
         """The files of what is imported and not there, as far as it is the user's, each with its
-        own package; maybe more than once. Among them, ``UNTOLD`` and ``LOST``.
+        own package; maybe more than once. Among them, ``UNTOLD``.
 
         Args:
             package: of who imports.
@@ -48,7 +46,7 @@ class MissingFiles:
         name = absolute(each, package)
         top = name.partition(".")[0]
         # Another may be in its place.
-        if not name or (_is_there(top) and is_library_module(sys.modules[top])):
+        if not name or (_is_there(top) and _is_librarys(sys.modules[top])):
             return
         if not _is_there(name):
             yield from self._files_of(name)
@@ -81,7 +79,8 @@ class MissingFiles:
                 yield UNTOLD, ""
                 return
             if spec is None:
-                yield LOST if places is None else UNTOLD, ""
+                if places is not None:
+                    yield UNTOLD, ""
                 return
             places = spec.submodule_search_locations
             if spec.has_location and isinstance(spec.origin, str):
@@ -103,6 +102,15 @@ class MissingFiles:
                     self._specs[name] = found
                     break
         return self._specs[name]
+
+
+def _is_librarys(module: types.ModuleType) -> bool:
+    """Whether a module at the top is a library's, and all that is in it. Packages of several may
+    have one name."""
+    places = vars(module).get("__path__", ())
+    return is_library_module(module) and all(
+        isinstance(it, str) and is_library_file(os.path.join(it, "")) for it in list(places)
+    )
 
 
 def _is_module(value: Any) -> bool:

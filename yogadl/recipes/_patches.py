@@ -70,8 +70,11 @@ class _Libraries:
         if not names:
             return False
         finder = Finder()
-        values = itertools.chain(self._in_modules(names), _in_classes(names))
-        return any(map(finder.finds, values))
+        in_classes = list(_in_classes(names))
+        if any(map(finder.finds, in_classes)):
+            return True
+        names = names.union(*map(_names_kept, in_classes))
+        return any(map(finder.finds, self._in_modules(names)))
 
     def names_put(self) -> Stored | None:
         """The names that the user's code may have put anything under."""
@@ -153,6 +156,15 @@ def _in_classes(names: frozenset[str]) -> Iterator[Any]:
         below: Iterable[type] = itertools.chain.from_iterable(map(type.__subclasses__, left))
         left = [kind for kind in below if id(kind) not in known]
         known.update(map(id, left))
+
+
+def _names_kept(value: Any) -> Iterable[str]:
+    """The names under which a property, or the like, may keep what is given to it."""
+    setter = value.fset if isinstance(value, property) else getattr(type(value), "__set__", None)
+    code = getattr(setter, "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return ()
+    return (*code.co_names, *(it for it in code.co_consts if isinstance(it, str)))
 
 
 _libraries = _Libraries()

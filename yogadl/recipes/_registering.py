@@ -13,7 +13,7 @@ import collections
 import re
 from collections.abc import Iterator, Mapping
 
-WORD = re.compile(r"(?<!\bself\.)\bregister\w*\b")
+WORD = re.compile(r"(?<!\bself\.)\bregister\w+\b|\bregister\b")
 """What texts have that may register anything, if only methods have a ``self``."""
 
 WORD_OF_ANY = re.compile(r"\bregister\w*\b")
@@ -190,7 +190,9 @@ class _Own:
         owner = node.value
         if not isinstance(owner, ast.Name):
             return False
+        # A class may have ``register`` itself, of an abstract one that it derives from.
         is_self = owner.id == "self" and self._trusts_self
+        is_self = is_self and (node.attr != "register" or node.attr in self._bound)
         return owner.id in self._registries or is_self or self._is_exit(owner)
 
     def imported(self, node: ast.AST) -> Chain | None:

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from yogadl.recipes._assigned import ALL, NAMESPACES, Stored, assigned_in
-from yogadl.recipes._missing import LOST, MissingFiles
+from yogadl.recipes._missing import MissingFiles
 from yogadl.recipes._registering import WORD, WORD_OF_ANY, Chain, registries_in
 from yogadl.recipes._registries import is_registry_of_users
 from yogadl.recipes._scopes import Import, package_of
@@ -34,7 +34,13 @@ _ANY = re.compile(
     "|".join(
         (
             r"\b(?:__setattr__|__self__|__globals__|__builtins__|f_globals|update_wrapper)\b",
-            r"\b(?:mock|mocker|monkeypatch|wrapt|copyreg|runpy)\b",
+            r"\b(?:mock|mocker|monkeypatch|MonkeyPatch|wrapt|copyreg|runpy)\b",
+            r"\b(?:__code__|cell_contents|get_referents|f_builtins)\b",
+            # Texts that run, with no word that says so.
+            r"\b(?:doctest|runctx|runsource|source_to_code|timeit)\b",
+            # Beside ``sys``, what says where Python looks for modules: one that has failed may be
+            # of elsewhere, where nobody finds it now, or finds another.
+            r"\b(?:__path__|submodule_search_locations|extend_path|f?chdir|addsitedir)\b",
             r"\b(?:exec_module|load_module|spec_from_file_location|SourceFileLoader)\b",
             # A module that is gone has no text.
             r"\bdel\s+sys\s*\.\s*modules\b",
@@ -46,8 +52,6 @@ _ANY = re.compile(
 )
 _FROM_SYS, _MODULES = re.compile(r"\bfrom\s+sys\s+import\b"), re.compile(r"\bmodules\b")
 _WORD = re.compile(r"\w+")
-# What says where Python looks for modules, beside ``sys``.
-_PATH = re.compile(r"\b(?:__path__|extend_path|f?chdir|site)\b")
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,11 @@ class Told:
         names: of attributes that it may give to anything.
         registries: what it may register something with, if that is a library's.
         imports: what it imports.
-        moves_path: whether it may import from where Python does not look any more.
     """
 
     names: Stored
     registries: frozenset[Chain] = frozenset()
     imports: frozenset[Import] = frozenset()
-    moves_path: bool = False
 
 
 _known: dict[str, tuple[tuple[int, int], Told | None]] = {}
@@ -91,14 +93,12 @@ def names_stored(modules: Iterable[types.ModuleType], missing: MissingFiles) -> 
     known = set[str]()
     while every.imports:
         for file, package in missing.of(*every.imports.pop()):
-            every.misses = True
-            if file != LOST and file not in known:
+            if file not in known:
                 known.add(file)
                 told = every.add(file, package)
                 if told is None or told.registries:
                     return ALL
-    # It may be none of these files that has run.
-    return ALL if every.misses and every.moves_path else every.names
+    return every.names
 
 
 class _Every:
@@ -107,14 +107,11 @@ class _Every:
     Attributes:
         names: see ``Told``.
         imports: what they import, each with its package.
-        misses: whether any of that is not there.
-        moves_path: whether any of them may import from where Python does not look any more.
     """
 
     def __init__(self) -> None:
         self.names: dict[str, bool] = {}
         self.imports: list[tuple[str, frozenset[Import]]] = []
-        self.misses = self.moves_path = False
         self._left = _MOST_BYTES
 
     def add(self, file: str, package: str) -> Told | None:
@@ -127,7 +124,6 @@ class _Every:
         if self._left < 0:
             return None
         self.imports.append((package, told.imports))
-        self.moves_path |= told.moves_path
         for name, is_code in told.names.items():
             self.names[name] = is_code or self.names.get(name, False)
         return told
@@ -181,12 +177,7 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
     registries = registries_in(tree, found.trusts_self) if word.search(plain) else frozenset()
     if registries is None:
         return ALL
-    return Told(
-        found.names,
-        registries,
-        frozenset(found.imports),
-        found.moves_path or _PATH.search(plain) is not None,
-    )
+    return Told(found.names, registries, frozenset(found.imports))
 
 
 def _normal(found: re.Match[str]) -> str:
