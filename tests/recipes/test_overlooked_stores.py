@@ -183,6 +183,13 @@ CASES: dict[str, tuple[str, Edit]] = {
         f"=== gpu.py\n{PATCH}import sys\nsys.modules.update({{__name__: json}})\n",
         TO_B,
     ),
+    "a class of one that puts a library in its place": (
+        "import json\nfrom . import compat\ndef make(): return json.dumps({1: 2}, indent=1)\n"
+        "=== compat.py\nimport json, sys\nclass Encoder(json.JSONEncoder):\n"
+        '    def encode(self, o): return "A"\n'
+        "json.JSONEncoder = Encoder\nsys.modules[__name__] = json\n",
+        TO_B,
+    ),
     "one that fails, beside a finder of somebody's": (
         "import json, sys\nclass Finder:\n"
         "    def find_spec(self, name, path, target): return None\n"

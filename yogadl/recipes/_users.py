@@ -101,7 +101,8 @@ def is_users_class(kind: type) -> bool:
     if name == "__main__" and space.get(kind.__qualname__) is not kind:
         # It may be of a program that another runs, which is the main module.
         return True
-    if "__file__" in space:
+    # A library may have been put in the place of the user's module.
+    if "__file__" in space and space.get("__name__") == name:
         return is_users_module(name)
     if isinstance(name, str) and is_standard(name):
         return name in _MAKING and _derives_from_users(kind)
