@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from made_once import made_once
 from programs import PROGRAMS, Edit
 
 HERE = pathlib.Path(__file__).parent
@@ -64,8 +65,12 @@ def run_all(
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    # Another seed on every Python, all of which tell the same.
-    return run_all(tmp_path_factory.mktemp("programs"), sys.version_info.minor)
+    def run() -> Found:
+        # Another seed on every Python, all of which tell the same.
+        return run_all(tmp_path_factory.mktemp("programs"), sys.version_info.minor)
+
+    told: Found = made_once(tmp_path_factory, "edits", run)
+    return {case: (digest, data) for case, (digest, data) in told.items()}
 
 
 def edited(found: Found, what: str) -> list[tuple[str, Edit, bool, bool]]:

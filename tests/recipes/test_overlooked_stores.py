@@ -11,6 +11,7 @@ import sys
 import textwrap
 
 import pytest
+from made_once import made_once
 from programs import Edit
 
 HERE = pathlib.Path(__file__).parent
@@ -522,7 +523,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[list[
         assert program.count(old) == 1, (program, old)
         folders.append(write(folder / f"{number}-before", program))
         folders.append(write(folder / f"{number}-after", program.replace(old, new)))
-    told = run(folders, folder)
+    told = made_once(tmp_path_factory, "overlooked_stores", lambda: run(folders, folder))
     pairs = zip(told[::2], told[1::2], strict=True)
     return {name: list(pair) for name, pair in zip(CASES, pairs, strict=True)}
 
