@@ -106,17 +106,17 @@ def _add_for_tags(add: _Add) -> None:
 def _add_for_changes(add: _Add) -> None:
     what = "take back what one commit has changed, by another commit"
     command = add("revert", what, _commands.revert)
-    command.add_argument("dataset_id")
+    command.add_argument("dataset_id", help="of the versions")
     command.add_argument("name", help="the version that the commit made, or a tag")
     command.add_argument("branch", help="the tag that moves to the new version")
     command.add_argument("--message", help="of the new commit; without, it says what was reverted")
     what = "store a version of many commits as one that was submitted, which is read as fast"
     command = add("compact", what, _commands.compact)
-    command.add_argument("dataset_id")
+    command.add_argument("dataset_id", help="of the version")
     command.add_argument("name", help="a version or a tag")
     command = add("delete", "delete a version", _commands.delete)
-    command.add_argument("dataset_id")
-    command.add_argument("version", help="a tag is none")
+    command.add_argument("dataset_id", help="of the version")
+    command.add_argument("version", help="itself: a tag is moved too easily")
     command.add_argument("--force", action="store_true", help="also if it is tagged")
 
 

@@ -125,11 +125,15 @@ def tag(options: argparse.Namespace) -> None:
             )
         _tell(tags[tag])
         return
-    # Names mean what they mean to fetch: versions, and else tags.
-    found = storage.log(name, options.name)
-    version = found[0].dataset_version if found else options.name
+    version = _version_named(storage, options)
     storage.tag(name, tag, version, **expected)
     _tell(f"set {name} [{tag}] to {version}")
+
+
+def _version_named(storage: Any, options: argparse.Namespace) -> str:
+    """The version of a name, which means what it means to fetch: a version, and else a tag."""
+    found = storage.log(options.dataset_id, options.name)
+    return str(found[0].dataset_version if found else options.name)
 
 
 def untag(options: argparse.Namespace) -> None:
@@ -159,22 +163,30 @@ def tell_card(options: argparse.Namespace) -> None:
 
 def delete(options: argparse.Namespace) -> None:
     """Deletes a version."""
-    _open(options.storage).delete(options.dataset_id, options.version, force=options.force)
-    _tell(f"deleted {options.dataset_id} {options.version}")
+    storage = _open(options.storage)
+    name, version = options.dataset_id, options.version
+    storage.delete(name, version, force=options.force)
+    _tell(f"deleted {name} {version}")
+    for tag, at in storage.tags(name).items():
+        if at == version:
+            _tell(f"[{tag}] is at nothing now: tag another version, or untag it")
 
 
 def compact(options: argparse.Namespace) -> None:
     """Stores a version anew, as one that was submitted."""
-    _open(options.storage).compact(options.dataset_id, options.name)
-    _tell(f"compacted {options.dataset_id} {options.name}")
+    storage = _open(options.storage)
+    version = _version_named(storage, options)
+    storage.compact(options.dataset_id, version)
+    _tell(f"compacted {options.dataset_id} {version}")
 
 
 def revert(options: argparse.Namespace) -> None:
     """Takes a commit back."""
-    made = _open(options.storage).revert(
-        options.dataset_id, options.name, on=options.branch, message=options.message
-    )
-    _tell(f"set {options.dataset_id} [{options.branch}] to {made}, without {options.name}")
+    storage = _open(options.storage)
+    name, branch = options.dataset_id, options.branch
+    version = _version_named(storage, options)
+    made = storage.revert(name, version, on=branch, message=options.message or None)
+    _tell(f"set {name} [{branch}] to {made}, without what {version} changed")
 
 
 def collect(options: argparse.Namespace) -> None:

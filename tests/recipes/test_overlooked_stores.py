@@ -39,7 +39,7 @@ ONE = fractions.Fraction(1, 2)
 """
 SCALE: Edit = ("scale = 1", "scale = 3")
 CONFX = """=== ../site-packages/confx.py
-import collections, types
+import collections, functools, types
 __version__ = "1.0"
 class Config:
     _encoder = str
@@ -47,7 +47,32 @@ class Config:
     def encoder(self): return self._encoder
     @encoder.setter
     def encoder(self, value): self._encoder = value
-config = Config()
+class Named:
+    def __set_name__(self, owner, name): self.private = "_" + name
+    def __get__(self, owner, kind=None): return getattr(owner, self.private)
+    def __set__(self, owner, value): setattr(owner, self.private, value)
+def checked(put):
+    @functools.wraps(put)
+    def checking(self, value): return put(self, value)
+    return checking
+class Checked(Config):
+    named = Named()
+    @property
+    def wrapped(self): return self._encoder
+    @wrapped.setter
+    @checked
+    def wrapped(self, value): self._encoder = value
+    @property
+    def shared(self): return self._encoder
+    @shared.setter
+    def shared(self, value): type(self)._encoder = staticmethod(value)
+class Meta(type):
+    @property
+    def of_class(cls): return cls._of_class
+    @of_class.setter
+    def of_class(cls, value): cls._of_class = staticmethod(value)
+class OfMeta(metaclass=Meta): pass
+config, checked = Config(), Checked()
 space = types.SimpleNamespace()
 table = collections.OrderedDict()
 def encode(value): return config._encoder(value)
@@ -268,6 +293,26 @@ CASES: dict[str, tuple[str, Edit]] = {
     "what a property of a library's keeps": (
         'import confx\ndef text(value): return "A"\nconfx.config.encoder = text\n'
         f"def make(): return confx.encode(1)\n{CONFX}",
+        TO_B,
+    ),
+    "what a property keeps whose setter is wrapped": (
+        'import confx\ndef text(value): return "A"\nconfx.checked.wrapped = text\n'
+        f"def make(): return confx.checked.wrapped(1)\n{CONFX}",
+        TO_B,
+    ),
+    "what a property keeps with its class": (
+        'import confx\ndef text(value): return "A"\nconfx.checked.shared = text\n'
+        f"def make(): return confx.checked.shared(1)\n{CONFX}",
+        TO_B,
+    ),
+    "what a descriptor keeps under another name": (
+        'import confx\ndef text(value): return "A"\nconfx.checked.named = text\n'
+        f"def make(): return confx.checked.named(1)\n{CONFX}",
+        TO_B,
+    ),
+    "what a property of a class of classes keeps": (
+        'import confx\ndef text(value): return "A"\nconfx.OfMeta.of_class = text\n'
+        f"def make(): return confx.OfMeta.of_class(1)\n{CONFX}",
         TO_B,
     ),
     "what a namespace of a library's has": (

@@ -217,7 +217,7 @@ class State:
             shown = " and ".join(map(repr, tags))
             raise InvalidArgumentError(
                 f"version {key[1]!r} of data set {key[0]!r} has the tag {shown}; move or remove "
-                "it (untag), or delete with force=True, which leaves it at nothing"
+                "it (untag), or delete with force (force=True, --force), which leaves it at nothing"
             )
         if not object_tag:
             return self.after(change)

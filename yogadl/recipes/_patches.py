@@ -23,6 +23,7 @@ from yogadl.recipes._missing import MissingFiles
 from yogadl.recipes._owners import PYTHON, YOGADL, is_library_module
 from yogadl.recipes._stores import names_stored
 from yogadl.recipes._users import (
+    HOLD_NOTHING,
     Finder,
     attributes_of_object,
     holds_users,
@@ -45,6 +46,7 @@ _BESIDE = frozenset(
         YOGADL,
     )
 )
+_MISSING = object()
 _lock = threading.Lock()
 
 
@@ -71,9 +73,9 @@ class _Libraries:
             return False
         finder = Finder()
         in_classes = list(_in_classes(names))
-        if any(map(finder.finds, in_classes)):
+        # Under which name they are kept, and where, is for what is given something to say.
+        if any(_is_set_by_code(it) or finder.finds(it) for it in in_classes):
             return True
-        names = names.union(*map(_names_kept, in_classes))
         return any(map(finder.finds, self._in_modules(names)))
 
     def names_put(self) -> Stored | None:
@@ -158,13 +160,11 @@ def _in_classes(names: frozenset[str]) -> Iterator[Any]:
         known.update(map(id, left))
 
 
-def _names_kept(value: Any) -> Iterable[str]:
-    """The names under which a property, or the like, may keep what is given to it."""
-    setter = value.fset if isinstance(value, property) else getattr(type(value), "__set__", None)
-    code = getattr(setter, "__code__", None)
-    if not isinstance(code, types.CodeType):
-        return ()
-    return (*code.co_names, *(it for it in code.co_consts if isinstance(it, str)))
+def _is_set_by_code(value: Any) -> bool:
+    """Whether a value of a class is a property that can be set, or the like."""
+    if type(value) in HOLD_NOTHING or not hasattr(type(value), "__set__"):
+        return False
+    return getattr(value, "fset", _MISSING) is not None
 
 
 _libraries = _Libraries()
