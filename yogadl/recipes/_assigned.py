@@ -211,7 +211,9 @@ class _Walk:
             if alias.name in _RUNNING and getattr(node, "module", None) == _BUILTINS:
                 raise _AnyNameError
             self._bind(alias.asname or alias.name.partition(".")[0])
-            if getattr(node, "module", None) == _SYS and alias.name not in _OF_SYS:
+            # By another name, modules may be taken away, or put there.
+            is_of_sys = getattr(node, "module", None) == _SYS
+            if is_of_sys and (alias.name not in _OF_SYS or alias.name == "modules"):
                 raise _AnyNameError
         self.found.imports.update(imports_of(node))
 

@@ -50,7 +50,6 @@ _ANY = re.compile(
         )
     )
 )
-_FROM_SYS, _MODULES = re.compile(r"\bfrom\s+sys\s+import\b"), re.compile(r"\bmodules\b")
 _WORD = re.compile(r"\w+")
 
 
@@ -162,7 +161,7 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
     """
     # As Python reads names; quotes that are none to it stay as they are.
     plain = text if text.isascii() else _WORD.sub(_normal, text)
-    if _ANY.search(plain) or (_FROM_SYS.search(plain) and _MODULES.search(plain)):
+    if _ANY.search(plain):
         return ALL
     try:
         tree = tree or ast.parse(text)
