@@ -28,12 +28,20 @@ class Named:
     def __set_name__(self, owner, name): self.private = "_" + name
     def __get__(self, owner, kind=None): return getattr(owner, self.private)
     def __set__(self, owner, value): setattr(owner, self.private, value)
+class Field(property):
+    def __set__(self, owner, value): owner._of_field = value
+class Odd:
+    def __getattr__(self, name): raise RuntimeError(name)
+    def __get__(self, owner, kind=None): return owner._odd
+    def __set__(self, owner, value): owner._odd = value
 def checked(put):
     @functools.wraps(put)
     def checking(self, value): return put(self, value)
     return checking
 class Checked(Config):
     named = Named()
+    field = Field(lambda self: self._of_field)
+    odd = Odd()
     @property
     def wrapped(self): return self._encoder
     @wrapped.setter
@@ -86,6 +94,16 @@ CASES: Cases = {
     "what a descriptor keeps under another name": (
         'import confx\ndef text(value): return "A"\nconfx.checked.named = text\n'
         f"def make(): return confx.checked.named(1)\n{CONFX}",
+        TO_B,
+    ),
+    "what a property of a class of its own keeps": (
+        'import confx\ndef text(value): return "A"\nconfx.checked.field = text\n'
+        f"def make(): return confx.checked.field(1)\n{CONFX}",
+        TO_B,
+    ),
+    "what is kept by what cannot be asked": (
+        'import confx\ndef text(value): return "A"\nconfx.checked.odd = text\n'
+        f"def make(): return confx.checked.odd(1)\n{CONFX}",
         TO_B,
     ),
     "what a property of a class of classes keeps": (

@@ -46,7 +46,6 @@ _BESIDE = frozenset(
         YOGADL,
     )
 )
-_MISSING = object()
 _lock = threading.Lock()
 
 
@@ -161,10 +160,17 @@ def _in_classes(names: frozenset[str]) -> Iterator[Any]:
 
 
 def _is_set_by_code(value: Any) -> bool:
-    """Whether a value of a class is a property that can be set, or the like."""
-    if type(value) in HOLD_NOTHING or not hasattr(type(value), "__set__"):
+    """Whether a value of a class is a property that can be set, or the like, whatever it does when
+    it is asked."""
+    kind = type(value)
+    setter = next((each for each in kind.__mro__ if "__set__" in vars(each)), None)
+    if setter is None or kind in HOLD_NOTHING:
         return False
-    return getattr(value, "fset", _MISSING) is not None
+    if setter is property:
+        return vars(property)["fset"].__get__(value) is not None
+    # Of an enumeration, say.
+    is_told = issubclass(setter, types.DynamicClassAttribute)
+    return not is_told or attributes_of_object(value).get("fset") is not None
 
 
 _libraries = _Libraries()
