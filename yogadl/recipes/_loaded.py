@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from yogadl.recipes._owners import PYTHON, is_standard
-from yogadl.recipes._users import HOLD_NOTHING, Finder, attributes_of_object, distinct
+from yogadl.recipes._users import (
+    HOLD_NOTHING,
+    Finder,
+    attributes_of_object,
+    by_class,
+    distinct,
+    is_of_classes,
+)
 
 _IMMUTABLE = 1 << 8
 _MODULE = types.ModuleType
@@ -140,12 +147,12 @@ class Library:
         suspects = set[int]()
         left = [*of_modules, *of_classes, *of_inner]
         while left:
-            modules = distinct([it for it in left if type(it) is _MODULE])
-            names = (names_of(module).get("__name__") for module in modules)
+            groups = by_class(left)
+            names = (names_of(module).get("__name__") for module in groups.get(_MODULE, ()))
             self.uses.update(map(library_of, {it for it in names if type(it) is str}))
-            left = distinct([it for it in left if type(it) not in HOLD_NOTHING])
-            suspects |= finder.suspects(left)
-            left = _values_in(map(vars, self._met_in(left)), sizes)
+            groups = {it: distinct(groups[it]) for it in groups.keys() - HOLD_NOTHING}
+            suspects |= finder.suspects(groups)
+            left = _values_in(map(vars, self._met_in(groups)), sizes)
             of_classes += left
         self._values, self._sizes = [*of_modules, *of_classes, *of_inner], sizes + sizes_within
         owners = (*self.modules, *self._classes.values()) if suspects else ()
@@ -163,18 +170,18 @@ class Library:
                 if finder.finds(value):
                     yield Patch(owner, name, value)
 
-    def _met_in(self, values: list[Any]) -> list[type]:
-        """The classes of this library that are new, of some values; adds them, and what else the
-        library uses."""
-        kinds = {kind for kind in set(map(type, values)) if issubclass(kind, type)}
+    def _met_in(self, groups: dict[type, list[Any]]) -> list[type]:
+        """The classes of this library that are new, of some values by their classes; adds them, and
+        what else the library uses."""
         found = []
-        for value in values:
-            if type(value) in kinds and not is_immutable(value):
-                home = library_of(value.__module__)
-                self.uses.add(home)
-                if home == self.name and id(value) not in self._classes:
-                    self._classes[id(value)] = value
-                    found.append(value)
+        for kind in filter(is_of_classes, groups):
+            for value in groups[kind]:
+                if not is_immutable(value):
+                    home = library_of(value.__module__)
+                    self.uses.add(home)
+                    if home == self.name and id(value) not in self._classes:
+                        self._classes[id(value)] = value
+                        found.append(value)
         return found
 
 

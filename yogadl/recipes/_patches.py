@@ -71,9 +71,8 @@ class _Libraries:
         if not names:
             return False
         finder = Finder()
-        in_classes = list(_in_classes(names))
         # Under which name they are kept, and where, is for what is given something to say.
-        if any(_is_set_by_code(it) or finder.finds(it) for it in in_classes):
+        if any(_is_set_by_code(it) or finder.finds(it) for it in _in_classes(names)):
             return True
         return any(map(finder.finds, self._in_modules(names)))
 

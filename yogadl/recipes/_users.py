@@ -12,7 +12,8 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Iterator, Set
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from yogadl.recipes._objects import attributes_of
@@ -167,16 +168,17 @@ class Finder:
             return True
         return False
 
-    def suspects(self, values: list[Any], depth: int = _DEEPEST) -> set[int]:
+    def suspects(self, groups: Mapping[type, list[Any]], depth: int = _DEEPEST) -> set[int]:
         """Where in memory those of many values are for which :meth:`finds` holds, or which may have
         more registered with them. They are looked at together, which takes a fraction of the time.
+
+        Args:
+            groups: the values, by their classes.
+            depth: how deep they are looked into.
         """
-        groups: dict[type, list[Any]] = {}
-        for value in values:
-            groups.setdefault(type(value), []).append(value)
-        functions: list[types.FunctionType] = groups.pop(types.FunctionType, [])
-        kinds = groups.keys() - HOLD_NOTHING
-        of_classes = {kind for kind in kinds if issubclass(kind, type)}
+        functions: list[types.FunctionType] = groups.get(types.FunctionType, [])
+        kinds = groups.keys() - HOLD_NOTHING - {types.FunctionType}
+        of_classes = set(filter(is_of_classes, kinds))
         others = kinds - of_classes
         files = list(map(_file_of, functions))
         unknown = {it for it in set(files) - self._files if not self._is_library(it)}
@@ -195,7 +197,7 @@ class Finder:
         if depth:
             rest = {kind: groups[kind] for kind in others if _may_have_parts(kind)}
             parts = distinct([*_parts_of_functions(closed), *_parts_of_others(rest)])
-            if parts and self.suspects(parts, depth - 1):
+            if parts and self.suspects(by_class(parts), depth - 1):
                 deep = itertools.chain(closed, *rest.values())
                 found.update(id(it) for it in deep if self.finds(it, depth))
         return found
@@ -264,6 +266,19 @@ def _parts_of_others(groups: dict[type, list[Any]]) -> Iterator[Any]:
             yield from map(_function_of, values)
         else:
             yield from itertools.chain.from_iterable(map(_parts, values))
+
+
+def by_class(values: list[Any]) -> dict[type, list[Any]]:
+    """Values by their classes."""
+    groups = defaultdict[type, list[Any]](list)
+    for kind, value in zip(map(type, values), values, strict=True):
+        groups[kind].append(value)
+    return groups
+
+
+def is_of_classes(kind: type) -> bool:
+    """Whether the objects of a class are classes."""
+    return issubclass(kind, type)
 
 
 def distinct(values: list[Any]) -> list[Any]:
