@@ -6,7 +6,7 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from overlooked import ASKED, CLASSES, DUMPS, TO_B, Cases, Told, check, run, told_of, write
+from overlooked import ASKED, CLASSES, CONFX, DUMPS, TO_B, Cases, Told, check, run, told_of, write
 from programs import Edit
 
 FRACTION = """
@@ -15,54 +15,6 @@ fractions.Fraction.scale = 1
 ONE = fractions.Fraction(1, 2)
 """
 SCALE: Edit = ("scale = 1", "scale = 3")
-CONFX = """=== ../site-packages/confx.py
-import collections, functools, types
-__version__ = "1.0"
-class Config:
-    _encoder = str
-    @property
-    def encoder(self): return self._encoder
-    @encoder.setter
-    def encoder(self, value): self._encoder = value
-class Named:
-    def __set_name__(self, owner, name): self.private = "_" + name
-    def __get__(self, owner, kind=None): return getattr(owner, self.private)
-    def __set__(self, owner, value): setattr(owner, self.private, value)
-class Field(property):
-    def __set__(self, owner, value): owner._of_field = value
-class Odd:
-    def __getattr__(self, name): raise RuntimeError(name)
-    def __get__(self, owner, kind=None): return owner._odd
-    def __set__(self, owner, value): owner._odd = value
-def checked(put):
-    @functools.wraps(put)
-    def checking(self, value): return put(self, value)
-    return checking
-class Checked(Config):
-    named = Named()
-    field = Field(lambda self: self._of_field)
-    odd = Odd()
-    @property
-    def wrapped(self): return self._encoder
-    @wrapped.setter
-    @checked
-    def wrapped(self, value): self._encoder = value
-    @property
-    def shared(self): return self._encoder
-    @shared.setter
-    def shared(self, value): type(self)._encoder = staticmethod(value)
-class Meta(type):
-    @property
-    def of_class(cls): return cls._of_class
-    @of_class.setter
-    def of_class(cls, value): cls._of_class = staticmethod(value)
-class OfMeta(metaclass=Meta): pass
-config, checked = Config(), Checked()
-space = types.SimpleNamespace()
-table = collections.OrderedDict()
-def encode(value): return config._encoder(value)
-def made(value): return table.maker(value)
-"""
 
 CASES: Cases = {
     "what a property keeps": (

@@ -18,7 +18,9 @@ ROOT = pathlib.Path(yogadl.__file__).parent
 def names_in(text: str) -> Stored | None:
     """What may be stored, if what is imported is a library's."""
     told = told_by(text)
-    return ALL if told is None or told.registries else told.names
+    if told is None or told.registries:
+        return ALL
+    return {**dict.fromkeys((name for name, _ in told.doubts), False), **told.names}
 
 
 @pytest.mark.parametrize(
@@ -437,6 +439,9 @@ def test_methods_may_set_what_they_like_of_themselves() -> None:
         "X.a = f'{f}'",
         "X.a: bool = False",
         "X.a += 1",
+        "X.a = 1,",
+        "X.a = []",
+        "setattr(X, 'a', 1)",
         "X.a -= -1",
         "def f(options): options.a = None",
     ],
@@ -453,8 +458,6 @@ def test_numbers_and_texts_are_no_code(text: str) -> None:
         "X.a = 1\nX.a = f",
         "X.a = f\nX.a = 1",
         "X.a, b = 1, 2",
-        "X.a = 1,",
-        "X.a = []",
         "X.a = -f",
         "X.a = 1 and f",
         "X.a = 1 if x else f",
@@ -463,7 +466,8 @@ def test_numbers_and_texts_are_no_code(text: str) -> None:
         "X.a: bool",
         "for X.a in y: pass",
         "with 1 as X.a: pass",
-        "setattr(X, 'a', 1)",
+        "setattr(X, 'a', f)",
+        "X.a = [f]",
         "X.b[0].a = f",
     ],
 )

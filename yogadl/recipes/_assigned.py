@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from yogadl.recipes._harmless import BINDING, Bound, Store
 from yogadl.recipes._scopes import Import, imports_of
 
 Stored = Mapping[str, bool]
@@ -51,14 +52,22 @@ class Assigned:
     """What a text says.
 
     Attributes:
-        names: of attributes that it gives to what is not its own.
+        names: of attributes that it gives to what is not its own, and that are no code.
+        stores: all others of these.
+        bound: what its names get.
         imports: what it imports.
         trusts_self: whether only its methods have something of the name ``self``.
     """
 
-    names: dict[str, bool] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    stores: list[Store] = field(default_factory=list)
+    bound: Bound = field(default_factory=Bound)
     imports: set[Import] = field(default_factory=set)
     trusts_self: bool = True
+
+    def all_names(self) -> set[str]:
+        """The names of all attributes that it gives to what is not its own."""
+        return self.names | {it.name for it in self.stores}
 
 
 class _AnyNameError(Exception):
@@ -95,9 +104,10 @@ class _Walk:
         self.found = Assigned()
         self._has_namespaces = has_namespaces
         self._own = _SELF if is_self_own else ""
-        # By where they are in memory: what is given plain values only, the first arguments of
-        # methods, and what decorates or is called in a way that is told.
+        # By where they are in memory: what values are given to, the first arguments of methods, and
+        # what decorates or is called in a way that is told.
         self._plain: set[int] = set()
+        self._given: dict[int, ast.expr] = {}
         self._of_methods: set[int] = set()
         self._told: set[int] = set()
         self._bound: set[str] = set()
@@ -123,10 +133,10 @@ class _Walk:
                 read = _read(node)
                 owners = {id(it): owner for it in read if (owner := _owner(it)) is not None}
                 self._copies |= bool(owners) and isinstance(node, ast.Call)
-            if isinstance(node, _ASSIGNMENTS) and _is_plain(node.value):
-                # What is added to something makes no code of what was none.
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                self._plain.update(map(id, targets))
+            if type(node) in BINDING:
+                self.found.bound.add(node)
+            if isinstance(node, _ASSIGNMENTS):
+                self._assign(node)
             elif type(node) in _TELLING:
                 inside = self._look_at(node)
                 if inside is not None:
@@ -140,7 +150,14 @@ class _Walk:
         if self._copies and not self._bound.isdisjoint(_COPYING | {"*"}):
             # What is called so may do something else.
             raise _AnyNameError
-        self.found.names.pop("", None)
+
+    def _assign(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if _is_plain(node.value):
+            # What is added to something makes no code of what was none.
+            self._plain.update(map(id, targets))
+        elif node.value is not None and not isinstance(node, ast.AugAssign):
+            self._given.update((id(target), node.value) for target in targets)
 
     def _look_at(self, node: ast.AST) -> Iterable[ast.AST] | None:
         """Takes note of one of ``_TELLING``; what is to be looked at of it, unless that is all."""
@@ -157,8 +174,10 @@ class _Walk:
             if _is_named(node.value, _SYS) and node.attr in _OF_SYS:
                 self._told.add(id(node.value))
             if isinstance(node.ctx, ast.Store) and not self._is_own(node.value):
-                is_code = id(node) not in self._plain or node.attr[:2] == "__"
-                self._store(node.attr, is_code)
+                if id(node) not in self._plain or node.attr[:2] == "__":
+                    self._store(Store(node.attr, node.value, self._given.get(id(node))))
+                else:
+                    self.found.names.add(node.attr)
         elif isinstance(node, ast.Call):
             return self._look_at_call(node)
         elif isinstance(node, ast.Name):
@@ -184,7 +203,8 @@ class _Walk:
             name = self._name_set(node)
             if name is None:
                 raise _AnyNameError
-            self._store(name, True)
+            if not self._is_own(node.args[0]):
+                self._store(Store(name, node.args[0], node.args[2]))
             return [*node.args, *node.keywords]
         called = getattr(node.func, "attr", getattr(node.func, "id", None))
         if called in _IMPORTING:
@@ -195,11 +215,11 @@ class _Walk:
                 self._told.add(id(node.func))
         return None
 
-    def _store(self, name: str, is_code: bool) -> None:
-        if name == "__class__":
+    def _store(self, store: Store) -> None:
+        if store.name == "__class__":
             # It has all that its new class has.
             raise _AnyNameError
-        self.found.names[name] = is_code or self.found.names.get(name, False)
+        self.found.stores.append(store)
 
     def _bind(self, name: str) -> None:
         self._bound.add(name)
@@ -239,7 +259,7 @@ class _Walk:
         return owner is not None and self._is_own(owner)
 
     def _name_set(self, call: ast.Call) -> str | None:
-        """The name that a call of ``setattr`` sets; empty for one of ``self``."""
+        """The name that a call of ``setattr`` sets; anything for one of ``self``."""
         given = call.args
         if len(given) == 3 and not any(isinstance(each, ast.Starred) for each in given):
             return "" if self._is_own(given[0]) else _text_of(given[1])

@@ -46,7 +46,7 @@ class MissingFiles:
         name = absolute(each, package)
         top = name.partition(".")[0]
         # Another may be in its place.
-        if not name or (_is_there(top) and _is_librarys(sys.modules[top])):
+        if not name or is_librarys(top):
             return
         if not _is_there(name):
             yield from self._files_of(name)
@@ -104,9 +104,12 @@ class MissingFiles:
         return self._specs[name]
 
 
-def _is_librarys(module: types.ModuleType) -> bool:
-    """Whether a module at the top is a library's, and all that is in it. Packages of several may
-    have one name."""
+def is_librarys(top: str) -> bool:
+    """Whether the module of a name at the top is there, and a library's, with all that is in it.
+    Packages of several may have one name."""
+    if not _is_there(top):
+        return False
+    module = sys.modules[top]
     places = vars(module).get("__path__", ())
     return is_library_module(module) and all(
         isinstance(it, str) and is_library_file(os.path.join(it, "")) for it in list(places)

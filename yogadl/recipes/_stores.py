@@ -17,11 +17,12 @@ import time
 import tokenize
 import types
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from yogadl.recipes._assigned import ALL, NAMESPACES, Stored, assigned_in
-from yogadl.recipes._missing import MissingFiles
+from yogadl.recipes._harmless import CLEVER, Condition, condition_of
+from yogadl.recipes._missing import MissingFiles, is_librarys
 from yogadl.recipes._registering import WORD, WORD_OF_ANY, Chain, registries_in
 from yogadl.recipes._registries import is_registry_of_users
 from yogadl.recipes._scopes import Import, package_of
@@ -59,11 +60,13 @@ class Told:
 
     Attributes:
         names: of attributes that it may give to anything.
+        doubts: those under which it gives no code to a library, if something holds.
         registries: what it may register something with, if that is a library's.
         imports: what it imports.
     """
 
     names: Stored
+    doubts: tuple[tuple[str, Condition], ...] = ()
     registries: frozenset[Chain] = frozenset()
     imports: frozenset[Import] = frozenset()
 
@@ -97,20 +100,20 @@ def names_stored(modules: Iterable[types.ModuleType], missing: MissingFiles) -> 
                 told = every.add(file, package)
                 if told is None or told.registries:
                     return ALL
-    return every.names
+    return every.settled()
 
 
 class _Every:
     """What the texts of all modules tell together.
 
     Attributes:
-        names: see ``Told``.
         imports: what they import, each with its package.
     """
 
     def __init__(self) -> None:
-        self.names: dict[str, bool] = {}
         self.imports: list[tuple[str, frozenset[Import]]] = []
+        self._names: dict[str, bool] = {}
+        self._doubts: list[tuple[str, Condition]] = []
         self._left = _MOST_BYTES
 
     def add(self, file: str, package: str) -> Told | None:
@@ -124,8 +127,22 @@ class _Every:
             return None
         self.imports.append((package, told.imports))
         for name, is_code in told.names.items():
-            self.names[name] = is_code or self.names.get(name, False)
+            self._names[name] = is_code or self._names.get(name, False)
+        self._doubts += told.doubts
         return told
+
+    def settled(self) -> Stored:
+        """The names that they may give to anything; see ``Told``."""
+        taken = {*self._names, *(name for name, it in self._doubts if not it.is_own)}
+        left, before = self._doubts, None
+        # Each that fails may make others fail.
+        while len(left) != before:
+            before = len(left)
+            failed = [name for name, it in left if not _holds(it, taken)]
+            left = [(name, it) for name, it in left if _holds(it, taken)]
+            taken.update(failed)
+            self._names.update(dict.fromkeys(failed, True))
+        return {**dict.fromkeys((name for name, _ in left), False), **self._names}
 
 
 def _told_in(file: str) -> tuple[int, Told | None] | None:
@@ -170,13 +187,26 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
         return ALL
     found = assigned_in(tree, NAMESPACES.search(plain) is not None)
     # Those that are private get the name of a class, too.
-    if found is None or any(name[:2] == "__" != name[-2:] for name in found.names):
+    if found is None or any(name[:2] == "__" != name[-2:] for name in found.all_names()):
         return ALL
     word = WORD if found.trusts_self else WORD_OF_ANY
     registries = registries_in(tree, found.trusts_self) if word.search(plain) else frozenset()
     if registries is None:
         return ALL
-    return Told(found.names, registries, frozenset(found.imports))
+    names, doubts = dict.fromkeys(found.names, False), []
+    is_clever = CLEVER.search(plain) is not None
+    for store in found.stores:
+        condition = None if is_clever else condition_of(store, found.bound)
+        if condition is None:
+            names[store.name] = True
+        else:
+            doubts.append((store.name, condition))
+    return Told(names, tuple(doubts), registries, frozenset(found.imports))
+
+
+def _holds(condition: Condition, taken: Set[str]) -> bool:
+    """Whether a condition holds, if some names are given to anything."""
+    return condition.names.isdisjoint(taken) and all(map(is_librarys, condition.libraries))
 
 
 def _normal(found: re.Match[str]) -> str:

@@ -1,0 +1,316 @@
+"""What seems to be given to objects of the user's own, or to be a library's, and is not: it counts
+like all that users put into libraries."""
+
+from __future__ import annotations
+
+import pytest
+from overlooked import CONFX, TO_B, Cases, Told, check, told_of
+
+TEXT = """
+import confx, functools
+def text(value): return "A"
+def make(): return confx.encode(1)
+"""
+# They give ``text`` to the library, where it seems to be given to something else.
+PROGRAMS = """
+### made by __new__
+class Node:
+    def __new__(cls): return confx.config
+node = Node()
+node.encoder = text
+### made by an assigned __new__
+class Node: __new__ = confx.keeper
+node = Node()
+node.encoder = text
+### made by __new__ of later
+class Node: pass
+Node.__new__ = confx.keeper
+node = Node()
+node.encoder = text
+### made by a metaclass
+class Meta(type):
+    def __call__(cls): return confx.config
+class Node(metaclass=Meta): pass
+class More(Node): pass
+node = More()
+node.encoder = text
+### a class that is decorated
+@confx.keeper
+class Node: pass
+Node.encoder = text
+### a class with two meanings
+class Node: pass
+Node = confx.keeper
+node = Node()
+node.encoder = text
+### a class of either
+if 1: Node = confx.keeper
+else:
+    class Node: pass
+node = Node()
+node.encoder = text
+### a class of a library
+class Node(confx.Keeper): pass
+node = Node()
+node.kept = text
+### a class of one of a library
+class Base(confx.Keeper): pass
+class Node(Base): pass
+node = Node()
+node.kept = text
+### a base with two meanings
+class Base: pass
+Base = confx.Keeper
+class Node(Base): pass
+node = Node()
+node.kept = text
+### other bases
+class Base: pass
+class Node(Base): pass
+Node.__bases__ = (confx.Keeper,)
+node = Node()
+node.kept = text
+### a property of a library
+class Node: kept = confx.Keeper.kept
+node = Node()
+node.kept = text
+### a property that is imported
+class Node: from confx import kept
+node = Node()
+node.kept = text
+### a property that is made
+class Node:
+    @confx.Keeper.kept.getter
+    def kept(self): return 1
+node = Node()
+node.kept = text
+### globals
+class Node: pass
+node = Node()
+globals()['node'] = confx.config
+node.encoder = text
+### locals
+class Node: pass
+node = Node()
+locals()['node'] = confx.config
+node.encoder = text
+### a loop
+class Node: pass
+node = Node()
+for node in [confx.config]: node.encoder = text
+### a comprehension
+class Node: pass
+node = Node()
+[setattr(node, 'encoder', text) for node in [confx.config]]
+### a context
+import contextlib
+class Node: pass
+node = Node()
+with contextlib.nullcontext(confx.config) as node: node.encoder = text
+### a pattern
+class Node: pass
+node = Node()
+match confx.config:
+    case node: node.encoder = text
+### a pattern of many
+class Node: pass
+node = Node()
+match [confx]:
+    case [*node]: node = node[0]
+node.config.encoder = text
+### an assignment in an expression
+class Node: pass
+node = Node()
+if node := confx.config: node.encoder = text
+### another assignment in an expression
+class Node: pass
+node = Node()
+def put():
+    if (node := confx.config): node.encoder = text
+put()
+### an argument
+class Node: pass
+node = Node()
+def put(node): node.encoder = text
+put(confx.config)
+### an argument of a lambda
+class Node: pass
+node = Node()
+(lambda node: setattr(node, 'encoder', text))(confx.config)
+### a tuple
+class Node: pass
+node, one = Node(), 1
+node, one = [confx.config, 2]
+node.encoder = text
+### a tuple that is told
+class Node: pass
+node, one = Node(), 1
+(node, one) = [*[confx.config], 2]
+node.encoder = text
+### a starred one
+class Node: pass
+*node, one = Node(), 1
+node, *one = confx.config, 2
+node.encoder = text
+### a chain
+class Node: pass
+node = Node()
+other = node
+other = confx.config
+node = other
+node.encoder = text
+### an attribute
+class Node: pass
+node = Node()
+node.of = confx.config
+node.of.encoder = text
+### an import
+class Node: pass
+node = Node()
+from confx import config as node
+node.encoder = text
+### an import of all
+class Node: pass
+from .other import *
+node = Node()
+node.encoder = text
+=== other.py
+import confx
+Node = confx.keeper
+### another module's
+class Node: pass
+def put():
+    node = Node()
+    node.encoder = text
+from . import other
+other.change()
+put()
+=== other.py
+import confx
+def change():
+    from . import main
+    main.Node = confx.keeper
+### another module's by setattr
+class Node: pass
+def put():
+    node = Node()
+    node.encoder = text
+from . import other
+other.change()
+put()
+=== other.py
+import confx
+import sys
+def change(): setattr(sys.modules['shop.main'], 'Node', confx.keeper)
+### another module's class of it
+class Base: pass
+def put():
+    class Node(Base): pass
+    node = Node()
+    node.kept = text
+from . import other
+other.change()
+put()
+=== other.py
+import confx
+def change():
+    from . import main
+    main.Base = confx.Keeper
+### what is no method of a class
+class Node:
+    @staticmethod
+    def put(cls): cls.encoder = text
+Node.put(confx.config)
+### what gets a class as cls
+class Node:
+    def put(cls): cls.encoder = text
+Node.put(confx.config)
+### a method that is a function
+class Node:
+    def put(self):
+        node = self
+        node.encoder = text
+    @staticmethod
+    def of(self): return self.put(confx.config)
+def put(self): self.encoder = text
+put(confx.config)
+### a function that is replaced
+@confx.keeper
+def node(): pass
+node.encoder = text
+### a function that is not wrapped
+from confx import keeper as wraps
+def replacing(value): return confx.config
+wraps = lambda value: replacing
+@wraps(make)
+def node(): pass
+node.encoder = text
+### an own value
+node = confx.config
+value = text
+node.encoder = value
+### an own value of a module
+from . import other
+confx.config.encoder = other.text
+=== other.py
+def text(value): return 'C'
+### either value
+node = confx.config
+node.encoder = str if 0 else text
+### one or the other
+node = confx.config
+node.encoder = 0 or text
+### what was a library's
+import json
+json.encode = text
+confx.config.encoder = json.encode
+del json.encode
+### what was imported of a library
+import json
+json.encode = text
+from json import encode as found
+confx.config.encoder = found
+del json.encode
+### what has another meaning
+import json
+class json: encode = text
+confx.config.encoder = json.encode
+### what is not converted
+def str(value): return value
+confx.config.encoder = str(text)
+### what another module converts
+def put(): confx.config.encoder = str(text)
+from . import other
+other.change()
+put()
+=== other.py
+import confx
+def change():
+    from . import main
+    main.str = confx.same
+### what Python converts otherwise
+import builtins
+old = builtins.float
+builtins.float = confx.same
+confx.config.encoder = float(text)
+builtins.float = old
+### a default
+def put(value=text): confx.config.encoder = value
+value = 1
+put()
+"""
+SEEMING = dict(it.split("\n", 1) for it in PROGRAMS.split("### ")[1:])
+CASES: Cases = {
+    name: (f"{TEXT}{program}{CONFX}", ("return 'C'", "return 'D'") if "'C'" in program else TO_B)
+    for name, program in SEEMING.items()
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    return told_of(CASES, tmp_path_factory, "own")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_edits_that_matter_are_noticed(found: dict[str, Told], case: str) -> None:
+    check(found[case])
