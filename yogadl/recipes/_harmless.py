@@ -182,6 +182,8 @@ class _Proof:
         self._store = store
         self._names: set[str] = set()
         self._libraries: set[str] = set()
+        # What is being shown of names: all of it has to hold, or nothing does.
+        self._assumed: set[tuple[str, Callable[[_Binding, int], bool]]] = set()
 
     def own(self) -> Condition | None:
         """Under which condition an object, function or class of the text's own gets it."""
@@ -312,8 +314,11 @@ class _Proof:
 
     def _all_of(self, name: str, holds: Callable[[_Binding, int], bool], deep: int) -> bool:
         """Whether something holds for all that a name gets."""
+        if (name, holds) in self._assumed:
+            return True
         if deep <= 0:
             return False
+        self._assumed.add((name, holds))
         self._names.add(name)
         found = self._bound.by_name.get(name)
         return found is not None and all(holds(it, deep - 1) for it in found)
