@@ -84,6 +84,49 @@ class Node:
     def kept(self): return 1
 node = Node()
 node.kept = text
+### a property that comes later
+class Node: pass
+Node.kept = confx.Keeper.kept
+node = Node()
+node.kept = text
+### a property that is set by its name
+class Node: pass
+setattr(Node, "kept", confx.Keeper.kept)
+node = Node()
+node.kept = text
+### a property that a class method sets
+class Node:
+    @classmethod
+    def change(cls): cls.kept = confx.Keeper.kept
+Node.change()
+node = Node()
+node.kept = text
+### a property of all classes below
+class Base:
+    def __init_subclass__(cls): cls.kept = confx.Keeper.kept
+class Node(Base): pass
+node = Node()
+node.kept = text
+### a property that another module sets
+class Node: pass
+def put():
+    node = Node()
+    node.kept = text
+from . import other
+other.change()
+put()
+=== other.py
+import confx
+def change():
+    from . import main
+    main.Node.kept = confx.Keeper.kept
+### a property that is a value of its own
+class Node: pass
+class Kept:
+    def __set__(self, node, value): confx.config.encoder = value
+Node.kept = Kept()
+node = Node()
+node.kept = text
 ### globals
 class Node: pass
 node = Node()

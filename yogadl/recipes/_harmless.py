@@ -52,7 +52,8 @@ class Condition:
     Attributes:
         names: of attributes that nobody gives to anything but objects of their own.
         libraries: modules at the top, all of which are libraries'.
-        is_own: whether what gets the attribute is the text's own then.
+        is_own: whether what gets the attribute is the text's own then, and nothing that answers
+            when objects get one of that name.
     """
 
     names: frozenset[str]
@@ -182,12 +183,14 @@ class _Proof:
         self._store = store
         self._names: set[str] = set()
         self._libraries: set[str] = set()
+        self._may_be_class = False
         # What is being shown of names: all of it has to hold, or nothing does.
         self._assumed: set[tuple[str, Callable[[_Binding, int], bool]]] = set()
 
     def own(self) -> Condition | None:
         """Under which condition an object, function or class of the text's own gets it."""
-        return self._condition(self._is_own(self._store.owner, _DEEPEST), True)
+        holds = self._is_own(self._store.owner, _DEEPEST)
+        return self._condition(holds, not self._may_be_class or self._is_no_property())
 
     def harmless(self) -> Condition | None:
         """Under which condition the value is a number or text, or something of a library's."""
@@ -205,7 +208,16 @@ class _Proof:
             return self._is_own_class(node.func, deep - 1)
         if isinstance(node, _Function):
             return all(self._is_call_of(it, "functools.wraps") for it in node.decorator_list)
+        self._may_be_class = True
         return isinstance(node, _First) or self._is_class_of_own(node, deep)
+
+    def _is_no_property(self) -> bool:
+        """Whether the value is surely nothing that answers when objects of a class get it."""
+        value = self._store.value
+        if isinstance(value, ast.Name):
+            found = self._bound.by_name.get(value.id, [None])
+            return all(isinstance(it, _Function) and not it.decorator_list for it in found)
+        return isinstance(value, ast.Constant | ast.JoinedStr | ast.List | ast.Dict | ast.Lambda)
 
     def _is_own_class(self, node: ast.expr, deep: int) -> bool:
         """Whether this is a class of the text's, which makes objects of itself."""

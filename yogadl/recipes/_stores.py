@@ -53,6 +53,9 @@ _ANY = re.compile(
 )
 _WORD = re.compile(r"\w+")
 
+Doubt = tuple[str, Condition]
+"""The name of an attribute, and under which condition nothing of code gets that."""
+
 
 @dataclass(frozen=True)
 class Told:
@@ -66,7 +69,7 @@ class Told:
     """
 
     names: Stored
-    doubts: tuple[tuple[str, Condition], ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     registries: frozenset[Chain] = frozenset()
     imports: frozenset[Import] = frozenset()
 
@@ -113,7 +116,7 @@ class _Every:
     def __init__(self) -> None:
         self.imports: list[tuple[str, frozenset[Import]]] = []
         self._names: dict[str, bool] = {}
-        self._doubts: list[tuple[str, Condition]] = []
+        self._doubts: list[Doubt] = []
         self._left = _MOST_BYTES
 
     def add(self, file: str, package: str) -> Told | None:
@@ -133,15 +136,20 @@ class _Every:
 
     def settled(self) -> Stored:
         """The names that they may give to anything; see ``Told``."""
-        taken = {*self._names, *(name for name, it in self._doubts if not it.is_own)}
-        left, before = self._doubts, None
-        # Each that fails may make others fail.
-        while len(left) != before:
-            before = len(left)
-            failed = [name for name, it in left if not _holds(it, taken)]
-            left = [(name, it) for name, it in left if _holds(it, taken)]
-            taken.update(failed)
-            self._names.update(dict.fromkeys(failed, True))
+        # A class may have got what answers by such a name, as a property of a library's does.
+        answered = {name for name, it in self._doubts if not it.is_own}
+        taken = {*self._names, *answered}
+        left, is_settled = self._doubts, False
+        while not is_settled:
+            held: list[Doubt] = []
+            failed: list[Doubt] = []
+            for name, it in left:
+                holds = _holds(it, taken) and not (it.is_own and name in answered)
+                (held if holds else failed).append((name, it))
+            # Each that fails may make others fail.
+            taken.update(name for name, _ in failed)
+            self._names.update((name, True) for name, _ in failed)
+            left, is_settled = held, not failed
         return {**dict.fromkeys((name for name, _ in left), False), **self._names}
 
 
@@ -193,7 +201,8 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
     registries = registries_in(tree, found.trusts_self) if word.search(plain) else frozenset()
     if registries is None:
         return ALL
-    names, doubts = dict.fromkeys(found.names, False), []
+    names = dict.fromkeys(found.names, False)
+    doubts: list[Doubt] = []
     is_clever = CLEVER.search(plain) is not None
     for store in found.stores:
         condition = None if is_clever else condition_of(store, found.bound)
