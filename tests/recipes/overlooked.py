@@ -82,9 +82,18 @@ class OfMeta(metaclass=Meta): pass
 config, checked = Config(), Checked()
 space = types.SimpleNamespace()
 table = collections.OrderedDict()
+class Setting:
+    def __set_name__(self, owner, name): owner.kept = kept
+def instrument(kind): kind.kept = kept
+class KeepMeta(type):
+    kept = kept
+class OfKeepMeta(metaclass=KeepMeta): pass
+def keep(value): config.taken = value
 def keeper(*given): return config
 def same(value): return value
 def encode(value): return config._encoder(value)
+def one(value): return getattr(config, "one", str)(value)
+def called(value): return space.fn(value)
 def made(value): return table.maker(value)
 """
 """A library; ``encode`` uses what ``config`` has, and so what ``Keeper`` keeps."""

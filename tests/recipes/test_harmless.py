@@ -15,32 +15,30 @@ from yogadl.recipes._assigned import Stored
 from yogadl.recipes._missing import MissingFiles
 from yogadl.recipes._stores import names_stored
 
+# Before three dashes, what is run; the rest is only read.
 NODE = "class Node: pass\nnode = Node()\n"
 OWN = [
-    f"{NODE}node.a = print_all",
-    f"{NODE}def f(): node.a = f",
-    f"{NODE}node.a, node.b = node, f",
-    f"{NODE}other = node\nother.a = f",
-    f"{NODE}one, other = Node(), node\nother.a = f",
-    f"{NODE}[one, (other, two)] = [1, (Node(), 2)]\nother.a = f",
-    f"{NODE}last = node\nfor _ in y:\n    new = Node()\n    last.a = new\n    last = new",
-    f"{NODE}node: Node\nnode.a = f",
-    f"{NODE}node.a += f",
-    f"{NODE}for node.a in y: pass",
-    f"{NODE}setattr(node, 'a', f)",
-    f"{NODE}Node().a = f",
-    f"{NODE}Node.a = f",
-    f"{NODE}if (new := Node()): new.a = f",
-    "class Base(Exception): pass\nclass Node(Base, dict): pass\nnode = Node(1)\nnode.a = f",
-    "import dataclasses\n@dataclasses.dataclass\nclass Node:\n    a: object = None\nNode(1).a = f",
-    "from dataclasses import dataclass\n@dataclass(eq=False)\nclass N:\n    b: int\nN(1).a = f",
-    "class Node:\n    a = []\nNode().a = f",
+    f"{NODE}---\nnode.a = print_all",
+    f"{NODE}---\nnode.a, node.b = node, f",
+    f"{NODE}other = node\n---\nother.a = f",
+    f"{NODE}---\none, other = Node(), node\nother.a = f",
+    f"{NODE}---\n[one, (other, two)] = [1, (Node(), 2)]\nother.a = f",
+    f"{NODE}---\nlast = node\nfor _ in y:\n    new = Node()\n    last.a = new\n    last = new",
+    f"{NODE}---\nnode: Node\nnode.a = f",
+    f"{NODE}---\nnode.a += f",
+    f"{NODE}---\nfor node.a in y: pass",
+    f"{NODE}---\nsetattr(node, 'a', f)",
+    f"{NODE}---\nNode().a = f",
+    f"{NODE}---\nNode.a = f",
+    f"{NODE}---\nif (new := Node()): new.a = f",
+    f"{NODE}---\nnode.a = None\nnode.a = f",
+    "class Base(Exception): pass\nclass Node(Base): pass\n---\nNode(1).a = f",
+    "import abc\nclass Node(abc.ABC): pass\n---\nNode(1).a = f",
+    "import dataclasses\n@dataclasses.dataclass\nclass N:\n    a: object = None\n---\nN(1).a = f",
+    "from dataclasses import dataclass\n@dataclass(eq=False)\nclass N:\n    a: int\n---\nN.a = f",
+    "class Node:\n    a = []\n---\nNode().a = f",
     "class Node:\n    @property\n    def a(self): pass\n    @a.setter\n    def a(self, x): pass\n"
-    "Node().a = f",
-    "class Node:\n    @classmethod\n    def of(cls): cls.a = f",
-    "class Node:\n    def __init_subclass__(cls): cls.a = f",
-    "class Meta(type):\n    def __init__(cls, *given): cls.a = f",
-    "class Node:\n    def of(self):\n        me = self\n        me.a = f",
+    "---\nNode().a = f",
     "def outer(f):\n    def inner(): pass\n    inner.a = f\n    return inner",
     "import functools\ndef of(f):\n    @functools.wraps(f)\n    def inner(): pass\n    inner.a = f",
     "from functools import wraps\ndef of(f):\n    @wraps(f)\n    def fn(): pass\n    fn.a = f",
@@ -72,11 +70,15 @@ def stored(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, **texts: str
     modules = []
     for name, text in texts.items():
         path = tmp_path / f"{name}_of_{tmp_path.name.replace('-', '_')}.py"
-        path.write_text("def never():\n" + "".join(f"    {it}\n" for it in text.split("\n")))
+        run, _, read = text.rpartition("---\n")
+        path.write_text(f"{run}def never():\n" + "".join(f"    {it}\n" for it in read.split("\n")))
         os.utime(path, (LONG_AGO, LONG_AGO))
         modules.append(importlib.import_module(path.stem))
-        monkeypatch.delitem(sys.modules, path.stem)
-    return names_stored(modules, MissingFiles())
+    try:
+        return names_stored(modules, MissingFiles())
+    finally:
+        for module in modules:
+            del sys.modules[module.__name__]
 
 
 @pytest.mark.parametrize("text", [*OWN, *OF_LIBRARIES])

@@ -127,6 +127,202 @@ class Kept:
 Node.kept = Kept()
 node = Node()
 node.kept = text
+### a property that a loop sets
+class Node: pass
+for Node.kept in [confx.kept]: pass
+node = Node()
+node.kept = text
+### a property of a base
+class Base: pass
+class Node(Base): pass
+Base.kept = confx.kept
+node = Node()
+node.kept = text
+### a property that a library sets
+class Node: pass
+confx.instrument(Node)
+node = Node()
+node.kept = text
+### a property that a library sets by its name
+class Node: x = confx.Setting()
+node = Node()
+node.kept = text
+### a property that a field sets
+import dataclasses
+@dataclasses.dataclass
+class Node:
+    x: object = confx.Setting()
+node = Node()
+node.kept = text
+### a property in a list
+class Node: kept, x = [confx.kept, 1]
+node = Node()
+node.kept = text
+### a property in a list of one
+class Node: [kept] = [confx.kept]
+node = Node()
+node.kept = text
+### __new__ in a list
+class Node: __new__, x = [confx.keeper, 1]
+node = Node()
+node.encoder = text
+### a property in an expression
+class Node: a = [(kept := confx.kept)]
+node = Node()
+node.kept = text
+### a property in an annotation
+class Node: a: (kept := confx.kept)
+node = Node()
+node.kept = text
+### __new__ in an annotation
+class Node: a: (__new__ := confx.keeper) = 1
+node = Node()
+node.encoder = text
+### a property in a default
+class Node:
+    def f(this, x=(kept := confx.kept)): pass
+node = Node()
+node.kept = text
+### __new__ in a hint
+class Node:
+    def f(this) -> (__new__ := confx.keeper): pass
+node = Node()
+node.encoder = text
+### a property in a decorator
+class Node:
+    @(kept := confx.kept).getter
+    def g(this): pass
+node = Node()
+node.kept = text
+### another class of its own
+class Node:
+    def __init__(self): self.__class__ = confx.Keeper
+node = Node()
+node.kept = text
+### another class by its name
+class Node:
+    def __init__(self): setattr(self, '__class__', confx.Keeper)
+node = Node()
+node.kept = text
+### other bases by a method
+class Base: pass
+class Node(Base): pass
+class Helper:
+    def put(self): self.__bases__ = (confx.Keeper,)
+Helper.put(Node)
+node = Node()
+node.kept = text
+### self by another name
+class Node(confx.Keeper):
+    def put(self):
+        node = self
+        node.kept = text
+Node().put()
+### cls with a metaclass of a library
+class Node(metaclass=confx.KeepMeta):
+    @classmethod
+    def put(cls): cls.kept = text
+Node.put()
+### cls with a base that has one
+class Node(confx.OfKeepMeta):
+    @classmethod
+    def put(cls): cls.kept = text
+Node.put()
+### cls of a class below
+class Node:
+    def __init_subclass__(cls): cls.kept = text
+class More(Node, confx.OfKeepMeta): pass
+### a class with a metaclass of a library
+class Node(metaclass=confx.KeepMeta): pass
+Node.kept = text
+### no class method
+classmethod = staticmethod
+class Node:
+    @classmethod
+    def put(cls): cls.one = text
+Node.put(confx.config)
+def make(): return confx.one(1)
+### globals by another name
+class Node: pass
+from .other import fetch
+fetch()['Node'] = confx.keeper
+node = Node()
+node.encoder = text
+=== other.py
+fetch = globals
+### a name that is private to a class
+class Node: pass
+__node = Node()
+_C__node = confx.config
+class C:
+    def put(self): __node.encoder = text
+C().put()
+### a value that is private to a class
+__value = 1
+_C__value = text
+class C:
+    def put(this): confx.config.encoder = __value
+C().put()
+### an argument that is private to a class
+class Node: pass
+__n = Node()
+class C:
+    def put(this, _C__n): __n.encoder = text
+C().put(confx.config)
+### a module with the name of a library's
+from . import put
+=== put/__init__.py
+import json, confx
+from .json import other
+def put(): confx.config.encoder = json.text
+put()
+=== put/json.py
+def other(): pass
+def text(value): return 'C'
+### a module with the name of functools
+from .put import text as never
+=== put/__init__.py
+import functools, confx
+from .functools import other
+def text(value): return 'C'
+@functools.wraps(text)
+def node(): pass
+node.encoder = text
+=== put/functools.py
+import confx
+def other(): pass
+def wraps(f): return lambda g: confx.config
+### what a library was given
+import threading
+threading.settrace(text)
+confx.config.encoder = threading._trace_hook
+threading.settrace(None)
+### what a library of it was given
+import logging
+logging.setLogRecordFactory(text)
+confx.config.encoder = logging._logRecordFactory
+logging.setLogRecordFactory(logging.LogRecord)
+### what a library has taken
+confx.keep(text)
+confx.config.one = confx.config.taken
+def make(): return confx.one(1)
+### what of it a library has taken
+class Node: pass
+confx.keep(Node)
+Node.fn2 = text
+confx.space.fn = confx.config.taken.fn2
+def make(): return confx.called(1)
+### what a library calls something else
+confx.checked._encoder = text
+confx.space.fn = confx.checked.wrapped
+confx.checked._encoder = str
+def make(): return confx.called(1)
+### what a library has put among Python's
+import gettext
+class T(gettext.NullTranslations):
+    def gettext(self, message): return 'C'
+T().install()
+confx.config.encoder = _
 ### globals
 class Node: pass
 node = Node()

@@ -31,6 +31,8 @@ _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What runs texts, by another name than its own.
 _RUNNING = frozenset(("exec", "eval", "compile"))
 _IMPORTING = frozenset(("import_module", "__import__", "find_spec"))
+# Whatever has these may become something else, also ``self``.
+_MAKING = frozenset(("__bases__", "__class__", "__new__"))
 _BUILTINS, _SYS, _WRAPS = "builtins", "sys", "wraps"
 # What is imported by any name may fail, or be taken away again, with nothing left; and by ``sys``,
 # it may be from where Python does not look any more.
@@ -173,7 +175,9 @@ class _Walk:
                 self._told.add(id(node.value))
             if _is_named(node.value, _SYS) and node.attr in _OF_SYS:
                 self._told.add(id(node.value))
-            if isinstance(node.ctx, ast.Store) and not self._is_own(node.value):
+            if isinstance(node.ctx, ast.Store) and (
+                not self._is_own(node.value) or node.attr in _MAKING
+            ):
                 if id(node) not in self._plain or node.attr[:2] == "__":
                     self._store(Store(node.attr, node.value, self._given.get(id(node))))
                 else:
@@ -203,7 +207,7 @@ class _Walk:
             name = self._name_set(node)
             if name is None:
                 raise _AnyNameError
-            if not self._is_own(node.args[0]):
+            if not self._is_own(node.args[0]) or name in _MAKING:
                 self._store(Store(name, node.args[0], node.args[2]))
             return [*node.args, *node.keywords]
         called = getattr(node.func, "attr", getattr(node.func, "id", None))
@@ -259,10 +263,11 @@ class _Walk:
         return owner is not None and self._is_own(owner)
 
     def _name_set(self, call: ast.Call) -> str | None:
-        """The name that a call of ``setattr`` sets; anything for one of ``self``."""
+        """The name that a call of ``setattr`` sets; of ``self``, it may be empty."""
         given = call.args
         if len(given) == 3 and not any(isinstance(each, ast.Starred) for each in given):
-            return "" if self._is_own(given[0]) else _text_of(given[1])
+            found = _text_of(given[1])
+            return "" if found is None and self._is_own(given[0]) else found
         return None
 
 

@@ -2,9 +2,9 @@
 
 ``node.next = other`` says neither what ``node`` is nor what ``other`` is, and so somebody has to
 look for ``next`` in all that libraries have. That is not necessary where the text says that
-``node`` is always an object of a class of its own, or that the value is something that a library
-itself has, as in ``options.policy = tf.data.experimental.AutoShardPolicy.OFF``; as long as nobody
-gives another value to the names by which it says so.
+``node`` is always a function of its own or an object of a class of its own, or that the value is
+something that a library itself has, as in ``options.policy = AutoShardPolicy.OFF``. A text says so
+under conditions; whether these hold is asked of what there is, see ``_holding``.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 CLEVER = re.compile(r"\b(?:f_)?(?:globals|locals)\b")
-"""Words of texts in which names may get values that no statement gives them."""
+"""Words by which names may get values that no statement gives them, also those of other texts."""
 
-_DEEPEST = 20
-_SELF, _CLS = "self", "cls"
-# Methods of classes without saying so.
-_OF_CLASSES = frozenset(("__class_getitem__", "__init_subclass__", "__new__"))
+_MOST_NAMES = 50
+# What Python changes in classes, or what may be two names at once.
+_PRIVATE = "__"
 # These give numbers and texts, whatever they get.
 _CONVERTING = frozenset(("bool", "float", "int", "len", "str"))
-# What may make other objects of what calls a class.
+# What decides what is made by calling a class, and what its objects have.
 _MAKING = frozenset(("__bases__", "__new__"))
-_OF_PROPERTIES = frozenset(("deleter", "getter", "setter"))
+_WRAPS = "functools.wraps"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Plain = ast.Constant | ast.JoinedStr
+_Parts = ast.Tuple | ast.List | ast.Set | ast.Dict | ast.IfExp | ast.BoolOp
 
 
 @dataclass(frozen=True)
@@ -51,35 +51,27 @@ class Condition:
 
     Attributes:
         names: of attributes that nobody gives to anything but objects of their own.
-        libraries: modules at the top, all of which are libraries'.
+        classes: names of the module, which are plain classes of the user's.
+        paths: modules and names in them, which are things of libraries.
         is_own: whether what gets the attribute is the text's own then, and nothing that answers
             when objects get one of that name.
     """
 
     names: frozenset[str]
-    libraries: frozenset[str]
-    is_own: bool
+    classes: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
+    is_own: bool = False
 
 
-class _Import(ast.expr):
-    """Stands for a value that an import statement gives a name.
+@dataclass(frozen=True)
+class _Import:
+    """What an import statement gives a name: a module, or a module and a name in that; empty for
+    what is relative."""
 
-    Attributes:
-        level: of a relative one.
-        path: the module and what is imported of it.
-    """
-
-    def __init__(self, level: int, path: str) -> None:
-        super().__init__()
-        self.level = level
-        self.path = path
+    path: str
 
 
-class _First(ast.expr):
-    """Stands for what a method gets as ``self`` or ``cls``."""
-
-
-_Binding = ast.expr | _Function | ast.ClassDef | None
+_Binding = ast.expr | _Function | ast.ClassDef | _Import | None
 BINDING = frozenset(
     (
         *(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Import, ast.ImportFrom, ast.Name, ast.arg),
@@ -91,18 +83,18 @@ BINDING = frozenset(
 
 
 class Bound:
-    """What names of a text get, in whichever scope, as far as it has no word of ``CLEVER``.
-
-    Attributes:
-        by_name: all that each name gets; ``None`` is anything.
-        is_told: whether these are all names.
-    """
+    """What names of a text get, in whichever scope, as far as there is no word of ``CLEVER``."""
 
     def __init__(self) -> None:
-        self.by_name: dict[str, list[_Binding]] = {}
-        self.is_told = True
+        # ``None`` is anything.
+        self._by_name: dict[str, list[_Binding]] = {}
+        self._is_told = True
         # By where they are in memory.
         self._seen: set[int] = set()
+        # Of names that were asked for.
+        self._owners: dict[str, _Owner | None] = {}
+        self._roots: dict[str, str] = {}
+        self._plain: dict[str, bool] = {}
 
     def add(self, node: ast.AST) -> None:
         """Adds what a node of the text binds, if it is one of ``BINDING``; those that it is in have
@@ -119,21 +111,24 @@ class Bound:
             self._assign(node.target, node.value)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             self._import(node)
-        elif isinstance(node, _Function):
+        elif isinstance(node, _Function | ast.ClassDef):
             self._add(node.name, node)
-        elif isinstance(node, ast.ClassDef):
-            self._add(node.name, node)
-            self._define_methods(node)
         elif isinstance(node, ast.Name):
             if not isinstance(node.ctx, ast.Load) and id(node) not in self._seen:
                 self._add(node.id, None)
         elif isinstance(node, ast.arg):
-            if id(node) not in self._seen:
-                self._add(node.arg, None)
+            self._add(node.arg, None)
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
             self._add(node.name or "", None)
         elif isinstance(node, ast.MatchMapping):
             self._add(node.rest or "", None)
+
+    def condition_of(self, store: Store) -> Condition | None:
+        """Under which condition an assignment of the text is harmless; ``None`` for one that may
+        always give code to a library."""
+        if store.name[:2] == "__" or not self._is_told:
+            return None
+        return self._if_own(store) or self._if_harmless(store.value)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
@@ -150,238 +145,173 @@ class Bound:
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
             if alias.name == "*":
-                self.is_told = False
+                self._is_told = False
             elif isinstance(node, ast.ImportFrom):
-                path = f"{node.module or ''}.{alias.name}"
-                self._add(alias.asname or alias.name, _Import(node.level, path))
+                path = "" if node.level else f"{node.module}.{alias.name}"
+                self._add(alias.asname or alias.name, _Import(path))
             else:
                 path = alias.name if alias.asname else alias.name.partition(".")[0]
-                self._add(alias.asname or path, _Import(0, path))
-
-    def _define_methods(self, kind: ast.ClassDef) -> None:
-        for method in kind.body:
-            if isinstance(method, _Function):
-                for first in [*method.args.posonlyargs, *method.args.args][:1]:
-                    if first.arg == _first_of(method, kind):
-                        self._seen.add(id(first))
-                        self._add(first.arg, _First())
+                self._add(alias.asname or path, _Import(path))
 
     def _add(self, name: str, value: _Binding) -> None:
-        self.by_name.setdefault(name, []).append(value)
+        known = self._by_name.setdefault(name, [])
+        if value is None:
+            known[:] = [None]
+        elif known != [None]:
+            known.append(value)
 
-
-class _Proof:
-    """Shows that an assignment is harmless.
-
-    Args:
-        bound: what the names of the text get.
-        store: the assignment.
-    """
-
-    def __init__(self, bound: Bound, store: Store) -> None:
-        self._bound = bound
-        self._store = store
-        self._names: set[str] = set()
-        self._libraries: set[str] = set()
-        self._may_be_class = False
-        # What is being shown of names: all of it has to hold, or nothing does.
-        self._assumed: set[tuple[str, Callable[[_Binding, int], bool]]] = set()
-
-    def own(self) -> Condition | None:
-        """Under which condition an object, function or class of the text's own gets it."""
-        holds = self._is_own(self._store.owner, _DEEPEST)
-        return self._condition(holds, not self._may_be_class or self._is_no_property())
-
-    def harmless(self) -> Condition | None:
-        """Under which condition the value is a number or text, or something of a library's."""
-        return self._condition(self._is_harmless(self._store.value, _DEEPEST), False)
-
-    def _condition(self, holds: bool, is_own: bool) -> Condition | None:
-        if not holds or not self._bound.is_told:
+    def _if_own(self, store: Store) -> Condition | None:
+        """Under which condition a function, object or class of the text's own gets it."""
+        owner, made = store.owner, set[str]()
+        if isinstance(owner, ast.Call) and isinstance(owner.func, ast.Name):
+            made.add(owner.func.id)
+            found: _Owner | None = _Owner(classes=made)
+        else:
+            found = self._owner(owner.id) if isinstance(owner, ast.Name) else None
+        if found is None or not all(map(self._is_class, found.classes)):
             return None
-        return Condition(frozenset(self._names), frozenset(self._libraries), is_own)
-
-    def _is_own(self, node: _Binding, deep: int) -> bool:
-        if isinstance(node, ast.Name):
-            return self._all_of(node.id, self._is_own, deep)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            return self._is_own_class(node.func, deep - 1)
-        if isinstance(node, _Function):
-            return all(self._is_call_of(it, "functools.wraps") for it in node.decorator_list)
-        self._may_be_class = True
-        return isinstance(node, _First) or self._is_class_of_own(node, deep)
-
-    def _is_no_property(self) -> bool:
-        """Whether the value is surely nothing that answers when objects of a class get it."""
-        value = self._store.value
-        if isinstance(value, ast.Name):
-            found = self._bound.by_name.get(value.id, [None])
-            return all(isinstance(it, _Function) and not it.decorator_list for it in found)
-        return isinstance(value, ast.Constant | ast.JoinedStr | ast.List | ast.Dict | ast.Lambda)
-
-    def _is_own_class(self, node: ast.expr, deep: int) -> bool:
-        """Whether this is a class of the text's, which makes objects of itself."""
-        return isinstance(node, ast.Name) and self._all_of(node.id, self._is_class_of_own, deep)
-
-    def _is_class_of_own(self, node: _Binding, deep: int) -> bool:
-        if not isinstance(node, ast.ClassDef) or node.keywords:
-            return False
-        self._names.update(_MAKING)
-        if self._is_answered(node, self._store.name) or any(map(_makes, node.body)):
-            return False
-        is_plain = all(self._is_dataclass(it) for it in node.decorator_list)
-        return is_plain and all(
-            self._is_builtin(base) or self._is_own_class(base, deep - 1) for base in node.bases
+        names = found.names | found.classes | (_MAKING if found.classes else frozenset())
+        return Condition(
+            frozenset(names),
+            frozenset(found.classes),
+            frozenset(found.paths),
+            not found.may_be_class or self._is_no_property(store.value),
         )
 
-    def _is_answered(self, kind: ast.ClassDef, name: str) -> bool:
-        """Whether a class may have something by which a library answers when an object of the class
-        gets an attribute."""
-        is_property = False
-        for statement in kind.body:
-            if not isinstance(statement, _Function) or statement.name != name:
-                if _binds(statement, name):
-                    return True
-                continue
-            for decorator in statement.decorator_list:
-                if isinstance(decorator, ast.Attribute):
-                    if not is_property or not _is_of_property(decorator, name):
-                        return True
-                elif getattr(decorator, "id", "") != "property" or not self._is_builtin(decorator):
-                    return True
-            is_property = bool(statement.decorator_list)
-        return False
+    def _owner(self, name: str) -> _Owner | None:
+        if name not in self._owners:
+            self._owners[name] = self._followed(name)
+        return self._owners[name]
 
-    def _is_dataclass(self, node: ast.expr) -> bool:
-        name = "dataclasses.dataclass"
-        return self._is_path(node, name) or self._is_call_of(node, name)
+    def _followed(self, first: str) -> _Owner | None:
+        """What a name may get, by whichever names that goes."""
+        found = _Owner()
+        left = {first}
+        while left:
+            name = left.pop()
+            found.names.add(name)
+            if _PRIVATE in name or len(found.names) > _MOST_NAMES:
+                return None
+            for value in self._by_name.get(name, [None]):
+                if isinstance(value, ast.Name):
+                    left |= {value.id} - found.names
+                elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+                    found.classes.add(value.func.id)
+                elif isinstance(value, ast.ClassDef):
+                    found.classes.add(name)
+                    found.may_be_class = True
+                elif not isinstance(value, _Function) or not self._is_undecorated(value, found):
+                    return None
+        return found
 
-    def _is_call_of(self, node: ast.expr, path: str) -> bool:
-        return isinstance(node, ast.Call) and self._is_path(node.func, path)
+    def _is_class(self, name: str) -> bool:
+        found = self._by_name.get(name, [])
+        return _PRIVATE not in name and len(found) == 1 and isinstance(found[0], ast.ClassDef)
 
-    def _is_path(self, node: ast.expr, path: str) -> bool:
-        """Whether this is what a module has under a name, both of which are in a path."""
-        within = path
-        if isinstance(node, ast.Attribute):
-            within, _, name = path.partition(".")
-            if node.attr != name:
+    def _is_undecorated(self, function: _Function, found: _Owner) -> bool:
+        """Whether a function is what its name gets, or its decorators give it back, as far as the
+        text says; adds by which names."""
+        for decorator in function.decorator_list:
+            chain = self._path(decorator.func) if isinstance(decorator, ast.Call) else None
+            if chain is None or chain[0] != _WRAPS:
                 return False
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return False
-        self._libraries.add(path.partition(".")[0])
-        self._names.update((node.id, path.rpartition(".")[2]))
-        found = self._bound.by_name.get(node.id, [None])
-        return all(isinstance(it, _Import) and (it.level, it.path) == (0, within) for it in found)
-
-    def _is_harmless(self, node: _Binding, deep: int) -> bool:
-        if deep <= 0:
-            return False
-        parts: Iterable[ast.expr | None] = ()
-        if isinstance(node, ast.Name | ast.Attribute):
-            return self._is_librarys(node, deep)
-        if isinstance(node, ast.Call):
-            # Whatever it gets.
-            is_told = isinstance(node.func, ast.Name) and node.func.id in _CONVERTING
-            return is_told and self._is_builtin(node.func)
-        if isinstance(node, ast.Tuple | ast.List | ast.Set):
-            parts = node.elts
-        elif isinstance(node, ast.Dict):
-            parts = (*node.keys, *node.values)
-        elif isinstance(node, ast.IfExp):
-            parts = (node.body, node.orelse)
-        elif isinstance(node, ast.BoolOp):
-            parts = node.values
-        elif not isinstance(node, ast.Constant | ast.JoinedStr):
-            return False
-        return all(self._is_harmless(it, deep - 1) for it in parts)
-
-    def _is_librarys(self, node: ast.expr, deep: int) -> bool:
-        """Whether a name, or what it has under others, is a library's, or a number or text."""
-        is_chain = isinstance(node, ast.Attribute)
-        # No recursion: a chain may be longer than Python's stack.
-        while isinstance(node, ast.Attribute):
-            self._names.add(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return False
-        if self._is_builtin(node):
-            return not is_chain
-        holds = self._is_imported if is_chain else self._is_imported_or_harmless
-        return self._all_of(node.id, holds, deep)
-
-    def _is_imported_or_harmless(self, node: _Binding, deep: int) -> bool:
-        return self._is_imported(node, deep) or self._is_harmless(node, deep)
-
-    def _is_imported(self, node: _Binding, _deep: int) -> bool:
-        if isinstance(node, ast.Constant):
-            # As what could not be imported.
-            return True
-        if not isinstance(node, _Import) or node.level:
-            return False
-        path = node.path.split(".")
-        self._libraries.add(path[0])
-        self._names.update(path[1:])
+            found.paths.add(_WRAPS)
+            found.names |= chain[1]
         return True
 
-    def _all_of(self, name: str, holds: Callable[[_Binding, int], bool], deep: int) -> bool:
-        """Whether something holds for all that a name gets."""
-        if (name, holds) in self._assumed:
-            return True
-        if deep <= 0:
-            return False
-        self._assumed.add((name, holds))
-        self._names.add(name)
-        found = self._bound.by_name.get(name)
-        return found is not None and all(holds(it, deep - 1) for it in found)
+    def _is_no_property(self, value: ast.expr | None) -> bool:
+        """Whether a value is surely nothing that answers when objects of a class get it."""
+        if isinstance(value, ast.Name):
+            found = self._by_name.get(value.id, [None])
+            return all(isinstance(it, _Function) and not it.decorator_list for it in found)
+        return isinstance(value, _Plain | ast.List | ast.Dict | ast.Lambda)
 
-    def _is_builtin(self, node: ast.expr) -> bool:
-        """Whether this is what Python itself has under a name, as far as the text says."""
-        if not isinstance(node, ast.Name) or node.id in self._bound.by_name:
-            return False
-        self._names.add(node.id)
-        return hasattr(builtins, node.id)
+    def _if_harmless(self, value: ast.expr | None) -> Condition | None:
+        """Under which condition a value is a number or text, or something of a library's."""
+        names, paths = set[str](), set[str]()
+        left = [value]
+        while left:
+            node = left.pop()
+            if isinstance(node, _Parts):
+                left += _parts(node)
+            elif isinstance(node, ast.Call):
+                # Whatever it gets.
+                called = node.func.id if isinstance(node.func, ast.Name) else ""
+                if called not in _CONVERTING or called in self._by_name:
+                    return None
+                names.add(called)
+                paths.add(f"builtins.{called}")
+            elif isinstance(node, ast.Name | ast.Attribute):
+                chain = self._path(node)
+                if chain is not None:
+                    paths.add(chain[0])
+                    names |= chain[1]
+                elif isinstance(node, ast.Name) and self._is_plain(node.id):
+                    names.add(node.id)
+                else:
+                    return None
+            elif not isinstance(node, _Plain):
+                return None
+        return Condition(frozenset(names), paths=frozenset(paths))
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether a name gets numbers and texts only."""
+        if name not in self._plain:
+            found = self._by_name.get(name, [None])
+            self._plain[name] = all(isinstance(it, _Plain) for it in found)
+        return _PRIVATE not in name and self._plain[name]
+
+    def _path(self, node: ast.expr) -> tuple[str, set[str]] | None:
+        """The path of what is imported, and the names by which the text has that."""
+        attributes: list[str] = []
+        # No recursion: a chain may be longer than Python's stack.
+        while isinstance(node, ast.Attribute):
+            attributes.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or _PRIVATE in node.id:
+            return None
+        if node.id not in self._roots:
+            self._roots[node.id] = self._root(node.id)
+        if not self._roots[node.id]:
+            return None
+        path = ".".join((self._roots[node.id], *reversed(attributes)))
+        return path, {node.id, *path.split(".")[1:]}
+
+    def _root(self, name: str) -> str:
+        """The path of what is imported by a name; empty if it may be something else."""
+        if name not in self._by_name:
+            return f"builtins.{name}" if hasattr(builtins, name) else ""
+        paths = set[str]()
+        for it in self._by_name[name]:
+            if isinstance(it, _Import):
+                paths.add(it.path)
+            elif not isinstance(it, ast.Constant):
+                # What could not be imported may be ``None``.
+                return ""
+        return paths.pop() if len(paths) == 1 else ""
 
 
-def condition_of(store: Store, bound: Bound) -> Condition | None:
-    """Under which condition an assignment of a text is harmless; ``None`` for one that may always
-    give code to a library."""
-    if store.name[:2] == "__":
-        return None
-    return _Proof(bound, store).own() or _Proof(bound, store).harmless()
+@dataclass
+class _Owner:
+    """What a name may get.
+
+    Attributes:
+        names: by which that goes.
+        classes: that make objects, or that it is.
+        paths: see ``Condition``.
+        may_be_class: whether it may be a class, and no object.
+    """
+
+    names: set[str] = field(default_factory=set)
+    classes: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+    may_be_class: bool = False
 
 
-def _first_of(method: _Function, kind: ast.ClassDef) -> str:
-    """By which name a method of a class gets an object of that, or the class; empty if it does not
-    surely get one."""
-    decorators = {getattr(it, "id", getattr(it, "attr", "")) for it in method.decorator_list}
-    bases = {it.id for it in kind.bases if isinstance(it, ast.Name)}
-    if any("static" in it for it in decorators):
-        return ""
-    is_of_class = "classmethod" in decorators or method.name in _OF_CLASSES or "type" in bases
-    return _CLS if is_of_class else _SELF
-
-
-def _binds(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement of a class may bind a name to something else than a plain value."""
-    if isinstance(statement, ast.Assign | ast.AnnAssign):
-        value = statement.value
-        if value is None or isinstance(value, ast.Constant | ast.List | ast.Dict | ast.Set):
-            return False
-    if isinstance(statement, _Function):
-        return statement.name == name
-    return any(
-        name in (getattr(it, "id", None), getattr(it, "name", None), getattr(it, "asname", None))
-        for it in ast.walk(statement)
-    )
-
-
-def _makes(statement: ast.stmt) -> bool:
-    """Whether a statement of a class may say what is made when that is called."""
-    return _binds(statement, "__new__")
-
-
-def _is_of_property(decorator: ast.Attribute, name: str) -> bool:
-    """Whether this adds to the property of a name."""
-    is_of_name = isinstance(decorator.value, ast.Name) and decorator.value.id == name
-    return is_of_name and decorator.attr in _OF_PROPERTIES
+def _parts(node: _Parts) -> list[ast.expr | None]:
+    """What a value is made of, or one of which it is."""
+    if isinstance(node, ast.Dict):
+        return [*node.keys, *node.values]
+    if isinstance(node, ast.IfExp):
+        return [node.body, node.orelse]
+    return [*(node.values if isinstance(node, ast.BoolOp) else node.elts)]

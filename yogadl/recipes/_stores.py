@@ -17,12 +17,14 @@ import time
 import tokenize
 import types
 import unicodedata
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from yogadl.recipes._assigned import ALL, NAMESPACES, Stored, assigned_in
-from yogadl.recipes._harmless import CLEVER, Condition, condition_of
-from yogadl.recipes._missing import MissingFiles, is_librarys
+from yogadl.recipes._harmless import CLEVER, Condition
+from yogadl.recipes._holding import holds
+from yogadl.recipes._missing import MissingFiles
 from yogadl.recipes._registering import WORD, WORD_OF_ANY, Chain, registries_in
 from yogadl.recipes._registries import is_registry_of_users
 from yogadl.recipes._scopes import Import, package_of
@@ -64,12 +66,14 @@ class Told:
     Attributes:
         names: of attributes that it may give to anything.
         doubts: those under which it gives no code to a library, if something holds.
+        is_clever: whether it may give names of modules other values.
         registries: what it may register something with, if that is a library's.
         imports: what it imports.
     """
 
     names: Stored
     doubts: tuple[Doubt, ...] = ()
+    is_clever: bool = False
     registries: frozenset[Chain] = frozenset()
     imports: frozenset[Import] = frozenset()
 
@@ -88,7 +92,9 @@ def names_stored(modules: Iterable[types.ModuleType], missing: MissingFiles) -> 
     every = _Every()
     for module in modules:
         file = vars(module).get("__file__")
-        told = every.add(file, package_of(vars(module))) if isinstance(file, str) else None
+        if not isinstance(file, str):
+            return ALL
+        told = every.add(file, package_of(vars(module)), vars(module))
         if told is None:
             return ALL
         if not all(is_registry_of_users(module, chain) for chain in told.registries):
@@ -117,10 +123,17 @@ class _Every:
         self.imports: list[tuple[str, frozenset[Import]]] = []
         self._names: dict[str, bool] = {}
         self._doubts: list[Doubt] = []
+        self._is_clever = False
         self._left = _MOST_BYTES
 
-    def add(self, file: str, package: str) -> Told | None:
-        """Adds what a file of a package tells; ``None`` if that may be anything."""
+    def add(self, file: str, package: str, space: Mapping[str, Any] | None = None) -> Told | None:
+        """Adds what a file tells; ``None`` if that may be anything.
+
+        Args:
+            file: of Python.
+            package: of the module.
+            space: what the module has, if it is there.
+        """
         known = _told_in(file)
         told = None if known is None else known[1]
         if known is None or told is None:
@@ -131,7 +144,12 @@ class _Every:
         self.imports.append((package, told.imports))
         for name, is_code in told.names.items():
             self._names[name] = is_code or self._names.get(name, False)
-        self._doubts += told.doubts
+        self._is_clever |= told.is_clever
+        for name, condition in told.doubts:
+            if holds(condition, name, space):
+                self._doubts.append((name, condition))
+            else:
+                self._names[name] = True
         return told
 
     def settled(self) -> Stored:
@@ -144,8 +162,9 @@ class _Every:
             held: list[Doubt] = []
             failed: list[Doubt] = []
             for name, it in left:
-                holds = _holds(it, taken) and not (it.is_own and name in answered)
-                (held if holds else failed).append((name, it))
+                is_answered = it.is_own and name in answered
+                is_held = it.names.isdisjoint(taken) and not (is_answered or self._is_clever)
+                (held if is_held else failed).append((name, it))
             # Each that fails may make others fail.
             taken.update(name for name, _ in failed)
             self._names.update((name, True) for name, _ in failed)
@@ -203,19 +222,14 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
         return ALL
     names = dict.fromkeys(found.names, False)
     doubts: list[Doubt] = []
-    is_clever = CLEVER.search(plain) is not None
     for store in found.stores:
-        condition = None if is_clever else condition_of(store, found.bound)
+        condition = found.bound.condition_of(store)
         if condition is None:
             names[store.name] = True
         else:
             doubts.append((store.name, condition))
-    return Told(names, tuple(doubts), registries, frozenset(found.imports))
-
-
-def _holds(condition: Condition, taken: Set[str]) -> bool:
-    """Whether a condition holds, if some names are given to anything."""
-    return condition.names.isdisjoint(taken) and all(map(is_librarys, condition.libraries))
+    is_clever = CLEVER.search(plain) is not None
+    return Told(names, tuple(doubts), is_clever, registries, frozenset(found.imports))
 
 
 def _normal(found: re.Match[str]) -> str:
