@@ -32,7 +32,7 @@ ASKED = """
 def make(): return isinstance(Mine(), collections.abc.Sequence)
 """
 CONFX = """=== ../site-packages/confx.py
-import collections, functools, types
+import collections, functools, sys, types
 __version__ = "1.0"
 class Config:
     _encoder = str
@@ -89,6 +89,8 @@ class KeepMeta(type):
     kept = kept
 class OfKeepMeta(metaclass=KeepMeta): pass
 def keep(value): config.taken = value
+def promote(value): value.__class__ = type("Promoted", (type(value), Keeper), {})
+def inject(name, value): sys._getframe(1).f_globals[name] = value
 def keeper(*given): return config
 def same(value): return value
 def encode(value): return config._encoder(value)

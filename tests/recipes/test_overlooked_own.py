@@ -1,5 +1,10 @@
 """What seems to be given to objects of the user's own, or to be a library's, and is not: it counts
-like all that users put into libraries."""
+like all that users put into libraries.
+
+Rules that took objects of classes that a text defines for its own were tried, and each of these
+programs deceived one of them: what such a class has when an object gets an attribute, nobody can
+tell later.
+"""
 
 from __future__ import annotations
 
@@ -323,6 +328,93 @@ class T(gettext.NullTranslations):
     def gettext(self, message): return 'C'
 T().install()
 confx.config.encoder = _
+### a property that is deleted
+class Node: kept = confx.kept
+node = Node()
+node.kept = text
+del Node.kept
+### a property that is deleted by its name
+class Node: kept = confx.kept
+node = Node()
+node.kept = text
+delattr(Node, "kept")
+### a property that is replaced
+class Node: kept = confx.kept
+node = Node()
+node.kept = text
+Node.kept = 1
+### a property of a library's that is replaced
+class Node: pass
+confx.instrument(Node)
+node = Node()
+node.kept = text
+Node.kept = 1
+### a class that is defined twice
+for base in (confx.Keeper, object):
+    class Node(base): pass
+    Node().kept = text
+### a class that is decorated once
+for way in (confx.keeper, confx.same):
+    @way
+    class Node: pass
+    Node.encoder = text
+### a module that is loaded twice
+try: Base
+except NameError: Base, again = confx.Keeper, False
+else: Base, again = object, True
+class Node(Base): pass
+Node().kept = text
+if not again:
+    import importlib, sys
+    importlib.reload(sys.modules[__name__])
+### a function that is replaced for a while
+import contextlib, json
+@contextlib.contextmanager
+def swapped():
+    old, json.dumps = json.dumps, text
+    yield
+    json.dumps = old
+with swapped(): confx.config.encoder = json.dumps
+### a name that a library gives
+class Node: pass
+node = Node()
+confx.inject('node', confx.config)
+node.encoder = text
+### what converts by a library
+confx.inject('str', confx.same)
+confx.config.encoder = str(text)
+### an object that a library changes
+class Node: pass
+node = Node()
+confx.promote(node)
+node.kept = text
+### a class that is called otherwise
+import abc
+abc.ABCMeta.__call__ = lambda cls, *a: confx.config
+class Node(abc.ABC): pass
+node = Node()
+node.encoder = text
+del abc.ABCMeta.__call__
+### a name of another scope
+import gettext
+class T(gettext.NullTranslations):
+    def gettext(self, message): return 'C'
+T().install()
+class Form: _ = 'label'
+confx.config.encoder = _
+### its own module as self
+class Node: pass
+node = Node()
+def put(): node.encoder = text
+from . import other
+other.change()
+put()
+=== other.py
+import confx
+from . import main
+class Helper:
+    def go(self): self.node = confx.config
+def change(): Helper.go(main)
 ### globals
 class Node: pass
 node = Node()

@@ -20,7 +20,7 @@ def names_in(text: str) -> Stored | None:
     told = told_by(text)
     if told is None or told.registries:
         return ALL
-    return {**dict.fromkeys((name for name, _ in told.doubts), False), **told.names}
+    return {**dict.fromkeys((name for name, _ in told.members), False), **told.names}
 
 
 @pytest.mark.parametrize(

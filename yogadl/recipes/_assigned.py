@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from yogadl.recipes._harmless import BINDING, Bound, Store
+from yogadl.recipes._members import Member, Roots
 from yogadl.recipes._scopes import Import, imports_of
 
 Stored = Mapping[str, bool]
@@ -31,8 +31,6 @@ _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What runs texts, by another name than its own.
 _RUNNING = frozenset(("exec", "eval", "compile"))
 _IMPORTING = frozenset(("import_module", "__import__", "find_spec"))
-# Whatever has these may become something else, also ``self``.
-_MAKING = frozenset(("__bases__", "__class__", "__new__"))
 _BUILTINS, _SYS, _WRAPS = "builtins", "sys", "wraps"
 # What is imported by any name may fail, or be taken away again, with nothing left; and by ``sys``,
 # it may be from where Python does not look any more.
@@ -54,22 +52,16 @@ class Assigned:
     """What a text says.
 
     Attributes:
-        names: of attributes that it gives to what is not its own, and that are no code.
-        stores: all others of these.
-        bound: what its names get.
+        names: of attributes that it gives to what is not its own.
+        members: other such names, and of which members of enumerations these consist.
         imports: what it imports.
         trusts_self: whether only its methods have something of the name ``self``.
     """
 
-    names: set[str] = field(default_factory=set)
-    stores: list[Store] = field(default_factory=list)
-    bound: Bound = field(default_factory=Bound)
+    names: dict[str, bool] = field(default_factory=dict)
+    members: list[tuple[str, frozenset[Member]]] = field(default_factory=list)
     imports: set[Import] = field(default_factory=set)
     trusts_self: bool = True
-
-    def all_names(self) -> set[str]:
-        """The names of all attributes that it gives to what is not its own."""
-        return self.names | {it.name for it in self.stores}
 
 
 class _AnyNameError(Exception):
@@ -106,13 +98,15 @@ class _Walk:
         self.found = Assigned()
         self._has_namespaces = has_namespaces
         self._own = _SELF if is_self_own else ""
-        # By where they are in memory: what values are given to, the first arguments of methods, and
-        # what decorates or is called in a way that is told.
+        # By where they are in memory: what is given plain values only, the first arguments of
+        # methods, and what decorates or is called in a way that is told.
         self._plain: set[int] = set()
-        self._given: dict[int, ast.expr] = {}
         self._of_methods: set[int] = set()
         self._told: set[int] = set()
         self._bound: set[str] = set()
+        self._roots = Roots()
+        self._given: dict[int, ast.expr] = {}
+        self._unsure: list[tuple[str, ast.expr]] = []
         self._copies = False
 
     def run(self, tree: ast.Module) -> None:
@@ -135,10 +129,13 @@ class _Walk:
                 read = _read(node)
                 owners = {id(it): owner for it in read if (owner := _owner(it)) is not None}
                 self._copies |= bool(owners) and isinstance(node, ast.Call)
-            if type(node) in BINDING:
-                self.found.bound.add(node)
-            if isinstance(node, _ASSIGNMENTS):
-                self._assign(node)
+            if isinstance(node, _ASSIGNMENTS) and _is_plain(node.value):
+                # What is added to something makes no code of what was none.
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                self._plain.update(map(id, targets))
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                self._given.update((id(target), node.value) for target in targets)
             elif type(node) in _TELLING:
                 inside = self._look_at(node)
                 if inside is not None:
@@ -152,14 +149,13 @@ class _Walk:
         if self._copies and not self._bound.isdisjoint(_COPYING | {"*"}):
             # What is called so may do something else.
             raise _AnyNameError
-
-    def _assign(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if _is_plain(node.value):
-            # What is added to something makes no code of what was none.
-            self._plain.update(map(id, targets))
-        elif node.value is not None and not isinstance(node, ast.AugAssign):
-            self._given.update((id(target), node.value) for target in targets)
+        for name, value in self._unsure:
+            members = self._roots.members_in(value)
+            if members:
+                self.found.members.append((name, members))
+            else:
+                self._store(name, members is None)
+        self.found.names.pop("", None)
 
     def _look_at(self, node: ast.AST) -> Iterable[ast.AST] | None:
         """Takes note of one of ``_TELLING``; what is to be looked at of it, unless that is all."""
@@ -175,13 +171,9 @@ class _Walk:
                 self._told.add(id(node.value))
             if _is_named(node.value, _SYS) and node.attr in _OF_SYS:
                 self._told.add(id(node.value))
-            if isinstance(node.ctx, ast.Store) and (
-                not self._is_own(node.value) or node.attr in _MAKING
-            ):
-                if id(node) not in self._plain or node.attr[:2] == "__":
-                    self._store(Store(node.attr, node.value, self._given.get(id(node))))
-                else:
-                    self.found.names.add(node.attr)
+            if isinstance(node.ctx, ast.Store) and not self._is_own(node.value):
+                value = self._given.get(id(node))
+                self._give(node.attr, id(node) not in self._plain, value)
         elif isinstance(node, ast.Call):
             return self._look_at_call(node)
         elif isinstance(node, ast.Name):
@@ -190,6 +182,7 @@ class _Walk:
             if not isinstance(node.ctx, ast.Load):
                 self._bind(node.id)
         elif isinstance(node, ast.arg):
+            self._roots.add_other(node.arg)
             if id(node) not in self._of_methods:
                 self._bind(node.arg)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -207,8 +200,7 @@ class _Walk:
             name = self._name_set(node)
             if name is None:
                 raise _AnyNameError
-            if not self._is_own(node.args[0]) or name in _MAKING:
-                self._store(Store(name, node.args[0], node.args[2]))
+            self._give(name, True, node.args[2])
             return [*node.args, *node.keywords]
         called = getattr(node.func, "attr", getattr(node.func, "id", None))
         if called in _IMPORTING:
@@ -219,13 +211,26 @@ class _Walk:
                 self._told.add(id(node.func))
         return None
 
-    def _store(self, store: Store) -> None:
-        if store.name == "__class__":
+    def _give(self, name: str, is_code: bool, value: ast.expr | None) -> None:
+        """Says that something is given an attribute, maybe of a value that is known."""
+        if name[:2] == "__":
+            self._store(name, True)
+        elif value is None or not is_code:
+            self._store(name, is_code)
+        else:
+            self._unsure.append((name, value))
+
+    def _store(self, name: str, is_code: bool) -> None:
+        if name == "__class__":
             # It has all that its new class has.
             raise _AnyNameError
-        self.found.stores.append(store)
+        self.found.names[name] = is_code or self.found.names.get(name, False)
 
     def _bind(self, name: str) -> None:
+        self._roots.add_other(name)
+        self._bind_any(name)
+
+    def _bind_any(self, name: str) -> None:
         self._bound.add(name)
         if name == _SELF:
             self.found.trusts_self = False
@@ -234,11 +239,12 @@ class _Walk:
         for alias in node.names:
             if alias.name in _RUNNING and getattr(node, "module", None) == _BUILTINS:
                 raise _AnyNameError
-            self._bind(alias.asname or alias.name.partition(".")[0])
+            self._bind_any(alias.asname or alias.name.partition(".")[0])
             # By another name, modules may be taken away, or put there.
             is_of_sys = getattr(node, "module", None) == _SYS
             if is_of_sys and (alias.name not in _OF_SYS or alias.name == "modules"):
                 raise _AnyNameError
+        self._roots.add(node)
         self.found.imports.update(imports_of(node))
 
     def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
@@ -263,11 +269,10 @@ class _Walk:
         return owner is not None and self._is_own(owner)
 
     def _name_set(self, call: ast.Call) -> str | None:
-        """The name that a call of ``setattr`` sets; of ``self``, it may be empty."""
+        """The name that a call of ``setattr`` sets; empty for one of ``self``."""
         given = call.args
         if len(given) == 3 and not any(isinstance(each, ast.Starred) for each in given):
-            found = _text_of(given[1])
-            return "" if found is None and self._is_own(given[0]) else found
+            return "" if self._is_own(given[0]) else _text_of(given[1])
         return None
 
 

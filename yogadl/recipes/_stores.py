@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yogadl.recipes._assigned import ALL, NAMESPACES, Stored, assigned_in
-from yogadl.recipes._harmless import CLEVER, Condition
-from yogadl.recipes._holding import holds
+from yogadl.recipes._members import Member, is_of_library, names_in
 from yogadl.recipes._missing import MissingFiles
 from yogadl.recipes._registering import WORD, WORD_OF_ANY, Chain, registries_in
 from yogadl.recipes._registries import is_registry_of_users
@@ -53,10 +52,9 @@ _ANY = re.compile(
         )
     )
 )
+# By which names may get values that no statement gives them.
+_CLEVER = re.compile(r"\b(?:f_)?(?:globals|locals)\b")
 _WORD = re.compile(r"\w+")
-
-Doubt = tuple[str, Condition]
-"""The name of an attribute, and under which condition nothing of code gets that."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +63,13 @@ class Told:
 
     Attributes:
         names: of attributes that it may give to anything.
-        doubts: those under which it gives no code to a library, if something holds.
-        is_clever: whether it may give names of modules other values.
+        members: other such names, and what is given under these if that is what it seems to be.
         registries: what it may register something with, if that is a library's.
         imports: what it imports.
     """
 
     names: Stored
-    doubts: tuple[Doubt, ...] = ()
-    is_clever: bool = False
+    members: tuple[tuple[str, frozenset[Member]], ...] = ()
     registries: frozenset[Chain] = frozenset()
     imports: frozenset[Import] = frozenset()
 
@@ -109,7 +105,7 @@ def names_stored(modules: Iterable[types.ModuleType], missing: MissingFiles) -> 
                 told = every.add(file, package)
                 if told is None or told.registries:
                     return ALL
-    return every.settled()
+    return every.all_names()
 
 
 class _Every:
@@ -122,8 +118,7 @@ class _Every:
     def __init__(self) -> None:
         self.imports: list[tuple[str, frozenset[Import]]] = []
         self._names: dict[str, bool] = {}
-        self._doubts: list[Doubt] = []
-        self._is_clever = False
+        self._members: list[tuple[str, frozenset[Member]]] = []
         self._left = _MOST_BYTES
 
     def add(self, file: str, package: str, space: Mapping[str, Any] | None = None) -> Told | None:
@@ -144,32 +139,22 @@ class _Every:
         self.imports.append((package, told.imports))
         for name, is_code in told.names.items():
             self._names[name] = is_code or self._names.get(name, False)
-        self._is_clever |= told.is_clever
-        for name, condition in told.doubts:
-            if holds(condition, name, space):
-                self._doubts.append((name, condition))
-            else:
+        for name, members in told.members:
+            if space is None or not all(is_of_library(it, space) for it in members):
                 self._names[name] = True
+            else:
+                self._members.append((name, members))
         return told
 
-    def settled(self) -> Stored:
-        """The names that they may give to anything; see ``Told``."""
-        # A class may have got what answers by such a name, as a property of a library's does.
-        answered = {name for name, it in self._doubts if not it.is_own}
-        taken = {*self._names, *answered}
-        left, is_settled = self._doubts, False
-        while not is_settled:
-            held: list[Doubt] = []
-            failed: list[Doubt] = []
-            for name, it in left:
-                is_answered = it.is_own and name in answered
-                is_held = it.names.isdisjoint(taken) and not (is_answered or self._is_clever)
-                (held if is_held else failed).append((name, it))
-            # Each that fails may make others fail.
-            taken.update(name for name, _ in failed)
-            self._names.update((name, True) for name, _ in failed)
-            left, is_settled = held, not failed
-        return {**dict.fromkeys((name for name, _ in left), False), **self._names}
+    def all_names(self) -> Stored:
+        """The names of attributes that they may give to anything."""
+        given = {*self._names, *(name for name, _ in self._members)}
+        found = dict(self._names)
+        for name, members in self._members:
+            # By what another name has got, it may have been something else.
+            is_code = not given.isdisjoint(names_in(members))
+            found[name] = is_code or found.get(name, False)
+        return found
 
 
 def _told_in(file: str) -> tuple[int, Told | None] | None:
@@ -214,22 +199,16 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
         return ALL
     found = assigned_in(tree, NAMESPACES.search(plain) is not None)
     # Those that are private get the name of a class, too.
-    if found is None or any(name[:2] == "__" != name[-2:] for name in found.all_names()):
+    if found is None or any(name[:2] == "__" != name[-2:] for name in found.names):
         return ALL
     word = WORD if found.trusts_self else WORD_OF_ANY
     registries = registries_in(tree, found.trusts_self) if word.search(plain) else frozenset()
     if registries is None:
         return ALL
-    names = dict.fromkeys(found.names, False)
-    doubts: list[Doubt] = []
-    for store in found.stores:
-        condition = found.bound.condition_of(store)
-        if condition is None:
-            names[store.name] = True
-        else:
-            doubts.append((store.name, condition))
-    is_clever = CLEVER.search(plain) is not None
-    return Told(names, tuple(doubts), is_clever, registries, frozenset(found.imports))
+    if _CLEVER.search(plain):
+        found.names.update((name, True) for name, _ in found.members)
+        found.members.clear()
+    return Told(found.names, tuple(found.members), registries, frozenset(found.imports))
 
 
 def _normal(found: re.Match[str]) -> str:
