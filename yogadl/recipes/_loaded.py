@@ -10,7 +10,7 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,9 @@ _HOOKS = frozenset(
         "print",
     )
 )
+
+names_of: Callable[[types.ModuleType], dict[str, Any]] = vars(_MODULE)["__dict__"].__get__
+"""What a module has, whatever its class does when it is asked."""
 
 
 @dataclass(frozen=True)
@@ -198,12 +201,6 @@ def _values_in(spaces: Iterable[Mapping[str, Any]], sizes: list[int]) -> list[An
         # At once: another thread may change it.
         found.extend(space.values())
         sizes.append(len(found) - before)
-    return found
-
-
-def names_of(module: types.ModuleType) -> dict[str, Any]:
-    """What a module has, whatever its class does when it is asked."""
-    found: dict[str, Any] = object.__getattribute__(module, "__dict__")
     return found
 
 

@@ -16,13 +16,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from yogadl.recipes._loaded import names_of
 from yogadl.recipes._missing import is_librarys
 from yogadl.recipes._owners import is_library
 from yogadl.recipes._scopes import imports_of
 
 _PLAIN = ast.Constant | ast.JoinedStr
 _MISSING = object()
-_space_of_class = type.__dict__["__dict__"].__get__
+_space_of_class = vars(type)["__dict__"].__get__
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def is_of_library(member: Member, space: Mapping[str, Any]) -> bool:
 def _attribute(owner: Any, name: str) -> Any:
     """What a module or class has itself under a name, whatever it does when it is asked."""
     if issubclass(type(owner), types.ModuleType):
-        space = object.__getattribute__(owner, "__dict__")
+        space = names_of(owner)
         found = space.get(name, _MISSING)
         return sys.modules.get(f"{space.get('__name__')}.{name}") if found is _MISSING else found
     return _space_of_class(owner).get(name) if issubclass(type(owner), type) else None
