@@ -143,10 +143,10 @@ def test_whatever_is_asked_of_a_library_runs_nothing(monkeypatch: pytest.MonkeyP
         def __getattribute__(self, name: str) -> object:
             raise RuntimeError(name)
 
-    class Bare(types.ModuleType):
-        @property
-        def __dict__(self) -> dict[str, object]:  # type: ignore[override]
-            raise RuntimeError
+    def fail(_module: object) -> object:
+        raise RuntimeError
+
+    bare = type("Bare", (types.ModuleType,), {"__dict__": property(fail)})("bare")
 
     class OddMeta(type):
         def __getattribute__(cls, name: str) -> object:
@@ -155,7 +155,7 @@ def test_whatever_is_asked_of_a_library_runs_nothing(monkeypatch: pytest.MonkeyP
     class Kind(metaclass=OddMeta):
         pass
 
-    for value in (Odd("odd"), Bare("bare"), Kind):
+    for value in (Odd("odd"), bare, Kind):
         monkeypatch.setattr(signal, "odd", value, raising=False)
         for names in (("odd", "A"), ("odd", "A", "B")):
             assert not is_of_library(Member("signal", ("signal",), names), {})
