@@ -125,6 +125,29 @@ def test_what_another_module_gives_to_its_names_counts(
     assert found["a"]
 
 
+@pytest.mark.parametrize(
+    "clever",
+    [
+        "frame.f_back.f_locals['signal'] = y",
+        "class Meta(type):\n        def __prepare__(name, bases): return {'signal': y}",
+        "import enum; enum.global_enum(y)",
+    ],
+)
+def test_what_another_module_may_bind_its_names_to_counts(
+    clever: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = stored(tmp_path, monkeypatch, main=f"import signal\n{ENUM}", other=clever)
+    assert found
+    assert found["a"]
+
+
+def test_what_is_put_among_members_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    members = vars(signal.Signals)["_member_map_"]
+    monkeypatch.setitem(members, "OWN", lambda: 1)
+    assert not is_of_library(Member("signal", ("signal",), ("Signals", "OWN")), {})
+    assert is_of_library(Member("signal", ("signal",), ("Signals", "SIGINT")), {})
+
+
 @pytest.mark.parametrize("top", ["signal = 1", "import json as signal"])
 def test_what_the_module_has_by_a_name_counts(
     top: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch

@@ -274,6 +274,14 @@ CASES: Cases = {
         f"known.pop('shop.gpu')\n{DUMPS}=== gpu.py\n{PATCH}",
         TO_B,
     ),
+    "another in the place of a library, for one import": (
+        "import http, json.encoder, sys, types\n"
+        "class Own: OK = staticmethod(lambda value: 'A')\n"
+        "loaded = sys.modules\nloaded['http'] = types.SimpleNamespace(HTTPStatus=Own)\n"
+        "from http import HTTPStatus\njson.encoder.encode_basestring_ascii = HTTPStatus.OK\n"
+        f"loaded['http'] = http\nfrom http import HTTPStatus\n{DUMPS}",
+        ("value: 'A'", "value: 'B'"),
+    ),
     "one without a spec": (
         f"import json\nfrom . import gpu\ngpu.__spec__ = None\n{DUMPS}=== gpu.py\n{PATCH}",
         TO_B,

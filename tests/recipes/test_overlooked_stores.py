@@ -23,6 +23,21 @@ CASES: Cases = {
         "def make(): return multiprocessing.get_context().reducer.tag()\n",
         TO_B,
     ),
+    "the name of an enumeration, in a class": (
+        "import json.encoder\nfrom http import HTTPStatus\n"
+        "class Own: OK = staticmethod(lambda value: 'A')\n"
+        "class Meta(type):\n    def __prepare__(name, bases): return {'HTTPStatus': Own}\n"
+        "class Body(metaclass=Meta):\n"
+        f"    json.encoder.encode_basestring_ascii = HTTPStatus.OK\n{DUMPS}",
+        ("value: 'A'", "value: 'B'"),
+    ),
+    "before a method of the name setattr": (
+        "import json.encoder\ndef text(value): return 'A'\n"
+        "class Tool:\n    def setattr(self, *what): pass\n"
+        "[Tool() for json.encoder.encode_basestring_ascii in [text]][0].setattr(1, 'x', 2)\n"
+        f"{DUMPS}",
+        ("return 'A'", "return 'B'"),
+    ),
     "a class that is registered by a class of its own": (
         f"{CLASSES}class Meta(abc.ABCMeta):\n    def add(self, kind): self.register(kind)\n"
         f"class Rows(collections.abc.Sequence, metaclass=Meta): pass\nRows.add(Mine)\n{ASKED}",

@@ -5,16 +5,20 @@ from __future__ import annotations
 import abc
 import importlib
 from collections.abc import Collection
+from typing import Any
 
 from yogadl.recipes._owners import is_library, is_standard
 from yogadl.recipes._users import is_users_class
+
+# There are thousands of abstract classes beside TensorFlow.
+_dump_of: Any = importlib.import_module("_abc")._get_dump
 
 
 def registered(bases: Collection[abc.ABCMeta], kinds: Collection[type]) -> dict[type, set[str]]:
     """The names of the abstract classes of libraries that some classes are registered with, there
     or by others of the user's, which Python asks in turn."""
     found: dict[type, set[str]] = {}
-    for base in bases:
+    for base in bases if kinds else ():
         left: list[type] = [base]
         known = {id(base)}
         while left:
@@ -36,7 +40,7 @@ def registered_with(base: type) -> list[type]:
     """What is registered with a class, if that is an abstract one."""
     if not isinstance(base, abc.ABCMeta) or "_abc_impl" not in vars(base):
         return []
-    found = [reference() for reference in importlib.import_module("_abc")._get_dump(base)[0]]
+    found = [reference() for reference in _dump_of(base)[0]]
     return [it for it in found if it is not None]
 
 

@@ -16,8 +16,10 @@ Stored = Mapping[str, bool]
 ALL = None
 """Stands for all names."""
 
-NAMESPACES = re.compile(r"\b(?:vars|__dict__)\b")
-"""The words that namespaces of objects are asked for by."""
+_NAMESPACES = re.compile(r"\b(?:vars|__dict__)\b")
+
+TABLES = re.compile(rf"{_NAMESPACES.pattern}|\bsys\s*\.\s*modules\b")
+"""What the namespaces of objects, and the table of modules, are asked for by."""
 
 _SETATTR, _VARS, _DICT, _SELF = "setattr", "vars", "__dict__", "self"
 # What is told by more than its kind.
@@ -39,9 +41,10 @@ _MEANING = frozenset((_WRAPS, _BUILTINS, _SYS)) | _IMPORTING
 _OF_SYS = frozenset(
     (
         *("argv", "byteorder", "exc_info", "executable", "exit", "flags", "getsizeof", "maxsize"),
-        *("modules", "platform", "stderr", "stdin", "stdout", "version", "version_info"),
+        *("platform", "stderr", "stdin", "stdout", "version", "version_info"),
     )
 )
+_MODULES = "modules"
 # What reads all that an object has, of its namespace: methods, and functions.
 _READING = frozenset(("copy", "get", "items", "keys", "values"))
 _COPYING = frozenset(("dict", "len", "list", "print", "repr", "set", "sorted", "str", "tuple"))
@@ -68,15 +71,15 @@ class _AnyNameError(Exception):
     """A text may give any name to anything."""
 
 
-def assigned_in(tree: ast.Module, has_namespaces: bool) -> Assigned | None:
+def assigned_in(tree: ast.Module, has_tables: bool) -> Assigned | None:
     """What a text says, or ``ALL`` if it may give anything to anything.
 
     Args:
         tree: of a file of Python.
-        has_namespaces: whether ``NAMESPACES`` finds something in it.
+        has_tables: whether ``TABLES`` finds something in it.
     """
     for is_self_own in (True, False):
-        walk = _Walk(has_namespaces, is_self_own)
+        walk = _Walk(has_tables, is_self_own)
         try:
             walk.run(tree)
         except _AnyNameError:
@@ -90,13 +93,13 @@ class _Walk:
     """A walk through a text.
 
     Args:
-        has_namespaces: see ``assigned_in``.
+        has_tables: see ``assigned_in``.
         is_self_own: whether ``self`` is the text's own, and no library.
     """
 
-    def __init__(self, has_namespaces: bool, is_self_own: bool) -> None:
+    def __init__(self, has_tables: bool, is_self_own: bool) -> None:
         self.found = Assigned()
-        self._has_namespaces = has_namespaces
+        self._has_tables = has_tables
         self._own = _SELF if is_self_own else ""
         # By where they are in memory: what is given plain values only, the first arguments of
         # methods, and what decorates or is called in a way that is told.
@@ -119,7 +122,7 @@ class _Walk:
         owners: dict[int, ast.expr] = {}
         while pending:
             node = pending.pop()
-            if self._has_namespaces:
+            if self._has_tables:
                 if self._is_of_own(node) or _is_docstring(node):
                     continue
                 if _is_namespace(node):
@@ -128,7 +131,9 @@ class _Walk:
                 # Of what is only read, the object that it is of goes on.
                 read = _read(node)
                 owners = {id(it): owner for it in read if (owner := _owner(it)) is not None}
-                self._copies |= bool(owners) and isinstance(node, ast.Call)
+                tables = [it for it in read if isinstance(it, ast.Attribute) and _is_table(it)]
+                self._told.update(map(id, tables))
+                self._copies |= bool(owners or tables) and isinstance(node, ast.Call)
             if isinstance(node, _ASSIGNMENTS) and _is_plain(node.value):
                 # What is added to something makes no code of what was none.
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -169,7 +174,10 @@ class _Walk:
                 if node.attr in _RUNNING:
                     raise _AnyNameError
                 self._told.add(id(node.value))
-            if _is_named(node.value, _SYS) and node.attr in _OF_SYS:
+            # A module that is taken out of the table has no text, and one that is put there may
+            # be imported by any name.
+            is_read = _is_table(node) and id(node) in self._told
+            if _is_named(node.value, _SYS) and (node.attr in _OF_SYS or is_read):
                 self._told.add(id(node.value))
             if isinstance(node.ctx, ast.Store) and not self._is_own(node.value):
                 value = self._given.get(id(node))
@@ -201,7 +209,10 @@ class _Walk:
             if name is None:
                 raise _AnyNameError
             self._give(name, True, node.args[2])
-            return [*node.args, *node.keywords]
+            # Anything may have a method of this name.
+            owners = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            more = [it for it in owners if not _is_named(it, _BUILTINS)]
+            return [*node.args, *node.keywords, *more]
         called = getattr(node.func, "attr", getattr(node.func, "id", None))
         if called in _IMPORTING:
             name = _name_imported(node)
@@ -242,7 +253,7 @@ class _Walk:
             self._bind_any(alias.asname or alias.name.partition(".")[0])
             # By another name, modules may be taken away, or put there.
             is_of_sys = getattr(node, "module", None) == _SYS
-            if is_of_sys and (alias.name not in _OF_SYS or alias.name == "modules"):
+            if is_of_sys and alias.name not in _OF_SYS:
                 raise _AnyNameError
         self._roots.add(node)
         self.found.imports.update(imports_of(node))
@@ -331,7 +342,11 @@ def _read(node: ast.AST) -> list[ast.expr | None]:
         pairs = zip(node.keys, node.values, strict=True)
         return [value for key, value in pairs if key is None]
     if isinstance(node, ast.Compare):
-        return [node.left, *node.comparators]
+        # Who is asked whether it is equal to something gets that, if it is no namespace, too.
+        compared = zip(node.ops, node.comparators, strict=True)
+        if all(map(_owner, (node.left, *node.comparators))):
+            return [node.left, *node.comparators]
+        return [value for op, value in compared if isinstance(op, ast.In | ast.NotIn)]
     return [node.iter] if isinstance(node, ast.For | ast.comprehension) else []
 
 
@@ -343,6 +358,11 @@ def _owner(node: ast.expr | None) -> ast.expr | None:
         is_plain = len(node.args) == 1 and not node.keywords
         return node.args[0] if is_plain and not isinstance(node.args[0], ast.Starred) else None
     return None
+
+
+def _is_table(node: ast.Attribute) -> bool:
+    """Whether this is what has all modules."""
+    return node.attr == _MODULES and _is_named(node.value, _SYS)
 
 
 def _is_docstring(node: ast.AST) -> bool:
@@ -363,7 +383,7 @@ def _is_namespace(node: ast.AST) -> bool:
         names = node.kwd_attrs
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         names = (node.value,)
-    return any(map(NAMESPACES.search, names))
+    return any(map(_NAMESPACES.search, names))
 
 
 def _is_setattr(node: ast.AST) -> bool:

@@ -128,7 +128,9 @@ def is_of_library(member: Member, space: Mapping[str, Any]) -> bool:
         return False
     within = _space_of_class(found)
     members = within.get("_member_map_")
-    return is_library(within.get("__module__")) and type(members) is dict and last in members
+    # Other things may have been put there.
+    is_member = type(members) is dict and type(members.get(last)) is found
+    return is_member and is_library(within.get("__module__"))
 
 
 def _attribute(owner: Any, name: str) -> Any:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from yogadl.recipes._assigned import ALL, NAMESPACES, Stored, assigned_in
+from yogadl.recipes._assigned import ALL, TABLES, Stored, assigned_in
 from yogadl.recipes._members import Member, is_of_library, names_in
 from yogadl.recipes._missing import MissingFiles
 from yogadl.recipes._registering import WORD, WORD_OF_ANY, Chain, registries_in
@@ -37,23 +37,19 @@ _ANY = re.compile(
         (
             r"\b(?:__setattr__|__self__|__globals__|__builtins__|f_globals|update_wrapper)\b",
             r"\b(?:mock|mocker|monkeypatch|MonkeyPatch|wrapt|copyreg|runpy)\b",
-            r"\b(?:__code__|cell_contents|get_referents|f_builtins)\b",
+            r"\b(?:__code__|cell_contents|get_referents|get_referrers|f_builtins)\b",
             # Texts that run, with no word that says so.
             r"\b(?:doctest|runctx|runsource|source_to_code|timeit)\b",
             # Beside ``sys``, what says where Python looks for modules: one that has failed may be
             # of elsewhere, where nobody finds it now, or finds another.
             r"\b(?:__path__|submodule_search_locations|extend_path|f?chdir|addsitedir)\b",
-            r"\b(?:exec_module|load_module|spec_from_file_location|SourceFileLoader)\b",
-            # A module that is gone has no text.
-            r"\bdel\s+sys\s*\.\s*modules\b",
-            r"\bsys\s*\.\s*modules\s*\.\s*(?:pop|clear)\b",
-            r"\bsys\s*\.\s*modules\s*\[(?:[^\n]{0,500}\]\s*=(?!=)|[^\n]{501})",
+            r"\b(?:exec_module|load_module|load_source|spec_from_file_location|SourceFileLoader)\b",
             r"\bexec\s*\(|(?<![\w.])(?:eval|compile)\s*\(|\b(?:pydoc|resolve_name|walk_packages)\b",
         )
     )
 )
 # By which names may get values that no statement gives them.
-_CLEVER = re.compile(r"\b(?:f_)?(?:globals|locals)\b")
+_CLEVER = re.compile(r"\b(?:(?:f_)?(?:globals|locals)|__prepare__|global_enum|_convert_)\b")
 _WORD = re.compile(r"\w+")
 
 
@@ -66,12 +62,14 @@ class Told:
         members: other such names, and what is given under these if that is what it seems to be.
         registries: what it may register something with, if that is a library's.
         imports: what it imports.
+        is_clever: whether names, in whichever module, may get values that no statement gives them.
     """
 
     names: Stored
     members: tuple[tuple[str, frozenset[Member]], ...] = ()
     registries: frozenset[Chain] = frozenset()
     imports: frozenset[Import] = frozenset()
+    is_clever: bool = False
 
 
 _known: dict[str, tuple[tuple[int, int], Told | None]] = {}
@@ -120,6 +118,7 @@ class _Every:
         self._names: dict[str, bool] = {}
         self._members: list[tuple[str, frozenset[Member]]] = []
         self._left = _MOST_BYTES
+        self._is_clever = False
 
     def add(self, file: str, package: str, space: Mapping[str, Any] | None = None) -> Told | None:
         """Adds what a file tells; ``None`` if that may be anything.
@@ -137,6 +136,7 @@ class _Every:
         if self._left < 0:
             return None
         self.imports.append((package, told.imports))
+        self._is_clever |= told.is_clever
         for name, is_code in told.names.items():
             self._names[name] = is_code or self._names.get(name, False)
         for name, members in told.members:
@@ -152,7 +152,7 @@ class _Every:
         found = dict(self._names)
         for name, members in self._members:
             # By what another name has got, it may have been something else.
-            is_code = not given.isdisjoint(names_in(members))
+            is_code = self._is_clever or not given.isdisjoint(names_in(members))
             found[name] = is_code or found.get(name, False)
         return found
 
@@ -197,7 +197,7 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # Nobody has imported it so, or it is nested too deeply for this process.
         return ALL
-    found = assigned_in(tree, NAMESPACES.search(plain) is not None)
+    found = assigned_in(tree, TABLES.search(plain) is not None)
     # Those that are private get the name of a class, too.
     if found is None or any(name[:2] == "__" != name[-2:] for name in found.names):
         return ALL
@@ -205,10 +205,9 @@ def told_by(text: str, tree: ast.Module | None = None) -> Told | None:
     registries = registries_in(tree, found.trusts_self) if word.search(plain) else frozenset()
     if registries is None:
         return ALL
-    if _CLEVER.search(plain):
-        found.names.update((name, True) for name, _ in found.members)
-        found.members.clear()
-    return Told(found.names, tuple(found.members), registries, frozenset(found.imports))
+    is_clever = _CLEVER.search(plain) is not None
+    imports = frozenset(found.imports)
+    return Told(found.names, tuple(found.members), registries, imports, is_clever)
 
 
 def _normal(found: re.Match[str]) -> str:
