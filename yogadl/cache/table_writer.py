@@ -367,7 +367,8 @@ def _tidied(group: ColumnGroup) -> ColumnGroup:
 def _needed(group: ColumnGroup) -> Array | None:
     """The runs of a group; ``None`` if they are all records of its parts in order."""
     whole = whole_runs(group.parts)
-    return None if np.array_equal(group.runs, whole) else group.runs
+    # NumPy would make a TypeError of a Ctrl-C while it compares them by their fields.
+    return None if group.runs.tobytes() == whole.tobytes() else group.runs
 
 
 def _write(

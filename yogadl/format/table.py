@@ -81,7 +81,8 @@ def is_part(header: Header, part: Array, spec_checksum: int) -> bool:
         spec_checksum: of the spec that its records should have, as JSON.
     """
     return bool(
-        part_of(header) == part
+        # NumPy would make a TypeError of a Ctrl-C while it compares them by their fields.
+        part_of(header).tobytes() == part.tobytes()
         and header.spec.checksum == spec_checksum
         # The index of a table is none of records.
         and not header.part_count
