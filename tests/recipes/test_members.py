@@ -116,27 +116,22 @@ def test_what_may_give_libraries_code(
     assert found["a"]
 
 
-@pytest.mark.parametrize("other", ["x.signal = 1", "x.Signals = y", "setattr(x, 'SIGINT', y)"])
-def test_what_another_module_gives_to_its_names_counts(
-    other: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = stored(tmp_path, monkeypatch, main=f"import signal\n{ENUM}", other=other)
-    assert found
-    assert found["a"]
-
-
 @pytest.mark.parametrize(
-    "clever",
+    "other",
     [
+        "x.signal = 1",
+        "x.Signals = y",
+        "setattr(x, 'SIGINT', y)",
+        # What binds names of another module, with no statement there.
         "frame.f_back.f_locals['signal'] = y",
         "class Meta(type):\n        def __prepare__(name, bases): return {'signal': y}",
         "import enum; enum.global_enum(y)",
     ],
 )
-def test_what_another_module_may_bind_its_names_to_counts(
-    clever: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+def test_what_another_module_gives_to_its_names_counts(
+    other: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = stored(tmp_path, monkeypatch, main=f"import signal\n{ENUM}", other=clever)
+    found = stored(tmp_path, monkeypatch, main=f"import signal\n{ENUM}", other=other)
     assert found
     assert found["a"]
 
