@@ -102,6 +102,14 @@ RAGGED = {
 }
 
 
+def wait_until_counted(ref: RemoteDataRef) -> None:
+    """Waits until what is being fetched has come and is counted, which is done a little later."""
+    files, end = ref.reader.files, time.monotonic() + 60
+    while fetcher().has_bulk(files.traffic) or fetcher().office.desk(files.server).queue.flying:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_bytes_come_once(rig: Any, local: pathlib.Path, elsewhere: pathlib.Path) -> None:
     rig.make_storage(local).submit(arrays(), "a", "1", part_bytes=1_000_000)
     size = sum(len(rig.raw.get(key)) for key in rig.own_keys())
@@ -109,11 +117,8 @@ def test_bytes_come_once(rig: Any, local: pathlib.Path, elsewhere: pathlib.Path)
         stream = ref.stream(shuffle=True, shuffle_seed=1)
         first = everything(stream)
         traffic = ref.reader.files.traffic
-        end = time.monotonic() + 60
-        files, office = ref.reader.files, fetcher().office
-        while not files.are_complete() or office.desk(files.server).queue.flying:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until_counted(ref)
+        assert ref.reader.files.are_complete()
         assert traffic.nbytes <= 1.02 * size
         before = traffic.requests
         with rig.counting() as requests:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_far import arrays, everything, far
+from test_far import arrays, everything, far, wait_until_counted
 
 import yogadl
 from yogadl.errors import (
@@ -39,8 +39,7 @@ def test_the_plan_is_what_is_asked_for(
         stream = profile.stream(ref.stream(shuffle=True, shuffle_seed=1, num_shards=shards))
         for _batch in profile.watch(stream.batches(32)):
             pass
-        while shards == 1 and not ref.reader.files.are_complete():
-            pass
+        wait_until_counted(ref)
         report = profile.report()
         # Opening came before.
         wanted = plan.index_bytes + plan.record_bytes

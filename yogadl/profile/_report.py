@@ -41,7 +41,7 @@ class Report:
         streams: how many streams are profiled; without one, all waiting is ``other``.
         requests: to buckets and web servers since the streams were profiled, of data sets that are
             read without a download; for them, ``disk`` is waiting for the network.
-        fetched_bytes: that came by these.
+        fetched_bytes: that came by these; a request counts once it has ended.
     """
 
     wall: float
